@@ -33,7 +33,7 @@ from torch_net import TorchNet, plain
 from caffejax import tune_process
 from caffejax.debugging import memory_report
 from caffejax.net import Net
-from caffejax.planning.targets import CHIPS
+from caffejax.planning.hardware import CHIPS
 from caffejax.training.train_step import TrainState
 
 # chips that devices of such kinds are; their data sheets are in caffejax.planning

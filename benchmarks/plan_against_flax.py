@@ -59,7 +59,7 @@ def peer(name: str, target: str, precision: str, batch: int) -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     from caffejax.planning import program_of, target_of
-    from caffejax.planning.devices import devices
+    from caffejax.planning.hardware import devices
 
     wanted = target_of(target)
     mesh, batch = Mesh(np.array(devices(wanted)), ("data",)), batch * wanted.devices

@@ -8,7 +8,7 @@ import pytest
 
 from caffejax.checking import Report, check_files
 from caffejax.checking.check import check_file
-from caffejax.checking.files import kind_of, model_files
+from caffejax.checking.model_files import kind_of, model_files
 from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.schema import read_net
 

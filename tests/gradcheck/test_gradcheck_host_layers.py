@@ -9,7 +9,7 @@ import pytest
 
 from caffejax import Net, check_gradients, layer_types
 from caffejax.gradcheck import Report
-from caffejax.gradcheck import case as cases
+from caffejax.gradcheck import layer_gradients as cases
 from caffejax.layers import registered
 
 SELECTOR = np.array([1.0, 0.0, 1.0, 1.0])

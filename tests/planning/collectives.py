@@ -65,28 +65,28 @@ def main() -> None:
 
     from caffejax import Net, Parallel
     from caffejax.parallel import Requests
-    from caffejax.planning import subject, target_of
-    from caffejax.planning.compiling import SGD
+    from caffejax.planning import planner, target_of
+    from caffejax.planning.planner import SGD
 
-    subject.devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
+    planner.devices = lambda target: jax.devices()[: target.devices]  # type: ignore[assignment]
     result = {}
     for name, text in (("lenet", LENET), ("resnet", resnet())):
         for way, options in SPREAD.items():
             if (name, way) not in CASES:
                 continue
             net = Net(text, "TRAIN", sync_bn=way == "synced")
-            of = subject.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
+            of = planner.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, how = of.function(8)
             asked = (Requests(of.mesh).asked(0),) if way == "asked" else ()
             compiled = jax.jit(function, **how).lower(*arguments, *asked).compile()
-            counted = subject.program_of(compiled).collectives
+            counted = planner.program_of(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": collectives(compiled.as_text()),
                 "counted": [[c.kind, c.bytes, c.over] for c in counted for _ in range(c.count)],
             }
     for name, (precision, dtype) in REDUCED.items():
         net = Net(LENET, "TRAIN", precision=precision)
-        of = subject.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
+        of = planner.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
         function, arguments, how = of.function(8)
         result[f"reduced {name}"] = added_up(jax.jit(function, **how).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))

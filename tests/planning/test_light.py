@@ -14,7 +14,7 @@ import pytest
 from planned_nets import LENET, resnet
 
 from caffejax import Net
-from caffejax.planning.compiling import SGD
+from caffejax.planning.planner import SGD
 from caffejax.training.build import optimizer_of
 from caffejax.training.train_step import make_step, start_of
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from caffejax.planning import Plan, target_of
-from caffejax.planning.program import Collective, Program
-from caffejax.planning.scaling import link_seconds, scaled
-from caffejax.planning.targets import CHIPS
+from caffejax.planning.hardware import CHIPS
+from caffejax.planning.hlo import Collective, Program
+from caffejax.planning.planner import link_seconds, scaled
 
 # easy numbers: a byte takes a second on links, and four on the network
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)

@@ -18,7 +18,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import LayerType, Signature, Traced, registered
 from caffejax.pycaffe import draw
 from caffejax.schema import caffe_pb2, parse_text, read_net
-from caffejax.view import engine
+from caffejax.view import svg_drawing
 from caffejax.view.draw_style import STYLES, DrawStyle
 
 REPOSITORY = Path(__file__).parents[2]
@@ -235,14 +235,14 @@ def test_svg_in_a_notebook() -> None:
 @pytest.mark.usefixtures("no_graphviz")
 def test_svg_asks_for_graphviz_or_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py_mini_racer", None)
-    engine._engine.cache_clear()
+    svg_drawing._engine.cache_clear()
     with pytest.raises(CaffejaxError, match=r'Graphviz.*mini-racer.*pip install "caffejax\[draw\]"'):
         draw.draw_net(read_net(NET), "LR", "svg")
 
 
 @pytest.mark.usefixtures("no_graphviz")
 def test_nets_that_are_too_large_for_svg(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_LONGEST", 0.001)
+    monkeypatch.setattr(svg_drawing, "_LONGEST", 0.001)
     with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: 0.001 s .* do not suffice"):
         draw.draw_net(read_net(LENET), "LR", "svg")
 

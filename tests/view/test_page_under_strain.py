@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_served import NET, Served
+from test_server import NET, Served
 from viewed_nets import DATA, conv, hostile, inception, irregular
 
 pytestmark = pytest.mark.slow  # starting the browser is

@@ -10,9 +10,8 @@ from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular
 from caffejax.graph import net_state
 from caffejax.graph.resolve import included
 from caffejax.schema import read_net
-from caffejax.view.blocks import Block, blocks_of
-from caffejax.view.boxes import Box, boxes_of
-from caffejax.view.wiring import WiredLayer, wired
+from caffejax.view.layer_graph import WiredLayer, wired
+from caffejax.view.repeated_blocks import Block, Box, blocks_of, boxes_of
 
 
 def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:

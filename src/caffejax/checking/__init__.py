@@ -3,7 +3,7 @@
 `check.check_file` looks at one; `check_files` at many, each in a process.
 """
 
-from .pool import check_files
-from .report import Finding, PhaseReport, Report, WeightsReport
+from .check_report import Finding, PhaseReport, Report, WeightsReport
+from .worker_pool import check_files
 
 __all__ = ["Finding", "PhaseReport", "Report", "WeightsReport", "check_files"]

@@ -1,4 +1,4 @@
-"""Look at one model file: what it is, and in which states its net loads."""
+"""Check one model file: its kind, the states in which its net loads, and whether weights fit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.caffemodel import read_caffemodel
+from ..checkpoints.hdf5 import is_hdf5
+from ..checkpoints.matching import match_blobs
 from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory_report import net_sizes
-from ..errors import CaffejaxError, Problem
+from ..errors import CaffejaxError, Problem, WeightsError
 from ..glog import warnings_kept
 from ..graph import Graph
 from ..graph.resolve import State, lacks_data, states_of
@@ -19,9 +22,8 @@ from ..paths import find
 from ..schema import read_solver, read_what_is_right
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..training import solver_param
-from .files import kind_of, weights_beside
-from .report import PhaseReport, Report, findings_of
-from .weights import weights_report
+from .check_report import PhaseReport, Report, WeightsReport, findings_of
+from .model_files import kind_of, weights_beside
 
 _FLOAT = 4  # bytes
 _TRAINED = 3  # numbers for each of the parameters: itself, its gradient and its history
@@ -146,3 +148,17 @@ def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...
 
 def _same(a: PhaseReport, b: PhaseReport) -> bool:
     return (a.outcome, a.findings, a.compiled, a.parameters) == (b.outcome, b.findings, b.compiled, b.parameters)
+
+
+def weights_report(graph: Graph, path: Path) -> WeightsReport:
+    """Compare a file's blobs with a net's, by the layers' names, as loading them would."""
+    try:
+        stored = read_caffemodel(path)
+        _, report = match_blobs(graph, stored, path, copies=not is_hdf5(path))
+    except WeightsError as error:
+        return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
+    found = findings_of([replace(p, file=None) for p in report.misfits], "weights")
+    if not report.taken and not found and report.left:
+        nothing = "the file has no blobs for any layer of the net: layers match by name"
+        found = findings_of([Problem(nothing)], "weights")
+    return WeightsReport(str(path), len(report.taken), found, report.left, len(report.skipped))

@@ -43,8 +43,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Look at the models, and say what there is to say of each."""
-    from ..checking.files import model_files
-    from ..checking.pool import check_files
+    from ..checking.model_files import model_files
+    from ..checking.worker_pool import check_files
 
     files = list(model_files(options.paths))
     if not files:

@@ -21,7 +21,7 @@ from . import device_flags, flags, net_flags
 if TYPE_CHECKING:
     from ..net import Net
     from ..planning import Plan, Scaled
-    from ..planning.program import Collective
+    from ..planning.hlo import Collective
     from ..schema.caffe_pb2 import SolverParameter
 
 HELP = "compile for a TPU or GPU that need not be there: does it fit, how fast could it be"
@@ -110,7 +110,7 @@ def _numbers(text: str) -> list[int]:
 
 def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     """Return the net that a file holds, or that the solver in it names, and the solver."""
-    from ..checking.files import kind_of
+    from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver
     from ..training import solver_param

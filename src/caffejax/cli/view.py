@@ -64,7 +64,7 @@ def _say_where(server: ThreadingHTTPServer) -> None:
 def _report(seen: SeenNet, out: Path) -> None:
     """Say where the page is; what is wrong with the net is an error."""
     from ..errors import CaffejaxError
-    from ..view.seen import all_problems
+    from ..view.net_view import all_problems
 
     print(f"Wrote {out}")
     if problems := all_problems(seen):

@@ -1,9 +1,7 @@
 """What a net becomes on an accelerator that need not be there: compiled for it, and counted."""
 
-from .compiling import plan
-from .program import Program, program_of
-from .result import Plan
-from .scaling import Scaled
-from .targets import Target, target_of
+from .hardware import Target, target_of
+from .hlo import Program, program_of
+from .planner import Plan, Scaled, plan
 
 __all__ = ["Plan", "Program", "Scaled", "Target", "plan", "program_of", "target_of"]

@@ -16,9 +16,8 @@ from ..errors import CaffejaxError
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ..view.draw_style import draw_style
-from ..view.drawing import Drawing
-from ..view.svg import to_svg
-from ..view.wiring import wired
+from ..view.layer_graph import wired
+from ..view.svg_drawing import Drawing, to_svg
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
 NEURON_LAYER_STYLE = {"shape": "record", "fillcolor": "#90EE90", "style": "filled"}

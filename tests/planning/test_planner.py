@@ -14,8 +14,8 @@ from planned_nets import LENET, resnet
 
 from caffejax import CaffejaxError, GraphError, Net, Parallel
 from caffejax.cli import main
-from caffejax.planning import Plan, compiling, plan, subject, target_of
-from caffejax.planning.program import Collective, Program
+from caffejax.planning import Plan, plan, planner, target_of
+from caffejax.planning.hlo import Collective, Program
 
 HERE = target_of("tpu:v5e:1")
 
@@ -23,7 +23,7 @@ HERE = target_of("tpu:v5e:1")
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's compiler stands in for the target's."""
-    monkeypatch.setattr(subject, "devices", lambda target: jax.devices()[:1])
+    monkeypatch.setattr(planner, "devices", lambda target: jax.devices()[:1])
 
 
 def planned(needed: int = 2**30, **program: Any) -> Plan:
@@ -68,7 +68,7 @@ def test_the_largest_batch(
         tried.append(batch)
         return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
-    monkeypatch.setattr(subject.Subject, "plan", attempt)
+    monkeypatch.setattr(planner.Subject, "plan", attempt)
     found = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
     assert found is not None
     usable = planned().usable
@@ -78,7 +78,7 @@ def test_the_largest_batch(
 
 
 def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject.Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
+    monkeypatch.setattr(planner.Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
     assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
 
 
@@ -96,12 +96,12 @@ def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> None:
-    assert subject.needed_by(message) == bytes_
+    assert planner.needed_by(message) == bytes_
 
 
 def test_images_are_fed_as_their_source_gives_them(on_cpu: None) -> None:
     net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
-    (_, (_, fed, _), _) = subject.Subject(net, HERE, compiling.SGD, Parallel(), 0, print).function(64)
+    (_, (_, fed, _), _) = planner.Subject(net, HERE, planner.SGD, Parallel(), 0, print).function(64)
     assert {name: x.dtype for name, x in fed.items()} == {"data": np.uint8, "label": np.float32}
 
 

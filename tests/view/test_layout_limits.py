@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from caffejax.errors import CaffejaxError
-from caffejax.view.engine import lay_out
+from caffejax.view.svg_drawing import lay_out
 
 
 def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
@@ -19,7 +19,7 @@ def test_a_path_too_long_for_the_library_is_an_error_with_a_remedy() -> None:
 
 INTERRUPTED = """
 import signal, os
-from caffejax.view import engine
+from caffejax.view import svg_drawing as engine
 
 made = engine._engine
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from caffejax.planning import program_of
-from caffejax.planning.program import Collective, count
+from caffejax.planning.hlo import Collective, count
 from quickly import with_devices
 
 N = 1 << 16

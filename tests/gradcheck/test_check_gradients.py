@@ -23,10 +23,8 @@ from caffejax import (
     layer_types,
 )
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.gradcheck.case import Case, by_net, by_rule
-from caffejax.gradcheck.check import cases
-from caffejax.gradcheck.report import OK
-from caffejax.gradcheck.verdict import Derivations, compare, derive
+from caffejax.gradcheck.check_gradients import OK, Derivations, cases, compare, derive
+from caffejax.gradcheck.layer_gradients import Case, by_net, by_rule
 from caffejax.layers import registered
 from caffejax.net import Variables
 from recorded import MANIFEST, by_name, case_id, recorded_type
@@ -197,7 +195,7 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch:
     report = check_gradients("Cube", bottoms=[(3, 4)])
     assert report.ok
     assert "not the derivative, as declared" in str(report)
-    monkeypatch.setattr("caffejax.gradcheck.verdict.by_net", lambda case: [2 * g for g in by_net(case)])
+    monkeypatch.setattr("caffejax.gradcheck.check_gradients.by_net", lambda case: [2 * g for g in by_net(case)])
     assert "the net does not use the rule" in str(check_gradients("Cube", bottoms=[(3, 4)]))
 
 

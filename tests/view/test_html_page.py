@@ -11,7 +11,7 @@ from viewed_nets import SPELLS, config, hostile
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES
 from caffejax.view import write_page
-from caffejax.view.page import asset, in_html, page
+from caffejax.view.html_page import asset, in_html, page
 
 LENET = config("lenet")
 

@@ -12,8 +12,7 @@ from caffejax.graph import build_graph, net_state
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.summary import summarize
 from caffejax.view import see
-from caffejax.view.seen import all_problems
-from caffejax.view.told import text_of, told
+from caffejax.view.net_view import all_problems, text_of, told
 
 
 def looked_at(folder: Path, text: str) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from caffejax import CaffejaxError
 from caffejax.planning import target_of
-from caffejax.planning.targets import CHIPS, Chip
+from caffejax.planning.hardware import CHIPS, Chip
 
 
 @pytest.mark.parametrize(

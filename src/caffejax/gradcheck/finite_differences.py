@@ -1,9 +1,9 @@
-"""Finite differences that know when not to be believed.
+"""Finite differences, with a test of whether each can be trusted.
 
-Every element is moved by +-h for four steps h, each a quarter of the one before. Central differences of
-neighbouring steps extrapolate to an error of order h**4; the pair of extrapolations that agree best gives the
-number. Near a kink they do not agree, and exactly on one the two one-sided slopes differ by as much at a
-small step as at a large one: such elements are unresolved.
+Every element is moved by +-h for four steps h, each a quarter of the one before. Central differences of neighbouring
+steps are extrapolated to an error of order h**4; the result is the pair of extrapolations that agree best. Near a kink
+they do not agree, and exactly on a kink the two one-sided slopes differ by the same amount at small and large steps.
+Such elements are unresolved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..layers import OnHost
 from ..layers.calling import Arrays
-from .case import Case, compute_tops
+from .layer_gradients import Case, compute_tops
 
 ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
 

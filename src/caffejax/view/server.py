@@ -13,9 +13,8 @@ from typing import Any, cast
 
 from ..errors import CaffejaxError, Problem
 from ..options import Reading
-from .page import in_html, page
-from .seen import see
-from .told import told
+from .html_page import in_html, page
+from .net_view import see, told
 
 HOST = "127.0.0.1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import select
@@ -13,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import Problem
 from ..options import Reading
-from .report import Report, findings_of
-from .worker import LENGTH
+from .check_report import Report, findings_of
 
 _START = 120  # seconds for a process to be ready
+_LENGTH = 8  # bytes before each reply: its length
 
 
 class _Worker:
@@ -66,7 +67,7 @@ class _Worker:
             places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.worker", *self._imports],
+                [sys.executable, "-c", f"from {__name__} import serve_stdin; serve_stdin()", *self._imports],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -77,7 +78,7 @@ class _Worker:
 
     def _reply(self, timeout: float) -> Any:
         end = time.monotonic() + timeout
-        return pickle.loads(self._read(int.from_bytes(self._read(LENGTH, end)), end))
+        return pickle.loads(self._read(int.from_bytes(self._read(_LENGTH, end)), end))
 
     def _read(self, size: int, end: float) -> bytes:
         assert self._process is not None
@@ -142,3 +143,36 @@ def _failed(path: Path, message: str) -> Report:
 
 def _package_folder() -> str:
     return str(Path(__file__).parents[2])
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer each request, `(path, weights, reading)`, with a report, until there are no more."""
+    from .check import check_file
+
+    _send("ready", replies)
+    while True:
+        try:
+            path, weights, reading = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            report = check_file(path, weights, reading)
+        except Exception as error:  # users' modules may raise anything
+            message = f"looking at it raised {type(error).__name__}: {error}"
+            report = Report(path, "net", findings_of([Problem(message)], "crash"))
+        _send(report, replies)
+
+
+def _send(reply: object, replies: BinaryIO) -> None:
+    content = pickle.dumps(reply)
+    replies.write(len(content).to_bytes(_LENGTH) + content)
+    replies.flush()
+
+
+def serve_stdin() -> None:
+    """Import the modules named by the arguments, and answer requests on standard input until it closes."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of users' modules must not reach the replies
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    serve(sys.stdin.buffer, replies)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..schema.tokens import END, Tokens
-from .report import Kind
+from .check_report import Kind
 
 _ENDINGS = (".prototxt", ".pt", ".pbtxt")
 _WEIGHTS = (".caffemodel", ".caffemodel.h5", ".h5")

@@ -1,11 +1,14 @@
-"""What a page shows of a net: its layers in a phase with their numbers, its blocks, and what is wrong with it."""
+"""A net's file as `caffejax view` shows it: layers, boxes, repeated blocks, problems; as JSON and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ..atomic import replacing
 from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
@@ -13,12 +16,13 @@ from ..graph import net_state
 from ..graph.resolve import find_sources, included, lacks_data
 from ..layers import Phase
 from ..options import Reading
-from ..schema import read_what_is_right
+from ..schema import format_text, read_what_is_right
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
+from ..sizes import counted
 from ..summary import LayerSummary, summarize
-from .blocks import Block, blocks_of
-from .boxes import Box, boxes_of
-from .wiring import WiredLayer, wired
+from .html_page import page
+from .layer_graph import WiredLayer, wired
+from .repeated_blocks import Block, Box, blocks_of, boxes_of
 
 PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
@@ -158,3 +162,131 @@ def all_problems(seen: SeenNet) -> list[tuple[Problem, tuple[Phase, ...]]]:
             if problem not in seen.problems:
                 found[problem] = (*found.get(problem, ()), phase)
     return list(found.items())
+
+
+_LONGEST_TEXT = 20_000  # characters of a layer's prototxt
+
+
+def told(seen: SeenNet) -> dict[str, Any]:
+    """Return a net as values that JSON has.
+
+    Problems have the name of the layer that they are of, and the phases that have them, which is none for those of the
+    text. Layers refer to each other, and to their prototxt, by number.
+    """
+    known = [numbers for part in seen.phases.values() for numbers in part.numbers if numbers]
+    families = {numbers.type: numbers.family for numbers in known}  # for layers of phases that cannot be built
+    problems = [{**_problem(p), "phases": phases} for p, phases in all_problems(seen)]
+    return {
+        "name": seen.net.name,
+        "file": str(seen.file),
+        "problems": problems,
+        "notes": seen.notes,
+        "texts": [text_of(layer) for layer in seen.net.layer],
+        "phases": {phase: _phase(part, families) for phase, part in seen.phases.items()},
+    }
+
+
+def text_of(layer: LayerParameter) -> str:
+    """Return a layer's prototxt, as long as can be read, without weights."""
+    shown = LayerParameter()
+    shown.CopyFrom(layer)
+    shown.ClearField("blobs")
+    text = "".join(f"  {line}\n" for line in format_text(shown).splitlines())
+    cut = f"{text[:_LONGEST_TEXT]}\n  # and {counted(len(text) - _LONGEST_TEXT, 'character')} more\n"
+    weights = f"  # blobs: {counted(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
+    return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else cut}{weights}}}"
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    place = {"file": problem.file, "line": problem.line, "layer": problem.layer, "type": problem.layer_type}
+    return {"message": problem.message, **{key: value for key, value in place.items() if value is not None}}
+
+
+def _phase(part: SeenPhase, families: Mapping[str, str]) -> dict[str, Any]:
+    layers = [
+        {
+            "name": layer.layer.name,
+            "type": layer.layer.type,
+            "family": numbers.family if numbers else families.get(layer.layer.type, "unbuilt"),
+            "detail": _detail(layer),
+            "text": definition,
+            "bottoms": list(layer.layer.bottom),
+            "tops": list(layer.layer.top),
+            "sources": layer.sources,
+            **(_summary_json(numbers) if numbers else {}),
+        }
+        for layer, definition, numbers in zip(part.layers, part.definitions, part.numbers, strict=True)
+    ]
+    return {
+        "layers": layers,
+        "boxes": [_box(box) for box in part.boxes],
+        "blocks": [_block(block) for block in part.blocks],
+        "builds": not part.problems,
+        "notes": part.notes,
+    }
+
+
+def _detail(layer: WiredLayer) -> str:
+    """Return kernel and stride as a drawing says them: "7x7 /2"."""
+    if layer.style.window is None:
+        return ""
+    kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
+    kernel = f"{kernel}x{kernel}" if kernel.isdecimal() else kernel
+    kind = f"{layer.style.kind(layer.layer)} " if layer.style.kind else ""
+    return f"{kind}{kernel}{'' if stride == '1' else f' /{stride}'}"
+
+
+def _summary_json(of: LayerSummary) -> dict[str, Any]:
+    return {
+        "shapes": of.top_shapes,
+        "paramShapes": of.param_shapes,
+        "parameters": of.parameters,
+        "multiplyAdds": of.multiply_adds,
+        "activationBytes": of.activation_bytes,
+        "receptiveField": of.receptive_field,
+        "stride": of.stride,
+    }
+
+
+def _box(box: Box) -> dict[str, Any]:
+    return {"layers": [layer.number for layer in box.layers], "sources": box.sources}
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {
+        "start": block.start,
+        "stop": block.stop,
+        "label": block.label,
+        "parts": [_block(part) for part in block.parts],
+    }
+
+
+def page_of(seen: SeenNet) -> bytes:
+    """Return the page of a net: one file of HTML, which needs no network."""
+    return page(told(seen))
+
+
+def write_page(
+    file: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    level: int = 0,
+    stages: Sequence[str] = (),
+    reading: Reading = Reading(),
+) -> SeenNet:
+    """Write the page of a net's file; return what is seen on it. A net that is wrong is drawn with its problems.
+
+    Args:
+        file: a prototxt.
+        out: the page, `.html`.
+        level, stages: of the states to show it in.
+        reading: how its data is read, where it is there.
+
+    Raises:
+        SchemaError: if there is no such prototxt, or it is no text.
+        CaffejaxError: if the page cannot be written.
+    """
+    seen = see(Path(file), level, stages, reading)
+    content = page_of(seen)
+    with replacing(out) as page_file:
+        page_file.write(content)
+    return seen

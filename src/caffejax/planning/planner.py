@@ -1,0 +1,401 @@
+"""Compile a training step or a forward pass for a target, and estimate its memory, time and scaling."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..errors import CaffejaxError, GraphError, Problem
+from ..net import Net
+from ..options import Parallel
+from ..parallel import DATA, mesh_of, replicated
+from ..schema.caffe_pb2 import SolverParameter
+from ..sizes import counted
+from ..summary import multiply_adds
+from ..training.build import optimizer_of, run_on
+from ..training.on_mesh import OnMesh
+from ..training.train_step import TrainState, make_step, start_of
+from .hardware import Chip, Target, devices
+from .hlo import Collective, Program, program_of
+
+FORWARD = 1 / 3  # of a step, before there are gradients to add up: a backward pass is two forward passes
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A training step on so many devices, each with as much to do as on the devices that it was compiled for.
+
+    Attributes:
+        devices: how many.
+        alone: the least seconds that a device's own part takes.
+        collectives: the least seconds that collectives take, over links and network.
+    """
+
+    devices: int
+    alone: float
+    collectives: float
+
+    @property
+    def best(self) -> float:
+        """Seconds of a step if collectives go on beside the backward pass."""
+        return max(self.alone, FORWARD * self.alone + self.collectives)
+
+    @property
+    def worst(self) -> float:
+        """Seconds of a step if everything waits for them."""
+        return self.alone + self.collectives
+
+    @property
+    def efficiency(self) -> tuple[float, float]:
+        """The share of time that is a device's own part: at worst, at best."""
+        return self.alone / self.worst, self.alone / self.best
+
+
+def scaled(alone: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> Scaled:
+    """Return how a step of which each device's own part takes `alone` seconds scales to rows of `model` devices."""
+    return Scaled(rows * model, alone, sum(link_seconds(collectives, chip, rows, model)))
+
+
+def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
+    """Return the least seconds that collectives take on links, and on the network, with rows of `model` devices each.
+
+    They are those of a compiled program, which may have been for another number of rows. What is done by rings takes
+    `(n - 1) / n` of its bytes over a device's links, an all-reduce twice that. Of more devices than links join, those
+    that are joined first add up, or at last hand on, what each of them then sends over the network.
+    """
+    links = network = 0.0
+    for c in collectives:
+        n = c.over if c.is_within(model) else c.over // c.rows_of(model) * rows
+        if n < 2:
+            continue
+        near = min(n, max(1, chip.joined // c.step))
+        groups = -(-n // near)
+        links += c.count * c.moved(near, c.whole) / chip.link
+        network += c.count * c.moved(groups, c.whole / near) / chip.network
+    return links, network
+
+
+USABLE = 0.95  # of a device's memory; the rest is the runtime's own
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A net on a target.
+
+    Attributes:
+        target: the devices.
+        precision: of the net.
+        phase: "TRAIN" for a training step, "TEST" for a forward pass.
+        batch: examples a device; of devices that cut weights among them, those of a row.
+        program: what each device does; None if the compiler says that it does not fit.
+        needed: bytes of each device's memory that it takes.
+        operations: of each device, in products and convolutions; a multiply-add is two.
+        compile_seconds: what compiling took here.
+        model: over how many devices each large weight is cut.
+        largest_batch: about the most examples a device for which it fits, 0 for none; None if that was not looked for.
+    """
+
+    target: Target
+    precision: str
+    phase: str
+    batch: int
+    program: Program | None
+    needed: int
+    operations: int
+    compile_seconds: float
+    model: int = 1
+    largest_batch: int | None = None
+
+    @property
+    def usable(self) -> int:
+        """Bytes of a device's memory that a program may take."""
+        return int(self.target.chip.memory * USABLE)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits into memory."""
+        return self.program is not None and self.needed <= self.usable
+
+    @property
+    def rows(self) -> int:
+        """How many batches there are in a step."""
+        return self.target.devices // self.model
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The least time that each takes: "arithmetic", "memory", and between devices "links" and the "network"."""
+        found = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
+        if self.program is not None:
+            found["memory"] = self.program.traffic / self.target.chip.bandwidth
+            links, network = link_seconds(self.program.collectives, self.target.chip, self.rows, self.model)
+            found |= {"links": links} | ({"network": network} if network else {})
+        return found
+
+    def scaling(self, devices: Sequence[int]) -> list[Scaled]:
+        """Return how a training step would scale to so many devices, each with as much to do as here.
+
+        None come back unless it was compiled for several devices that take a batch each, and fits.
+        """
+        if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
+            return []
+        own = max(self.seconds["arithmetic"], self.seconds["memory"])
+        chip, within = self.target.chip, [n for n in devices if n % self.model == 0]
+        return [scaled(own, self.program.collectives, chip, n // self.model, self.model) for n in within]
+
+    @property
+    def best(self) -> float:
+        """The best possible time of a step in seconds, if all three go on at once."""
+        return max(self.seconds.values())
+
+    @property
+    def bound_by(self) -> str:
+        """What that time is spent on."""
+        return max(self.seconds, key=self.seconds.__getitem__)
+
+    @property
+    def examples_per_second(self) -> float:
+        """Of all devices, at the best possible time."""
+        return self.batch * self.rows / self.best
+
+
+# as libtpu's versions say it: how much is used of how much, or how much the temporaries alone would take
+_TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
+
+
+@dataclass
+class Subject:
+    """What is compiled, for any batch."""
+
+    net: Net
+    target: Target
+    solver: SolverParameter
+    parallel: Parallel
+    batch_axis: int
+    progress: Callable[[str], None]
+    mesh: Mesh = field(init=False)
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise GraphError([Problem(p, file=self.net.graph.file) for p in problems])
+        self.mesh = mesh_of(devices(self.target), self.parallel.model)
+        if self.training:
+            self.net.graph.check_backward()
+            self.net = self.net.with_run(run_on(self.mesh, self.net.run))
+
+    def _problems(self) -> Iterator[str]:
+        graph, axis = self.net.graph, self.batch_axis
+        on_host = [layer.name for layer in graph.layers if layer.type.on_host]
+        if on_host:
+            yield f"has layers that run on the host, of which no other machine knows: {', '.join(on_host)}"
+        if not graph.fed:
+            yield "has no Input or data layers: there is no batch to cut over devices"
+        short = [name for name in graph.fed if len(graph.blobs[name].shape) <= axis]
+        if short:
+            yield f"has no axis {axis} of examples in what it is fed as {', '.join(short)}"
+        if not self.training and len(self._sizes) > 1:
+            yield self._several_sizes()
+        if not self.training and self.parallel != Parallel():
+            yield "is planned for a forward pass: how devices are arranged and what they share is of training"
+
+    @property
+    def _sizes(self) -> list[int]:
+        """How many there are along the axis of examples of what the net is fed; more than one, where it is boxes."""
+        shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.fed]
+        return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
+
+    def _several_sizes(self) -> str:
+        return (
+            f"is fed batches of several sizes, {self._sizes}, along axis {self.batch_axis}: name another axis, or "
+            "plan a training step for its own batch, with --largest none"
+        )
+
+    def check_batches(self) -> None:
+        """Raise `GraphError` unless the net can be compiled for other batches than its own."""
+        if len(self._sizes) > 1:
+            raise GraphError([Problem(self._several_sizes(), file=self.net.graph.file)])
+
+    @property
+    def training(self) -> bool:
+        """Whether it is a training step."""
+        return self.net.graph.phase == "TRAIN"
+
+    @property
+    def own_batch(self) -> int:
+        """How many examples each device takes by the net's own numbers."""
+        given, rows = int(self.net.graph.blobs[self.net.fed[0]].shape[self.batch_axis]), self.mesh.shape[DATA]
+        if self.parallel.batch == "device":
+            return given
+        if given % rows:
+            raise CaffejaxError(f"a batch of {given} examples cannot be shared out among {rows}; make it a multiple")
+        return given // rows
+
+    def plan(self, batch: int) -> Plan:
+        """Compile it for so many examples a device."""
+        self.progress(f"compiling for {self.target}, {counted(batch, 'example')} a device")
+        function, arguments, options = self.function(batch)
+        # on several devices a training step is written for one, or one row of them
+        sharing = self.parallel.model if self.training else self.target.devices
+        operations = 2 * multiply_adds(function, *arguments, padding=False) // sharing
+        began = time.perf_counter()
+        program, needed = self._compiled(jax.jit(function, **options).lower(*arguments))
+        seconds = round(time.perf_counter() - began, 1)
+        precision, phase, model = self.net.run.precision, self.net.graph.phase, self.parallel.model
+        return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
+
+    def function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """Return what is compiled for so many examples a device, what it is given, and the options of `jax.jit`."""
+        key = jax.eval_shape(jax.random.key, 0)
+        if not self.training:
+            net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
+            variables = jax.eval_shape(net.init, key)
+            run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
+            fed = self._fed(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
+            return run, (*_laid(tuple(variables), self._everywhere), fed, _laid(key, self._everywhere)), {}
+        net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
+        optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
+        start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
+        rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
+        if self.target.devices == 1:
+            fed = self._fed(net, (passes,), PartitionSpec())
+            step = make_step(net, optimizer, passes)
+            return step, (_laid(start, self._everywhere), fed, rate), {"donate_argnums": 0}
+        laid, shardings = _on_mesh(start, net, self.mesh, self.parallel)
+        fed = self._fed(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
+        step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
+        return step, (laid, fed, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
+
+    @property
+    def _everywhere(self) -> NamedSharding:
+        return replicated(self.mesh)
+
+    def _compiled(self, lowered: jax.stages.Lowered) -> tuple[Program | None, int]:
+        try:
+            program = program_of(lowered.compile())
+        except jax.errors.JaxRuntimeError as error:
+            needed = needed_by(str(error))
+            if needed is None:
+                line = next(iter(str(error).splitlines()), "")
+                raise CaffejaxError(f"the compiler of {self.target} fails: {line[:300]}") from error
+            return None, needed
+        return program, program.memory
+
+    def _fed(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return what the net is fed, as its sources give it, with these axes ahead."""
+        dtypes = {name: net.graph.blobs[name].dtype for name in net.fed}
+        for layer in net.graph.layers:
+            if layer.look is not None and layer.look.given is not None:
+                dtypes |= {top: given.dtype for top, given in zip(layer.tops, layer.look.given, strict=True)}
+        shapes = {name: (*ahead, *net.graph.blobs[name].shape) for name in dtypes}
+        sharding = NamedSharding(self.mesh, spec)
+        return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
+
+
+def _on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
+    """Return a state as it lies on a mesh, and where: each row has running statistics of its own."""
+    shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
+    of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
+    spread = start.replace(state=of_rows)  # type: ignore[attr-defined]
+    return jax.tree.map(_placed, spread, shardings), shardings
+
+
+def _laid(tree: Any, sharding: NamedSharding) -> Any:
+    return jax.tree.map(lambda x: _placed(x, sharding), tree)
+
+
+def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+
+def needed_by(message: str) -> int | None:
+    """Return the bytes that a compiler says are too many; None if it says something else."""
+    found = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
+    return None if found is None else int(float(found["n"]) * 1024 ** " KMGT".index(found["unit"] or " "))
+
+
+Search = Literal["none", "estimate", "check"]
+
+_TRIES = 4
+# what training is planned with where no solver says more
+SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
+
+
+def plan(
+    net: Net,
+    target: Target,
+    *,
+    solver: SolverParameter = SGD,
+    parallel: Parallel = Parallel(),
+    batch: int | None = None,
+    batch_axis: int = 0,
+    largest: Search = "none",
+    progress: Callable[[str], None] = lambda line: None,
+) -> Plan:
+    """Compile a net for a target: in TRAIN a step as it is trained on these devices, in TEST `apply` of a cut batch.
+
+    Args:
+        net: the net; its precision is what it is compiled in.
+        target: the devices.
+        solver: the settings of the update rule.
+        parallel: how training is spread over the devices.
+        batch: examples that each device takes, or each row of those that cut weights among them; as many as the net
+            has unless given, and its share of them with `parallel.batch="global"`.
+        batch_axis: the axis of what the net is fed that the examples lie along: 1 for recurrent nets, (steps, streams).
+        largest: how to look for the largest batch that fits: "estimate" compiles for one other batch, and takes memory
+            to grow in proportion; "check" compiles until a batch fits and one a twentieth larger does not.
+        progress: is told what is being done.
+
+    Raises:
+        GraphError: if the net cannot be compiled as a whole, has no such axis, or does not take such a batch. A net
+            that is fed batches of several sizes, such as pictures and all their boxes, takes its own alone.
+        CaffejaxError: if the compiler is not installed or fails, with what it says; or if the devices cannot be
+            arranged as `parallel` says.
+    """
+    subject = Subject(net, target, solver, parallel, batch_axis, progress)
+    if batch is not None or parallel.batch != "device" or largest != "none":
+        subject.check_batches()
+    found = subject.plan(batch or subject.own_batch)
+    if largest == "none":
+        return found
+    other = found.batch * 2 if found.fits else max(1, found.batch // 2)
+    tried = {found.batch: found}
+    if other not in tried:
+        tried[other] = subject.plan(other)
+    batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(subject, tried)
+    return replace(found, largest_batch=batch)
+
+
+def _largest(subject: Subject, tried: dict[int, Plan]) -> int:
+    """Look for the largest batch that fits, from those tried: memory grows in proportion to it, all but exactly."""
+    for _ in range(_TRIES):
+        good = [b for b, p in tried.items() if p.fits]
+        bad = [b for b, p in tried.items() if not p.fits]
+        low, high = max(good, default=0), min(bad, default=None)
+        if high is not None and high - low <= max(1, low // 20):
+            break
+        guess = _extrapolated(tried)
+        if guess <= low:
+            guess = low + 1 if high is None else (low + high) // 2
+        elif high is not None and guess >= high:
+            guess = (low + high) // 2
+        if guess in tried:
+            break
+        tried[guess] = subject.plan(guess)
+    return max((b for b, p in tried.items() if p.fits), default=0)
+
+
+def _extrapolated(tried: Mapping[int, Plan]) -> int:
+    """Return the batch that just fits if memory goes on growing as between the two largest that were tried."""
+    if len(tried) == 1:
+        ((batch, only),) = tried.items()
+        return batch if only.fits else 0
+    (b0, p0), (b1, p1) = sorted(tried.items())[-2:]
+    slope = (p1.needed - p0.needed) / (b1 - b0)
+    return int(b1 + (p1.usable - p1.needed) / slope) if slope > 0 else 2 * b1

@@ -1,0 +1,323 @@
+"""Summaries of a net and its layers: sizes, multiply-adds, receptive fields; as a table and as JSON."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Graph, Layer
+from ..kernels.window import Window
+from ..layers import Context
+from ..layers.calling import forward
+from ..sizes import count_in_words, counted, in_words
+from ..tables import aligned, printable
+from .multiply_adds import multiply_adds
+
+Family = Literal[
+    "data", "convolution", "product", "normalisation", "activation", "pooling", "merge", "shape", "loss", "other"
+]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+_FAMILY_OF: dict[str, Family] = {"Dropout": "activation", "PReLU": "activation"}  # their traits do not tell
+
+
+def family_of(layer: Layer) -> Family:
+    """Return a layer's family, by what its type says of itself.
+
+    "product" is what has weights and no window, such as InnerProduct and LSTM; "merge" makes one blob of several;
+    "loss" are scores, too.
+    """
+    kind, traits = layer.type, layer.type.traits
+    if kind.is_fed or not layer.bottoms:
+        return "data"
+    if kind.signature.loss or any(layer.loss_weights) or (layer.index_bottoms and not kind.gradient.exists):
+        return "loss"
+    if kind.name in _FAMILY_OF:
+        return _FAMILY_OF[kind.name]
+    if traits.by_channel is not None or any(not p.spec.learnable for p in layer.params):
+        return "normalisation"
+    if traits.window is not None:
+        return "convolution" if layer.params else "pooling"
+    if traits.elementwise and len(layer.bottoms) == 1 and traits.data_movement == "nothing":
+        return "activation"
+    if layer.params:
+        return "normalisation" if traits.spatial_map == "same" else "product"
+    if len(layer.bottoms) > 1 and len(layer.tops) == 1 and (traits.data_movement == "whole" or traits.elementwise):
+        return "merge"
+    if traits.data_movement != "nothing":
+        return "shape"
+    return "normalisation" if traits.spatial_map == "same" else "other"
+
+
+_FIRST_AXIS_OF_SPACE = 2  # after the batch and the channels
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a number of a blob sees, one entry for each axis of space.
+
+    Attributes:
+        size: in pixels of the inputs; may be more than they have.
+        stride: the distance between the fields of neighbours, in such pixels; a fraction after a Deconvolution.
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[Fraction, ...]
+
+    def through(self, window: Window) -> Field:
+        """Return the field of a window's output."""
+        pairs = zip(self.size, self.stride, window.extent, strict=True)
+        size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
+        return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
+
+    def back_through(self, window: Window) -> Field:
+        """Return the field of the output of a window that runs the other way, as a Deconvolution's does."""
+        cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
+        size = tuple(
+            n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
+        )
+        return Field(size, tuple(a / b for a, b in zip(self.stride, window.stride, strict=True)))
+
+
+def fields_of(graph: Graph) -> dict[str, Field | None]:
+    """Return the field of each layer's first top, by the layer's key."""
+    found: dict[str, Field | None] = {}
+    blobs: dict[str, Field | None] = {}
+    for layer in graph.layers:
+        field = _of_layer(layer, graph, [blobs[name] for name in layer.bottoms])
+        found[layer.key] = field
+        blobs.update(dict.fromkeys(layer.tops, field))
+    return found
+
+
+def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
+    traits, tops = layer.type.traits, [graph.blobs[top] for top in layer.tops]
+    if not tops:
+        return None
+    if not layer.bottoms:
+        n = len(_space(tops[0]))
+        return Field((1,) * n, (Fraction(1),) * n) if n else None
+    first = graph.blobs[layer.bottoms[0]]
+    if traits.window is not None:
+        window, before = traits.window(layer.context, first), bottoms[0]
+        if before is None or len(before.size) != len(window.kernel):
+            return None
+        return before.back_through(window) if traits.spatial_map == "transposed" else before.through(window)
+    if traits.spatial_map == "cropped":
+        return bottoms[0]
+    if not _space(tops[0]):
+        return None
+    window = None
+    if traits.receptive_window is not None:
+        window = traits.receptive_window(layer.context, first) if _space(tops[0]) == _space(first) else None
+        if window is None:
+            return None
+    elif not (traits.keeps_pixels or (traits.data_movement != "nothing" and _space(tops[0]) == _space(first))):
+        return None
+    seen = [b for b in bottoms if b is not None]
+    if len(seen) < len(bottoms) or len({len(b.size) for b in seen}) > 1:
+        return None
+    sizes, strides = zip(*(b.size for b in seen), strict=True), zip(*(b.stride for b in seen), strict=True)
+    field = Field(tuple(map(max, sizes)), tuple(map(max, strides)))
+    return field if window is None else field.through(window)
+
+
+def _space(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:
+    return tuple(blob.shape[_FIRST_AXIS_OF_SPACE:])
+
+
+_KEY = jax.eval_shape(jax.random.key, 0)
+_FLOAT = jnp.dtype(jnp.float32).itemsize
+
+
+@dataclass(frozen=True)
+class LayerSummary:
+    """One layer.
+
+    Attributes:
+        key: its key in the graph: its name, but for nets that repeat one.
+        name, type: Caffe's.
+        family: what kind of layer it is, see `family_of`.
+        bottoms, tops: names of blobs.
+        top_shapes: the tops' shapes.
+        param_shapes: the shapes of its params, running statistics included, and of those that it shares.
+        parameters: numbers in the params that are its own.
+        activations: numbers in its tops; 0 for what shares memory with a bottom: in-place tops and splits.
+        activation_bytes: what they take.
+        multiply_adds: of the forward pass, for the whole batch; None for host layers, which cannot be looked into.
+        field: what a number of the first top sees of the net's inputs; None where it sees all of them, as after an
+            InnerProduct, or where that cannot be said.
+    """
+
+    key: str
+    name: str
+    type: str
+    family: Family
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    top_shapes: tuple[tuple[int, ...], ...]
+    param_shapes: tuple[tuple[int, ...], ...]
+    parameters: int
+    activations: int
+    activation_bytes: int
+    multiply_adds: int | None
+    field: Field | None = None
+
+    @property
+    def parameter_bytes(self) -> int:
+        """What the params take; they are float32."""
+        return self.parameters * _FLOAT
+
+    @property
+    def receptive_field(self) -> tuple[int, ...] | None:
+        """The size of what a number of the first top sees, in the inputs' pixels, one for each axis of space."""
+        return None if self.field is None else self.field.size
+
+    @property
+    def stride(self) -> tuple[float, ...] | None:
+        """The distance between neighbours in the first top, in the inputs' pixels."""
+        return None if self.field is None else tuple(map(float, self.field.stride))
+
+
+def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Field | None = None) -> LayerSummary:
+    """Return a layer's numbers; without multiply-adds, which take longest, unless they are to be counted."""
+    tops = [graph.blobs[top] for top in layer.tops]
+    shared = layer.tops if layer.type.traits.copies else layer.bottoms
+    new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
+    return LayerSummary(
+        key=layer.key,
+        name=layer.name,
+        type=layer.type.name,
+        family=family_of(layer),
+        bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # as the text has them
+        tops=layer.tops,
+        top_shapes=tuple(x.shape for x in tops),
+        param_shapes=tuple(p.spec.shape for p in layer.params),
+        parameters=sum(math.prod(p.spec.shape) for p in layer.params if p.owned),
+        activations=sum(math.prod(x.shape) for x in new),
+        activation_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in new),
+        multiply_adds=_multiply_adds(layer, graph) if count else None,
+        field=field,
+    )
+
+
+def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
+    if layer.type.is_fed:
+        return 0
+    if layer.type.on_host:
+        return None
+    shapes = tuple(p.spec.shape for p in layer.owned)
+    bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
+    return _counted(layer.context.plain(), shapes, bottoms)
+
+
+@functools.lru_cache(maxsize=4096)
+def _counted(context: Context, blobs: Sequence[tuple[int, ...]], bottoms: Sequence[tuple[tuple[int, ...], str]]) -> int:
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
+    given = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
+    return multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, given)
+
+
+_TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")
+_TEXT_COLUMNS = 3
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """A net, layer by layer. Printed it is a table; notebooks show it as one.
+
+    Attributes:
+        name: the net's name.
+        phase: "TRAIN" or "TEST".
+        layers: in the order of execution, without splits that the net added.
+    """
+
+    name: str
+    phase: str
+    layers: tuple[LayerSummary, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all params, running statistics included."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of a forward pass, for the whole batch; host layers do not count."""
+        return sum(layer.multiply_adds or 0 for layer in self.layers)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Bytes of all activations, were all kept."""
+        return sum(layer.activation_bytes for layer in self.layers)
+
+    def to_json(self) -> str:
+        """Write `{"name", "phase", "layers": [{...}], "total": {...}}`, with the exact numbers."""
+        return json.dumps(self.as_dict(), indent=1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes, as plain values."""
+        totals = {name: getattr(self, name) for name in ("parameters", "multiply_adds", "activation_bytes")}
+        return {"name": self.name, "phase": self.phase, "layers": list(map(_plain, self.layers)), "total": totals}
+
+    def __str__(self) -> str:
+        return "\n".join([*aligned(self._rows(), _TEXT_COLUMNS), "", self._totals()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, *rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._rows())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead>{body}</table><p>{html.escape(self._totals())}</p>"
+
+    def _rows(self) -> Iterator[Sequence[str]]:
+        yield _TITLES
+        for layer in self.layers:
+            products = "?" if layer.multiply_adds is None else count_in_words(layer.multiply_adds)
+            memory = in_words(layer.activation_bytes) if layer.activation_bytes else "-"
+            space = _by("x", layer.receptive_field), _by("x", layer.stride)
+            tops = " ".join(_by("x", shape) or "scalar" for shape in layer.top_shapes)
+            yield (
+                layer.name,
+                layer.type,
+                tops,
+                count_in_words(layer.parameters),
+                products,
+                memory,
+                *(s or "-" for s in space),
+            )
+
+    def _totals(self) -> str:
+        hosts = sum(layer.multiply_adds is None for layer in self.layers)
+        unknown = f" (without {hosts} on the host)" if hosts else ""
+        name = printable(self.name) or "net"
+        return (
+            f"{name} ({self.phase}): {counted(len(self.layers), 'layer')}, "
+            f"{counted(self.parameters, 'parameter')}, {counted(self.multiply_adds, 'multiply-add')}{unknown}, "
+            f"activations {in_words(self.activation_bytes)}"
+        )
+
+
+def summarize(graph: Graph) -> Summary:
+    """Return a net's layers in numbers. Nothing is run for it."""
+    fields = fields_of(graph)
+    layers = [x for x in graph.layers if not x.inserted_split]
+    return Summary(graph.name, graph.phase, tuple(layer_summary(x, graph, field=fields[x.key]) for x in layers))
+
+
+def _plain(layer: LayerSummary) -> dict[str, Any]:
+    own = {name: value for name, value in asdict(layer).items() if name != "field"}
+    return own | {"receptive_field": layer.receptive_field, "stride": layer.stride}
+
+
+def _by(between: str, numbers: Sequence[float] | None) -> str:
+    return between.join(str(n) if isinstance(n, int) else f"{n:g}" for n in numbers or ())

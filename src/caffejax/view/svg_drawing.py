@@ -1,0 +1,233 @@
+"""Drawings of nodes and edges, in the DOT language or as SVG.
+
+SVG is laid out by the page's layout library, run by V8. V8 comes from the package mini-racer, which has wheels for all
+platforms, needs no other program, and gives scripts no access to files or network. It sees numbers only, no names.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from ..errors import CaffejaxError
+from ..sizes import in_words
+from .html_page import LAYOUT, asset, library
+
+_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # all but line breaks
+
+
+@dataclass
+class Drawing:
+    """A net as nodes and edges.
+
+    Attributes:
+        name: the net's.
+        rankdir: where it runs to: "LR", "RL", "TB" or "BT".
+        nodes: label and style by node.
+        edges: from node, to node, label.
+    """
+
+    name: str
+    rankdir: str
+    nodes: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    edges: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def to_dot(self) -> str:
+        """Return the drawing in the DOT language."""
+        lines = [f"digraph {_quoted(self.name)} {{", f"rankdir={self.rankdir};"]
+        for node, (label, style) in self.nodes.items():
+            settings = ", ".join(f"{key}={_quoted(value)}" for key, value in style.items())
+            lines.append(f"{_quoted(node)} [label={_quoted(label, style['shape'] == 'record')}, {settings}];")
+        for source, target, label in self.edges:
+            lines.append(f"{_quoted(source)} -> {_quoted(target)} [label={_quoted(label)}];")
+        return "\n".join([*lines, "}\n"])
+
+
+def printable(text: str) -> str:
+    """Return text without control characters and halves of characters, which no drawing can have."""
+    return _INVISIBLE.sub("", text)
+
+
+def _quoted(text: str, record: bool = False) -> str:
+    """Return a string of the DOT language; in a record's label some characters more have a meaning."""
+    text = printable(text)
+    for mark in '\\"' + ("{}|<>" if record else ""):
+        text = text.replace(mark, f"\\{mark}")
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+Point = tuple[float, float]
+_LONGEST = 300  # seconds
+_MEMORY = 4 << 30  # bytes
+_given_up: list[Any] = []  # their last answers may come late, and need the event loops that are closed with them
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things are drawn, in pixels.
+
+    Attributes:
+        size: of the drawing.
+        nodes: the nodes' centres.
+        edges: for each edge the points that it is led through, and the middle of its label.
+    """
+
+    size: Point
+    nodes: tuple[Point, ...]
+    edges: tuple[tuple[tuple[Point, ...], Point], ...]
+
+
+def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Sequence[Point], rankdir: str) -> Layout:
+    """Lay out a directed graph in ranks; edges that close a cycle lead back.
+
+    Args:
+        sizes: the nodes' widths and heights.
+        edges: from node, to node, by index.
+        labels: the sizes of the edges' labels; (0, 0) for none.
+        rankdir: "LR", "RL", "TB" or "BT".
+
+    Raises:
+        CaffejaxError: if the package mini-racer is not installed, or the graph is too large for it.
+    """
+    nodes = [{"id": str(i), "width": width, "height": height} for i, (width, height) in enumerate(sizes)]
+    ends = [
+        {"from": str(a), "to": str(b), "width": width, "height": height}
+        for (a, b), (width, height) in zip(edges, labels, strict=True)
+    ]
+    found = _run(f"JSON.stringify(layOut({json.dumps(nodes)}, {json.dumps(ends)}, {json.dumps(rankdir)}))")
+    return Layout(
+        size=(found["width"], found["height"]),
+        nodes=tuple(map(_point, found["nodes"])),
+        edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in found["edges"]),
+    )
+
+
+def _point(place: dict[str, float]) -> Point:
+    return place["x"], place["y"]
+
+
+def _run(script: str) -> Any:
+    """Run a script in a thread of its own: mini-racer cannot wait where an event loop runs, as it does in notebooks."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_run_here, script).result()
+
+
+def _run_here(script: str) -> Any:
+    engine = _engine()
+    from py_mini_racer import JSEvalException, JSOOMException, JSTimeoutException
+
+    try:
+        return json.loads(engine.eval(script, timeout_sec=_LONGEST, max_memory=_MEMORY))
+    except (JSOOMException, JSTimeoutException) as error:
+        _engine.cache_clear()
+        _given_up.append(engine)
+        atexit.unregister(engine.close)
+        raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice") from error
+    except JSEvalException as error:
+        if "call stack" not in str(error):
+            raise
+        raise _too_large("its longest path is too long") from error
+
+
+def _too_large(why: str) -> CaffejaxError:
+    return CaffejaxError(f"the net is too large to be laid out: {why}; draw one phase, or write a .dot")
+
+
+@cache
+def _engine() -> Any:
+    try:
+        from py_mini_racer import MiniRacer
+    except ImportError as error:
+        raise CaffejaxError(
+            "drawing to .svg needs Graphviz's program 'dot', which was not found, or the package mini-racer: install "
+            'the package graphviz, or pip install "caffejax[draw]"; .dot needs neither'
+        ) from error
+    engine = MiniRacer()
+    atexit.register(engine.close)  # later its threads cannot call Python any more, and closing waits for them for ever
+    engine.eval("\n".join([asset("engine.js"), library(), asset(LAYOUT)]))
+    return engine
+
+
+_CHARACTER, _LINE = 7.3, 15  # of 12 pixel monospace text
+_MARGIN = 12
+
+
+def to_svg(drawing: Drawing) -> str:
+    """Return a drawing as SVG, laid out by the page's library. Text in it is escaped, without control characters.
+
+    Raises:
+        CaffejaxError: if the library cannot be run here.
+    """
+    index = {node: i for i, node in enumerate(drawing.nodes)}
+    labels = [printable(label) for label, _ in drawing.nodes.values()]
+    said = [printable(label) for _, _, label in drawing.edges]
+    sizes = [_size(label, 18, 12) for label in labels]
+    found = lay_out(
+        sizes,
+        [(index[a], index[b]) for a, b, _ in drawing.edges],
+        [_size(label, 4, 0) if label else (0, 0) for label in said],
+        drawing.rankdir,
+    )
+    edges = (_edge(label, *led) for label, led in zip(said, found.edges, strict=True))
+    styles = (style for _, style in drawing.nodes.values())
+    nodes = (_node(*node) for node in zip(labels, styles, found.nodes, sizes, strict=True))
+    width, height = (round(side + 2 * _MARGIN) for side in found.size)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="{-_MARGIN} {-_MARGIN} {width} {height}" '
+        'font-family="monospace" font-size="12" text-anchor="middle">\n'
+        f"<title>{escape(printable(drawing.name))}</title>\n"
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>\n'
+        f'<path d="M{-_MARGIN},{-_MARGIN}h{width}v{height}h{-width}z" fill="white"/>\n'
+        + "\n".join([*edges, *nodes])
+        + "\n</svg>\n"
+    )
+
+
+def _size(label: str, beside: float, above: float) -> Point:
+    lines = label.split("\n")
+    return max(map(len, lines)) * _CHARACTER + beside, len(lines) * _LINE + above
+
+
+def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
+    """Draw a line through points, round where it bends."""
+    first, *bends, last = points
+    path = f"M{_at(first)}"
+    for a, b in pairwise(bends):
+        path += f"Q{_at(a)} {_at(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2))}"
+    path += f"Q{_at(bends[-1])} {_at(last)}" if bends else f"L{_at(last)}"
+    halo = 'stroke="white" stroke-width="5" paint-order="stroke"'
+    text = f'<text x="{middle[0]:.1f}" y="{middle[1] + 4:.1f}" {halo}>{escape(label)}</text>' if label else ""
+    return f'<path d="{path}" fill="none" stroke="black" marker-end="url(#tip)"/>{text}'
+
+
+def _at(point: Point) -> str:
+    return f"{point[0]:.1f},{point[1]:.1f}"
+
+
+def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> str:
+    """Draw a box, or an octagon, with lines of text."""
+    (x, y), (width, height) = centre, size
+    left, top = x - width / 2, y - height / 2
+    look = f'fill="{escape(style["fillcolor"])}" stroke="black"'
+    if style["shape"] == "octagon":
+        cut = min(width, height) * 0.3
+        far = ((cut, 0), (width - cut, 0), (width, cut), (width, height - cut))
+        corners = [*far, *((width - a, height - b) for a, b in far)]
+        points = " ".join(_at((left + a, top + b)) for a, b in corners)
+        shape = f'<polygon points="{points}" {look}/>'
+    else:
+        shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {look}/>'
+    lines = label.split("\n")
+    first = y - (len(lines) - 1) * _LINE / 2 + 4
+    texts = (f'<text x="{x:.1f}" y="{first + i * _LINE:.1f}">{escape(line)}</text>' for i, line in enumerate(lines))
+    return shape + "".join(texts)
