@@ -220,10 +220,10 @@ def _random_variables(net: Net) -> Variables:
     def drawn(tree: Params) -> Params:
         """Replace what is a param or statistic; what passes leave to each other stays."""
         return {
-            key: tuple(
-                a if a is None or i >= len(layers[key].params) else blob(layers[key].type.name, i, a.shape)
-                for i, a in enumerate(blobs)
-            )
+            key: {
+                i: a if i >= len(layers[key].params) else blob(layers[key].type.name, i, a.shape)
+                for i, a in blobs.items()
+            }
             for key, blobs in tree.items()
         }
 
@@ -244,5 +244,5 @@ def _spread(net: Net, variables: Variables, inputs: Mapping[str, np.ndarray]) ->
     params = dict(variables.params)
     for key, top in last.items():
         scale = SPREAD / max(float(jnp.std(blobs[top])), 1e-6)
-        params[key] = tuple(None if a is None else a * scale for a in params[key])
+        params[key] = {i: a * scale for i, a in params[key].items()}
     return Variables(params, variables.state)

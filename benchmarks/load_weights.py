@@ -68,7 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.caffemodel"
         rng = np.random.default_rng(0)
-        blobs = {k: tuple(rng.random(b.shape, np.float32) for b in bs) for k, bs in variables.params.items()}
+        blobs = {k: {i: rng.random(b.shape, np.float32) for i, b in bs.items()} for k, bs in variables.params.items()}
         caffejax.save_weights(path, net.graph, caffejax.Variables(blobs, {}))
         size = path.stat().st_size
         first = {k: b[0][:1].copy() for k, b in blobs.items()}

@@ -1,26 +1,34 @@
-"""What a net remembers and gives: trees of arrays."""
+"""Types of a net's params, state and outputs: pytrees of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
 from .sizes import counted
 
-Params = dict[str, tuple[jax.Array | None, ...]]
+Params = dict[str, dict[int, jax.Array]]
+ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # what users may write instead
 Blobs = dict[str, jax.Array]
 
 _SHOWN = 8  # layers of a tree that is printed
 
 
 class Variables(NamedTuple):
-    """What a net remembers. Both are `{layer: arrays in Caffe's order}`, None where an array is not the layer's own.
+    """A net's learnable params and its mutable state.
+
+    Both are plain pytrees `{layer: {index: array}}`. The index is the blob's number in the layer, in Caffe's order, so
+    `params["conv1"][0]` is the weight of a convolution and `params["conv1"][1]` its bias. An array is in exactly one of
+    the two trees: a BatchNorm layer's mean, variance and scale factor are `state["bn1"][0]` to `state["bn1"][2]`. A
+    blob that several layers share is present only under the layer that owns it (the first). Layers without arrays are
+    absent.
 
     Attributes:
-        params: what is learnable.
-        state: running statistics, then what a layer carries from one forward pass to the next.
+        params: learnable arrays, floating point.
+        state: running statistics, and behind a layer's own blobs the values that a recurrent layer carries from one
+            forward pass to the next.
     """
 
     def __repr__(self) -> str:
@@ -42,15 +50,36 @@ class Outputs(NamedTuple):
     state: Params
 
 
+def index_blobs(tree: ParamsLike) -> Params:
+    """Return a tree in the form of `Params`.
+
+    Args:
+        tree: for each layer a mapping from index to array, or a sequence of arrays in Caffe's order with None for
+            blobs that are in another tree.
+    """
+    return {layer: blobs if type(blobs) is dict else _index(blobs) for layer, blobs in tree.items()}
+
+
+def _index(blobs: Any) -> dict[int, Any]:
+    if isinstance(blobs, Mapping):
+        return dict(blobs)
+    return {i: b for i, b in enumerate(blobs) if b is not None} if isinstance(blobs, tuple | list) else {}
+
+
 def _shapes(tree: Params) -> str:
     """Return the shapes of a tree's arrays, by layer, for people; the arrays themselves are not looked at."""
     if not isinstance(tree, Mapping):
         return repr(tree)
     names = list(tree)
     shown = [*names[: _SHOWN - 1], None, names[-1]] if len(names) > _SHOWN else names
-    layers = ["..." if name is None else f"{name} ({', '.join(map(_shape, tree[name]))})" for name in shown]
+    layers = ["..." if name is None else f"{name} ({', '.join(map(_shape, _in_order(tree[name])))})" for name in shown]
     return f"{counted(len(names), 'layer')}: {', '.join(layers)}" if names else "none"
 
 
+def _in_order(blobs: Any) -> list[Any]:
+    by_index = _index(blobs)
+    return [by_index[i] for i in sorted(by_index)]
+
+
 def _shape(array: object) -> str:
-    return "-" if array is None else "x".join(map(str, getattr(array, "shape", ()))) or "a number"
+    return "x".join(map(str, getattr(array, "shape", ()))) or "a number"

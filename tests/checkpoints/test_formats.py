@@ -104,7 +104,8 @@ def test_what_a_layer_carries_from_pass_to_pass_is_no_weight() -> None:
     solver.snapshot()
     solver.close()
     convert("s.orbax", "x.caffemodel")
-    assert [b.shape for b in read_caffemodel("x.caffemodel")["l"]] == [b.shape for b in solver.train_state.params["l"]]
+    trained = solver.train_state.params["l"].values()
+    assert [b.shape for b in read_caffemodel("x.caffemodel")["l"]] == [b.shape for b in trained]
 
 
 def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ def test_a_similarity_is_no_label() -> None:
 def test_numbers_that_were_not_finite_before() -> None:
     net = Net(SOFTMAX, "TRAIN")
     before = net.init(jax.random.key(0))
-    before.params["ip2"] = (before.params["ip2"][0].at[0, 0].set(np.nan), before.params["ip2"][1])
+    before.params["ip2"][0] = before.params["ip2"][0].at[0, 0].set(np.nan)
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
     found = find_culprit(net, before, batches, [jax.random.key(1)], before)
     assert found == Culprit(
@@ -156,9 +156,9 @@ def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
 
 
 def test_the_first_array_that_is_not_finite() -> None:
-    good = {"b": (jnp.ones(2), None), "a": (jnp.ones(3),)}
+    good = {"b": {0: jnp.ones(2)}, "a": {0: jnp.ones(3)}}
     assert not_finite(Variables(good, {})) is None
-    bad = {**good, "a": (jnp.array([np.inf, np.nan, 1.0]),)}
+    bad = {**good, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
     expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
     assert not_finite(Variables(bad, bad)) == Culprit(f"parameter {expected}")
     assert not_finite(Variables(good, bad)) == Culprit(f"running statistic {expected}")

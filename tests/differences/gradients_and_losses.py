@@ -40,7 +40,7 @@ def _param_diffs(folder: str, name: str) -> list[Shown]:
     params, state = net.init(jax.random.key(0))
     blobs = net.graph.layer("layer").params
     numbers = [found[f"param/{i}"] for i in range(len(blobs))]
-    params["layer"] = tuple(x if p.spec.learnable else None for x, p in zip(numbers, blobs, strict=True))
+    params["layer"] = {i: x for i, x in enumerate(numbers) if blobs[i].spec.learnable}
     inputs = {blob: found[f"bottom/{blob}"] for blob in net.fed}
     top = net.graph.layer("layer").tops[0]
     _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
@@ -58,10 +58,7 @@ def _hinge(net: str) -> list[Shown]:
     found = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
     built = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
     params, state = built.init(jax.random.key(0))
-    params = {
-        key: tuple(None if b is None else found[f"param/{key}/{i}"] for i, b in enumerate(blobs))
-        for key, blobs in params.items()
-    }
+    params = {key: {i: found[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
     inputs = {name: found[f"in/{name}"] for name in built.fed}
     grads = jax.grad(lambda p: built.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [

@@ -56,12 +56,12 @@ def derived(name: str) -> tuple[Case, Derivations]:
     with jax.enable_x64(True):
         params, state = net.init(jax.random.key(0), jnp.float64)
         # a Parameter layer is named like its top, whose value is recorded as a bottom
-        params = {layer: tuple(recorded.get(f"bottom/{layer}", b) for b in blobs) for layer, blobs in params.items()}
+        params = {
+            layer: {i: recorded.get(f"bottom/{layer}", b) for i, b in blobs.items()} for layer, blobs in params.items()
+        }
         for param in net.graph.layer("layer").params:
             tree = params if param.spec.learnable else state
-            blobs = list(tree["layer"])
-            blobs[param.slot.index] = recorded[f"param/{param.slot.index}"]
-            tree["layer"] = tuple(blobs)
+            tree["layer"][param.slot.index] = recorded[f"param/{param.slot.index}"]
         inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
         ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
         return case, derive(case, 24, random)

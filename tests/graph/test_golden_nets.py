@@ -125,8 +125,7 @@ def test_values(name: str, backward: Any, kernels: Any) -> None:
 
     net = Net(GOLDEN / f"{name}.prototxt", CASES[name]["runs"][0]["phase"], backward=backward, kernels=kernels)
     params, state = net.init(jax.random.key(0))
-    params = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
-              for k, bs in params.items()}  # fmt: skip
+    params = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
     taps = {b: jnp.zeros(net.graph.blobs[b].shape) for b in group("blobdiff")}
 
     @jax.jit

@@ -29,8 +29,7 @@ def test_nets(name: str) -> None:
     phase = json.loads((GOLDEN / "nets" / f"{name}.json").read_text())["runs"][0]["phase"]
     net = Net(GOLDEN / "nets" / f"{name}.prototxt", phase)
     params, state = net.init(jax.random.key(0))
-    blobs = {k: tuple(values[f"param/{k}/{i}"] if b is not None else b for i, b in enumerate(bs))
-             for k, bs in params.items()}  # fmt: skip
+    blobs = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
     variables, key = Variables(blobs, state), jax.random.key(0)
     wanted = net.for_inference(group(values, "blob")).outputs  # without copies
     frozen = net.freeze(variables, wanted)

@@ -203,7 +203,7 @@ def test_as_a_linen_module() -> None:
 
     (_, changed), grads = jax.value_and_grad(loss, has_aux=True)(linen_variables["params"])
     _, expected = net.apply(params, state, batch, key=jax.random.key(0))
-    equal(list(changed["batch_stats"]["state"]["bn"].values()), list(expected["bn"]))
+    equal(list(changed["batch_stats"]["state"]["bn"].values()), list(expected["bn"].values()))
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
     equal(jax.tree.map(jnp.shape, grads), jax.tree.map(jnp.shape, linen_variables["params"]))
 

@@ -32,10 +32,7 @@ def variables(net: Net, *blobs: np.ndarray) -> Any:
     given = dict(enumerate(blobs))
 
     def replaced(tree: Any) -> Any:
-        return {
-            key: tuple(old if old is None else np.float32(given.get(i, old)) for i, old in enumerate(values))
-            for key, values in tree.items()
-        }
+        return {key: {i: np.float32(given.get(i, old)) for i, old in values.items()} for key, values in tree.items()}
 
     return type(made)(replaced(made.params), replaced(made.state))
 
@@ -80,18 +77,18 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     )
     out = run(one, blobs, X)
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
-    state = [s for s in out.state["layer"] if s is not None]
+    state = list(out.state["layer"].values())
     for found, wanted in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
     begun = run(one, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
-    for found, wanted in zip([s for s in begun.state["layer"] if s is not None], (mean, variance, [1]), strict=True):
+    for found, wanted in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
 
     one = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
     out, n = run(one, blobs, X), X.size / 3
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
-    for found, wanted in zip([s for s in out.state["layer"] if s is not None], sums, strict=True):
+    for found, wanted in zip(list(out.state["layer"].values()), sums, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -102,7 +99,7 @@ def test_batch_norm_starts_with_the_fillers_and_keeps_statistics_from_the_solver
         X.shape,
     )
     assert [p.lr_mult for p in one.graph.layers[-1].params] == [0, 0, 0, 1, 1]
-    assert [float(b[0]) for b in one.init(KEY).params["layer"] if b is not None] == [3, 4]
+    assert [float(b[0]) for b in one.init(KEY).params["layer"].values()] == [3, 4]
 
 
 @pytest.mark.parametrize("fork", ["hole: 2", "hole_h: 2 hole_w: 2", "dilation_h: 2 dilation_w: 2"])
@@ -145,7 +142,7 @@ def test_parameter_starts_as_its_filler_says() -> None:
         'layer { name: "p" type: "Parameter" top: "p" parameter_param { shape { dim: 4 dim: 9 } '
         'blob_filler { type: "gaussian_unitball" } } }\n'
     )
-    (blob,) = one.init(KEY).params["p"]
+    (blob,) = one.init(KEY).params["p"].values()
     np.testing.assert_allclose(np.linalg.norm(blob, axis=1), 1, rtol=1e-5)
     plain, sloped = (caffe_pb2.FillerParameter(type="msra", alpha=a) for a in (0, 2))
     np.testing.assert_allclose(fill(plain, KEY, (4, 9)), fill(sloped, KEY, (4, 9)) * np.sqrt(5), rtol=1e-5)

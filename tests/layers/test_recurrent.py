@@ -123,7 +123,7 @@ def test_what_is_carried_is_no_blob_and_in_no_weight_file(
     model = recurrent(kind, 3)
     assert len(model.graph.params) == len(model.graph.learnable) == n_blobs
     params, state = model.init(jax.random.key(0))
-    assert [len(params["layer"]), len(state["layer"])] == [n_blobs, n_blobs + n_states]
+    assert [list(params["layer"]), list(state["layer"])] == [[*range(n_blobs)], [*range(n_blobs, n_blobs + n_states)]]
     _, state = model.apply(params, state, inputs(3))
     save_weights(tmp_path / "w.caffemodel", model.graph, Variables(params, state))
     fresh = model.init(jax.random.key(1))

@@ -87,7 +87,7 @@ def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], He
     events, _, solver = run
     histograms, images = values_of(events, "histo"), values_of(events, "image")
     for layer, arrays in solver.variables.params.items():
-        for i, array in enumerate(arrays):
+        for i, array in arrays.items():
             values = np.asarray(array, np.float64)
             last = histograms[f"params/{layer}/{i}"][6]
             assert last.num == sum(last.bucket) == values.size

@@ -139,8 +139,8 @@ def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> Non
 
 def test_all_that_is_wrong_with_params_is_named(lenet: Net, variables: Variables) -> None:
     params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
-    params |= {"conv1": params["conv1"][:1], "conv2": (params["conv2"][0], jnp.zeros(50, int))}
-    params["ip1"] = (jnp.zeros((500, 801)), "bias")
+    params |= {"conv1": {0: params["conv1"][0]}, "conv2": {0: params["conv2"][0], 1: jnp.zeros(50, int)}}
+    params["ip1"] = {0: jnp.zeros((500, 801)), 1: "bias"}
     with pytest.raises(WeightsError) as caught:
         lenet.loss(params, variables.state, batch())
     assert str(caught.value).replace(f"{LENET}: layer ", "").splitlines() == [
@@ -154,6 +154,18 @@ def test_all_that_is_wrong_with_params_is_named(lenet: Net, variables: Variables
         "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as Net.init and load_weights "
         "give it",
     ]
+
+
+def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables) -> None:
+    params: Any = {name: tuple(blobs.values()) for name, blobs in variables.params.items()}
+    params["conv1"] = [*params["conv1"], None]
+    expected, grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, batch())[0])(variables.params)
+    loss, given_grads = jax.value_and_grad(lambda p: lenet.loss(p, {}, batch())[0])(params)
+    assert loss == expected
+    assert jax.tree.structure(given_grads) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(given_grads), jax.tree.leaves(grads))
+    with pytest.raises(WeightsError, match=r"'ip1' .*: blob 1 in params is missing"):
+        lenet.loss({**params, "ip1": params["ip1"][:1]}, {}, batch())
 
 
 def test_variables_are_given_as_their_parts(lenet: Net, variables: Variables) -> None:
@@ -172,7 +184,9 @@ def test_statistics_and_what_is_carried_are_state() -> None:
     """)
     params, state = net.init(KEY)
     with pytest.raises(WeightsError) as caught:
-        net.apply(params, {"norm": state["norm"][:2]}, {"x": np.zeros((4, 2, 3)), "c": np.zeros((4, 2))})
+        net.apply(
+            params, {"norm": {i: state["norm"][i] for i in (0, 1)}}, {"x": np.zeros((4, 2, 3)), "c": np.zeros((4, 2))}
+        )
     assert [p.message.split(";")[0] for p in caught.value.problems] == [
         "blob 2 in state is missing",
         "blob 3 in state is missing",

@@ -39,9 +39,9 @@ def test_variables_print_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = "Variables\n  params: 1 layer: fc (4x3, 4)\n  state: none"
     assert repr(net.init(jax.random.key(0))) == shapes
     assert repr(jax.eval_shape(net.init, jax.random.key(0))) == shapes
-    many = caffejax.Variables({f"l{i}": (jnp.zeros(3), None) for i in range(100)}, {})
-    assert "100 layers: l0 (3, -), " in repr(many)
-    assert repr(many).endswith("..., l99 (3, -)\n  state: none")
+    many = caffejax.Variables({f"l{i}": {0: jnp.zeros(3), 1: jnp.zeros(())} for i in range(100)}, {})
+    assert "100 layers: l0 (3, a number), " in repr(many)
+    assert repr(many).endswith("..., l99 (3, a number)\n  state: none")
     assert "Variables" in str(jax.jit(lambda v: repr(v) and v)(net.init(jax.random.key(0))))
 
 

@@ -158,7 +158,7 @@ def train(
     if resume:
         solver.restore(resume)
     solver.step(iterations)
-    params = {key: [np.asarray(blob) for blob in blobs] for key, blobs in solver.variables.params.items()}
+    params = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
     solver.close()
     return losses, params
 

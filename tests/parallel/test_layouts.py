@@ -61,7 +61,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         solver.step(2)
         solver.train_state = solver.train_state
         solver.step(2)
-        found = {key: [np.asarray(blob) for blob in blobs] for key, blobs in solver.variables.params.items()}
+        found = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
         solver.close()
     finally:
         layouts._TILES, layouts._LANES = tiles, lanes

@@ -250,7 +250,7 @@ def test_equal_to_the_solver_without_the_interface(write: Write) -> None:
     ours.step(3)
     pure.step(3)
     for name, blobs in pure.train_state.params.items():
-        for mine, other in zip(ours.net.params[name], blobs, strict=True):
+        for mine, other in zip(ours.net.params[name], blobs.values(), strict=True):
             np.testing.assert_allclose(mine.data, other, rtol=2e-5, atol=1e-6)
     pure.close()
 

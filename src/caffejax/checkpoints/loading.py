@@ -15,7 +15,7 @@ from ..graph.graph import Slot
 from ..parallel import place
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
-from ..variables import Params, Variables
+from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .caffemodel_h5 import write_caffemodel_h5
 from .coverage import tell_coverage
@@ -87,10 +87,10 @@ def _completed(loaded: Mapping[Slot, jax.Array], variables: Variables | Initiali
     if not isinstance(variables, Variables):
         return variables(loaded)
 
-    def replace_blobs(tree: Params) -> Params:
+    def replace_blobs(tree: ParamsLike) -> Params:
         return {
-            key: tuple(None if old is None else loaded.get(Slot(key, i), old) for i, old in enumerate(blobs))
-            for key, blobs in tree.items()
+            layer: {i: loaded.get(Slot(layer, i), old) for i, old in blobs.items()}
+            for layer, blobs in index_blobs(tree).items()
         }
 
     return Variables(replace_blobs(variables.params), replace_blobs(variables.state))
@@ -109,8 +109,9 @@ def _read(
     if not new and not set(report.left) <= set(without):
         log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
     loaded = {}
+    old = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in new.items():
-        loaded[slot] = _placed(array, _array_at(variables, slot) if isinstance(variables, Variables) else None)
+        loaded[slot] = _placed(array, _array_at(old, slot))
         if array.nbytes >= _LARGE:
             loaded[slot].block_until_ready()
             release()
@@ -118,8 +119,7 @@ def _read(
 
 
 def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
-    trees = (tree.get(slot.layer, ()) for tree in variables)
-    return next((a for blobs in trees for a in blobs[slot.index : slot.index + 1] if a is not None), None)
+    return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
 
 
 def _placed(array: Array, old: jax.Array | None) -> jax.Array:
@@ -219,11 +219,10 @@ def _owned_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
 
 
 def _blob_array(param: Param, variables: Variables) -> Array:
-    tree: Mapping[str, Sequence[object]] = variables.params if param.spec.learnable else variables.state
-    return np.asarray(tree[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)
+    return np.asarray(param.array(*variables), np.float32)
 
 
 def _diff_array(param: Param, diffs: Params) -> Array:
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
-    return np.asarray(diffs[param.owner.layer][param.owner.index], np.float32).reshape(param.spec.shape)
+    return np.asarray(param.array(diffs, {}), np.float32)

@@ -54,8 +54,8 @@ def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
     """Return the first parameter or running statistic that is not finite."""
     for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
-            for i, blob in enumerate(tree.get(key, ())):
-                if blob is not None and not _finite(blob):
+            for i, blob in sorted(tree.get(key, {}).items()):
+                if not _finite(blob):
                     at = "" if net else f" of layer '{key}'"
                     return Culprit(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
     return None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from ..graph import Layer, Param
+from ..graph import Layer
 from ..layers import across
 from ..layers.calling import call_once_traced, fused_once_traced
 from ..layers.checking import check_dtypes
@@ -154,20 +154,12 @@ def inputs_of(
 
 
 def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
-    return tuple(_blob(p, params if p.spec.learnable else state) for p in layer.owned)
-
-
-def _blob(param: Param, tree: Mapping[str, Any]) -> jax.Array:
-    array = tree[param.owner.layer][param.owner.index]
-    if not param.need_backward:
-        array = jax.lax.stop_gradient(array)
-    return array.reshape(param.spec.shape)  # a blob shared PERMISSIVE-ly may have another shape here
+    arrays = layer.arrays(params, state)
+    return tuple(a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.owned, arrays, strict=True))
 
 
 def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
     """Put a layer's new statistics where the layers after it, which may share them, find them."""
     statistics = [p for p in layer.owned if not p.spec.learnable]
     for param, value in zip(statistics, new, strict=False):
-        blobs = list(state[param.owner.layer])
-        blobs[param.owner.index] = value
-        state[param.owner.layer] = tuple(blobs)
+        state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}

@@ -15,6 +15,7 @@ from ..errors import CaffejaxError, GraphError, LayerError, Problem, WeightsErro
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
+from ..variables import Variables, index_blobs
 from . import Given
 
 _SHOWN = 20  # blobs, where none is like the one that was asked for
@@ -40,8 +41,8 @@ def check_key(key: Any) -> None:
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
 
 
-def check_given(graph: Graph, given: Given) -> None:
-    """Check what a forward pass is given.
+def check_given(graph: Graph, given: Given) -> Given:
+    """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
         GraphError: for inputs and taps.
@@ -54,9 +55,10 @@ def check_given(graph: Graph, given: Given) -> None:
     _raise_of(
         graph, [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()]
     )
-    check_variables(graph, given.params, given.state)
+    params, state = check_variables(graph, given.params, given.state)
     if given.key is not None:
         check_key(given.key)
+    return given._replace(params=params, state=state)
 
 
 def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
@@ -100,8 +102,12 @@ def _nearest(name: str, graph: Graph) -> str:
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shown)}"
 
 
-def check_variables(graph: Graph, params: Any, state: Any) -> None:
-    """Raise `WeightsError` naming all params and state that are missing, or of a wrong shape or type."""
+def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
+    """Return params and state as `{layer: {index: array}}`; for each layer a sequence in Caffe's order is accepted too.
+
+    Raises:
+        WeightsError: naming all arrays that are missing, or of a wrong shape or type.
+    """
     trees = {"params": params, "state": state}
     problems = []
     for name, tree in trees.items():
@@ -109,9 +115,11 @@ def check_variables(graph: Graph, params: Any, state: Any) -> None:
             both = "; give its two parts, .params and .state" if hasattr(tree, "params") else ""
             problems.append(Problem(f"{name} must be {{layer: blobs}}, not {_kind(tree)}{both}"))
     if not problems:
+        trees = {name: index_blobs(tree) for name, tree in trees.items()}
         problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
     if problems:
         raise WeightsError(replace(p, file=graph.file) for p in problems)
+    return Variables(**trees)
 
 
 def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
@@ -119,15 +127,15 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
         if not param.owned:
             continue
         tree = "params" if param.spec.learnable else "state"
-        wrong = _wrong(trees[tree].get(layer.key, ()), param.slot.index, param.spec.shape)
+        wrong = _wrong(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
         if wrong is not None:
             message = f"blob {param.slot.index} in {tree} {wrong}"
             yield layer.problem(message)
 
 
-def _wrong(blobs: Any, index: int, shape: Shape) -> str | None:
+def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
     """Return what is wrong with one of a layer's arrays, if anything."""
-    if not isinstance(blobs, tuple | list) or index >= len(blobs) or blobs[index] is None:
+    if blobs.get(index) is None:
         return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):

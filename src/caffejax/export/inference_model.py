@@ -45,13 +45,7 @@ class Subject:
 
     def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
         """Return a layer's params and state, in Caffe's order, whoever owns them."""
-        found = []
-        for param in layer.owned:
-            tree = self.variables.params if param.spec.learnable else self.variables.state
-            array = tree[param.owner.layer][param.owner.index]
-            assert array is not None, param
-            found.append(array.reshape(param.spec.shape))
-        return tuple(found)
+        return layer.arrays(*self.variables)
 
     @contextmanager
     def naming_random_layers(self) -> Iterator[None]:

@@ -69,9 +69,8 @@ def zeros(subject: Subject) -> Iterator[Problem]:
 def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:
     """Yield for each of a layer's blobs whether there is none in a file, nor in the net's definition."""
     for param in layer.params:
-        tree = variables.params if param.spec.learnable else variables.state
-        found = tree[param.owner.layer][param.owner.index]
-        yield _is_shape(found) and not has_own_values(layer, param)
+        array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
+        yield _is_shape(array) and not has_own_values(layer, param)
 
 
 def _is_shape(leaf: object) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..checkpoints.loading import load_weights
 from ..data.synthetic_inputs import complete_inputs
-from ..errors import GraphError, LayerError, Problem, did_you_mean
+from ..errors import GraphError, Problem, did_you_mean
 from ..execution import Given, Part, Result, Values, one_by_one, run, schedule_of
 from ..graph import Graph, Layer
 from ..layers import LayerType
@@ -430,7 +430,7 @@ def _points(
             if layer.type.is_fed:
                 return Result({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
             with layer.located():
-                blobs = tuple(_blob(variables, p) for p in layer.owned)
+                blobs = layer.arrays(*variables)
                 bottoms = tuple(before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
             if layer.key in wanted:
@@ -442,14 +442,6 @@ def _points(
 
     compiled = walk if net.has_host_layers else jax.jit(walk)
     return compiled(jax.tree.map(_to_float64, variables), jax.tree.map(_to_float64, dict(inputs)), key)
-
-
-def _blob(variables: Variables, param: Any) -> jax.Array:
-    tree = variables.params if param.spec.learnable else variables.state
-    array = tree[param.owner.layer][param.owner.index]
-    if array is None:
-        raise LayerError(f"the variables hold no blob {param.slot.index}")
-    return array.reshape(param.spec.shape)
 
 
 def _to_float64(array: Any) -> jax.Array:

@@ -196,9 +196,5 @@ def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generato
             raise LayerError(f"blobs of shapes {found} given, but the layer has {expected}")
         for param, blob in zip(net.graph.params, blobs, strict=True):
             tree = params if param.spec.learnable else state
-            tree[param.slot.layer] = _replaced(tree[param.slot.layer], param.slot.index, blob)
+            tree[param.slot.layer][param.slot.index] = jnp.asarray(blob, jnp.float64)
     return Variables(params, state)
-
-
-def _replaced(arrays: tuple[Any, ...], i: int, array: Any) -> tuple[Any, ...]:
-    return (*arrays[:i], jnp.asarray(array, jnp.float64), *arrays[i + 1 :])

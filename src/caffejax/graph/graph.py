@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from ..layers.context import name_number, settled
 from ..layers.source import Look
 from ..sizes import counted
 from ..tables import printable
+
+T = TypeVar("T")
 
 AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
 
@@ -55,6 +57,16 @@ class Param:
     def owned(self) -> bool:
         """Whether the array is the layer's own."""
         return self.owner == self.slot
+
+    def array(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+        """Return the array of this param, in the shape that this layer uses.
+
+        Args:
+            params, state: trees `{layer: {index: array}}`, see `Variables`.
+        """
+        array = (params if self.spec.learnable else state)[self.owner.layer][self.owner.index]
+        # a blob that is shared with share_mode PERMISSIVE may have another shape in its owner
+        return array if tuple(array.shape) == self.spec.shape else array.reshape(self.spec.shape)
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,10 @@ class Layer:
         """All that it owns or shares: its params, and what a forward pass leaves to the next."""
         return (*self.params, *self.carried)
 
+    def arrays(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arrays of `owned`, each in the shape that this layer uses; see `Param.array`."""
+        return tuple(param.array(params, state) for param in self.owned)
+
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
         """Return a forward pass's key and this layer's number, made of its name; see `Context.base_key`."""
         return None if key is None else (key, name_number(self.key))
@@ -233,6 +249,16 @@ class Graph:
         """Every param once: what Caffe's solver keeps a history for, in its order."""
         return tuple(p for p in self.params if p.owned)
 
+    @cached_property
+    def variables(self) -> tuple[Param, ...]:
+        """Every array of params and state, once, by layer and in Caffe's order of a layer's blobs."""
+        return tuple(p for layer in self.layers for p in layer.owned if p.owned)
+
+    def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
+        """Return `value(param)` for each array of `variables`, in two trees of the form of params and state."""
+        learnable, others = ([p for p in self.variables if p.spec.learnable == which] for which in (True, False))
+        return tree_of(learnable, value), tree_of(others, value)
+
     @property
     def fed(self) -> tuple[str, ...]:
         """The blobs that come from outside: tops of Input and data layers."""
@@ -303,3 +329,15 @@ class Graph:
 
 def _graph(state: dict[str, Any]) -> Graph:
     return Graph(**state)
+
+
+def tree_of(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[int, T]]:
+    """Return `{layer: {index: value(param)}}`, the form of params and state.
+
+    Params whose value is None are left out, and so are layers without any value.
+    """
+    tree: dict[str, dict[int, T]] = {}
+    for param in params:
+        if (x := value(param)) is not None:
+            tree.setdefault(param.slot.layer, {})[param.slot.index] = x
+    return tree

@@ -37,11 +37,10 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 def materialize(variables: Trees) -> Trees:
     """Return folded params and state as JAX's arrays."""
 
-    def arrays(blobs: Arrays) -> Arrays:
-        return tuple(b if b is None or isinstance(b, jax.Array) else jax.device_put(np.asarray(b)) for b in blobs)
-
-    params, state = ({key: arrays(blobs) for key, blobs in tree.items()} for tree in variables)
-    return params, state
+    arrays: Trees = jax.tree.map(
+        lambda x: x if isinstance(x, jax.Array) else jax.device_put(np.asarray(x)), tuple(variables)
+    )
+    return arrays
 
 
 def _without_idle(graph: Graph) -> Graph:
@@ -74,7 +73,7 @@ class _Folding:
         self._makers: dict[str, str] = {}  # by blob: the key of the layer that makes it
 
     def add(self, layer: Layer) -> None:
-        arrays = self._arrays_of(layer)
+        arrays = layer.arrays(*self._variables)
         if not self._is_taken(layer, arrays):
             own = [replace(p, owner=p.slot) for p in layer.owned]
             n = len(layer.params)
@@ -83,23 +82,11 @@ class _Folding:
     def result(self) -> tuple[Graph, Trees]:
         layers = tuple(self._layers.values())
         blobs = {top: self._graph.blobs[top] for layer in layers for top in layer.tops}
-        trees: tuple[dict[str, Arrays], dict[str, Arrays]] = {}, {}
+        trees: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         for layer in layers:
-            arrays = zip(self._arrays[layer.key], layer.owned, strict=True)
-            owned = [(a, p.spec.learnable) for a, p in arrays]
-            for tree, learnable in zip(trees, (True, False), strict=True):
-                if any(is_learnable == learnable for _, is_learnable in owned):
-                    tree[layer.key] = tuple(a if is_learnable == learnable else None for a, is_learnable in owned)
+            for param, array in zip(layer.owned, self._arrays[layer.key], strict=True):
+                trees[not param.spec.learnable].setdefault(layer.key, {})[param.slot.index] = array
         return replace(self._graph, layers=layers, blobs=blobs), trees
-
-    def _arrays_of(self, layer: Layer) -> Arrays:
-        found = []
-        for param in layer.owned:
-            tree = self._variables[not param.spec.learnable]
-            array = tree[param.owner.layer][param.owner.index]
-            assert array is not None, param
-            found.append(array if tuple(array.shape) == param.spec.shape else array.reshape(param.spec.shape))
-        return tuple(found)
 
     def _keep(self, layer: Layer, arrays: Arrays) -> None:
         self._layers[layer.key], self._arrays[layer.key] = layer, arrays

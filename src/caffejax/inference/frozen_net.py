@@ -50,7 +50,7 @@ class Frozen:
     """
 
     def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
-        check_variables(graph, *variables)
+        variables = check_variables(graph, *variables)
         graph, folded = fold(graph, variables)
         self._set(graph, folded, options)
 

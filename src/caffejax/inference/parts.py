@@ -109,7 +109,7 @@ def _put(
     writer: Writer, graph: Graph, layer: Layer, variables: Trees, bottoms: Sequence[Value]
 ) -> Sequence[Value] | None:
     """Put a layer into a program; return its tops, or None if that cannot be done."""
-    blobs = [variables[not p.spec.learnable][layer.key][p.slot.index] for p in layer.owned]
+    blobs = layer.arrays(*variables)
     call = Call(writer, layer.context, blobs, bottoms, [graph.blobs[top].shape for top in layer.tops])
     with layer.located():
         tops = LOWERINGS[layer.type.name](call)

@@ -146,4 +146,4 @@ class FrozenPassCache:
 
 
 def _arrays(variables: Variables) -> list[Any]:
-    return [array for tree in variables for blobs in tree.values() for array in blobs]
+    return jax.tree.leaves(tuple(variables))

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from ..net import Blobs, Net, Variables
+from ..variables import index_blobs
 
 
 class Carried(nnx.Variable[Any]):
@@ -59,6 +60,7 @@ class CaffeModule(nnx.Module):
             if rngs is None:
                 raise ValueError("give variables, or rngs to start new ones with")
             variables = net.init(rngs.params())
+        variables = Variables(*map(index_blobs, variables))
         self.net = net
         self.weights = nnx.data(jax.tree.map(lambda blob: nnx.Param(jnp.asarray(blob)), variables.params))
         self.state = nnx.data({key: _state(net, key, blobs) for key, blobs in variables.state.items()})
@@ -89,9 +91,9 @@ class CaffeModule(nnx.Module):
         net = self.net.in_phase("TEST" if self.deterministic else "TRAIN")
         total, outputs = net.loss(*variables_of(self), inputs, key, blobs=blobs)
         for layer, values in outputs.state.items():
-            for variable, value in zip(self.state[layer], values, strict=True):
-                if variable is not None and variable[...] is not value:
-                    variable[...] = value
+            for index, value in values.items():
+                if self.state[layer][index][...] is not value:
+                    self.state[layer][index][...] = value
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
@@ -120,12 +122,9 @@ def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
     return nnx.bridge.ToLinen(module)
 
 
-def _state(net: Net, key: str, blobs: tuple[Any, ...]) -> tuple[nnx.Variable[Any] | None, ...]:
+def _state(net: Net, key: str, blobs: Mapping[int, Any]) -> dict[int, nnx.Variable[Any]]:
     n = len(net.graph.layer(key).params)
-    return tuple(
-        None if blob is None else (nnx.BatchStat if i < n else Carried)(jnp.asarray(blob))
-        for i, blob in enumerate(blobs)
-    )
+    return {i: (nnx.BatchStat if i < n else Carried)(jnp.asarray(blob)) for i, blob in blobs.items()}
 
 
 def _is_variable(x: Any) -> bool:

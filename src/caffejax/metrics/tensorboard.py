@@ -159,12 +159,11 @@ class TensorBoard(Callback):
 
     def _params(self, solver: Solver, variables: Variables) -> None:
         for layer, arrays in variables.params.items():
-            for index, array in enumerate(arrays):
-                if array is not None:
-                    self._histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
+            for index, array in arrays.items():
+                self._histogram(solver.iteration, f"params/{layer}/{index}", np.asarray(array))
         filters = first_filters(solver.net.graph)
         if filters is not None:
-            weights = np.asarray(variables.params[filters.owner.layer][filters.owner.index])
+            weights = np.asarray(filters.array(*variables))
             self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarged(grid(filter_maps(weights))))
         self._flush()
 

@@ -26,9 +26,8 @@ def _initial_params(
 
     Those that `shardings`, a tree like the params, cuts over several devices are made there at once, by one program.
     """
-    every = [p for layer in graph.layers for p in layer.params if p.owned and layer.key in shardings]
-    where = {p.slot: shardings[p.slot.layer][p.slot.index] for p in every}
-    cut = [p for p in every if where[p.slot] is not None and not where[p.slot].is_fully_replicated]
+    where = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
+    cut = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
     made: dict[Slot, jax.Array] = {}
     if cut:
 
@@ -88,15 +87,4 @@ def initial_variables(
     def initial(param: Param) -> jax.Array:
         return known[param.slot] if param.slot in known else make(param)
 
-    state = tree_of(graph, lambda p: None if p.spec.learnable else initial(p))
-    for layer in graph.layers:
-        if layer.carried:
-            own = state.get(layer.key, (None,) * len(layer.params))
-            state[layer.key] = (*own, *(initial(p) for p in layer.carried))
-    return Variables(params=tree_of(graph, lambda p: initial(p) if p.spec.learnable else None), state=state)
-
-
-def tree_of(graph: Graph, value: Callable[[Param], Any]) -> Any:
-    """Make `{layer: value of each param}`, as `Net.tree` does."""
-    tree = {layer.key: tuple(value(p) if p.owned else None for p in layer.params) for layer in graph.layers}
-    return {key: blobs for key, blobs in tree.items() if any(b is not None for b in blobs)}
+    return Variables(*graph.trees(initial))

@@ -20,6 +20,7 @@ from ..execution.schedule import trimmed_blobs, unfuse
 from ..execution.validation import check_given, check_key, check_selection, known_names, shape_hints
 from ..forks import refuse_in_forks
 from ..graph import Graph, Param, build_graph, inference_graph, net_state
+from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
 from ..inference.frozen_net import Frozen
 from ..kernels import compiling
@@ -28,8 +29,8 @@ from ..layers.dtypes import to_float32
 from ..options import Options, Reading, Run, resolved
 from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
-from ..variables import Blobs, Outputs, Params, Variables
-from .initial import initial_variables, tree_of
+from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
+from .initial import initial_variables
 from .on_disk import OnDisk
 from .pickled import rebuilt
 from .rewriting import rewritten
@@ -225,12 +226,12 @@ class Net(Shown, OnDisk):
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # shapes alone take no room
             check_room(self.graph, shardings)
-        return initial_variables(self.graph, key, dtype, shardings or {})
+        return initial_variables(self.graph, key, dtype, index_blobs(shardings or {}))
 
     def apply(
         self,
-        params: Params,
-        state: Params,
+        params: ParamsLike,
+        state: ParamsLike,
         inputs: Mapping[str, jax.Array],
         *,
         key: jax.Array | None = None,
@@ -258,8 +259,8 @@ class Net(Shown, OnDisk):
 
     def forward(
         self,
-        params: Params,
-        state: Params,
+        params: ParamsLike,
+        state: ParamsLike,
         inputs: Mapping[str, jax.Array],
         *,
         key: jax.Array | None = None,
@@ -273,8 +274,8 @@ class Net(Shown, OnDisk):
 
     def loss(
         self,
-        params: Params,
-        state: Params,
+        params: ParamsLike,
+        state: ParamsLike,
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None = None,
         *,
@@ -310,7 +311,7 @@ class Net(Shown, OnDisk):
 
     def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
         """Run the net, for its backward pass as well if `training`."""
-        check_given(self.graph, given)
+        given = check_given(self.graph, given)
         if self._unseen and not isinstance(next(iter(given.inputs.values()), None), jax.core.Tracer):
             check_room(self.graph)
             self._unseen = False
@@ -322,10 +323,16 @@ class Net(Shown, OnDisk):
         own = to_float32 if self.run.precision == "bfloat16" else lambda value: value
         return {name: own(values[name]) for name in names}
 
-    def rewritten(self, params: Params) -> Params:
+    def rewritten(self, params: ParamsLike) -> Params:
         """Return params as a forward pass of Caffe leaves them: some types write into theirs, see `ParamSpec`."""
-        return rewritten(self.graph, params)
+        return rewritten(self.graph, index_blobs(params))
 
     def tree(self, value: Callable[[Param], Any]) -> Any:
-        """Make `{layer: value of each param}`, None for params of other layers, without layers that have no value."""
-        return tree_of(self.graph, value)
+        """Return `{layer: {index: value(param)}}` for every param and running statistic.
+
+        Params whose value is None are left out, and so are layers without any value.
+
+        Args:
+            value: a function of a `Param`, with its `slot`, `spec.shape`, `lr_mult` and the like.
+        """
+        return tree_of((p for p in self.graph.params if p.owned), value)

@@ -14,7 +14,7 @@ from ..execution.memory_check import check_room
 from ..execution.validation import check_key, check_variables
 from ..graph import Graph, Slot
 from ..layers.fillers import is_random
-from ..variables import Params, Variables
+from ..variables import ParamsLike, Variables
 from .initial import initial_variables
 
 
@@ -79,19 +79,17 @@ class OnDisk:
         check_room(self.graph)
 
         def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
-            params = [p for layer in self.graph.layers for p in (*layer.params, *layer.carried) if p.owned]
-            draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in params)
+            draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
             own = jax.random.key(0) if key is None and draws else key  # to make one takes 40 MiB: it is compiled
             return initial_variables(self.graph, own, jnp.float32, {}, loaded)
 
         return initialize
 
-    def save(self, params: Params, state: Params, path: str | os.PathLike[str]) -> None:
+    def save(self, params: ParamsLike, state: ParamsLike, path: str | os.PathLike[str]) -> None:
         """Write the weights to a file; the name's end says in which format: those of `load`.
 
         Raises:
             WeightsError: for params that are not the net's, a name of no format, and if it cannot be written; what
                 was there before stays whole.
         """
-        check_variables(self.graph, params, state)
-        save_weights(path, self.graph, Variables(params, state))
+        save_weights(path, self.graph, check_variables(self.graph, params, state))

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..graph import Graph
+from ..graph.graph import tree_of
 from ..variables import Params
 
 
 def rewritten(graph: Graph, params: Params) -> Params:
     """Return the params with those replaced that a type writes into, see `ParamSpec`."""
-    new = dict(params)
-    for layer in graph.layers:
-        for param in layer.params:
-            if param.owned and param.spec.rewritten is not None:
-                blobs: list[Any] = list(new[layer.key])
-                blobs[param.slot.index] = param.spec.rewritten(blobs[param.slot.index])
-                new[layer.key] = tuple(blobs)
-    return new
+    changes = tree_of(graph.learnable, lambda p: p.spec.rewritten and p.spec.rewritten(p.array(params, {})))
+    return {**params, **{layer: {**params[layer], **blobs} for layer, blobs in changes.items()}}

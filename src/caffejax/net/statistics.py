@@ -18,18 +18,13 @@ def same_statistics(net: Net, state: Params) -> Params:
     need one of its own to know. What layers carry from one pass to the next stays each device's.
     """
     name = net.run.axis_name if net.run.sync_bn else None
-    places = [
-        (layer.key, param.slot.index)
-        for layer in net.graph.layers
-        for param in layer.params
-        if name is not None and param.owned and not param.spec.learnable
-    ]
-    own = [array for key, i in places if (array := state[key][i]) is not None]
-    if name is None or not any(name in varying(jax.typeof(x)) for x in own):
+    slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
+    arrays = [state[layer][index] for layer, index in slots]
+    if name is None or not any(name in varying(jax.typeof(x)) for x in arrays):
         return state
-    ends = np.cumsum([x.size for x in own])[:-1].tolist()
-    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in own]), name), ends)
-    new = {key: list(arrays) for key, arrays in state.items()}
-    for (key, i), x, part in zip(places, own, parts, strict=True):
-        new[key][i] = part.reshape(x.shape)
-    return {key: tuple(arrays) for key, arrays in new.items()}
+    ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
+    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)
+    new = {layer: dict(blobs) for layer, blobs in state.items()}
+    for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
+        new[layer][index] = part.reshape(x.shape)
+    return new

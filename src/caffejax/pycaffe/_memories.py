@@ -9,7 +9,6 @@ import jax
 
 from .. import net as pure
 from ..graph import AUTOMATIC, Graph, Slot
-from ._slots import Slots, slot_trees
 from ._synced import Memory, Shape, SyncedBlob
 
 
@@ -31,7 +30,7 @@ class Memories:
         self.device = device
         self._graph = graph
         self._roots = graph.split_roots
-        self._params, self._state = slot_trees(graph)
+        self._params, self._state = graph.trees(lambda param: param.slot)
         self.blobs: dict[str, SyncedBlob] = {}
         for name, blob in graph.blobs.items():
             root = self.blobs.get(self._roots.get(name, ""))
@@ -69,8 +68,8 @@ class Memories:
     def param_diffs(self) -> pure.Params:
         """The diffs of the params."""
         return {
-            key: tuple(None if slot is None else self.slots[slot].diff_on(self.device) for slot in slots)
-            for key, slots in self._params.items()
+            layer: {i: self.slots[slot].diff_on(self.device) for i, slot in slots.items()}
+            for layer, slots in self._params.items()
         }
 
     @param_diffs.setter
@@ -83,11 +82,11 @@ class Memories:
         for blob in self.slots.values():
             blob.diff_memory.clear()
 
-    def data_of(self, tree: Slots) -> dict[str, Any]:
+    def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
         """Return the arrays of these slots, in a tree like theirs."""
         return {
-            key: tuple(None if slot is None else self.slots[slot].data_on(self.device) for slot in slots)
-            for key, slots in tree.items()
+            layer: {i: self.slots[slot].data_on(self.device) for i, slot in slots.items()}
+            for layer, slots in tree.items()
         }
 
     # -- blobs
@@ -135,5 +134,5 @@ class Memories:
 
 def _pairs(trees: Iterable[Mapping[str, Any]], values: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Slot, jax.Array]]:
     for tree, arrays in zip(trees, values, strict=True):
-        for key, slots in tree.items():
-            yield from ((s, a) for s, a in zip(slots, arrays[key], strict=True) if s is not None)
+        for layer, slots in tree.items():
+            yield from ((slot, arrays[layer][i]) for i, slot in slots.items())

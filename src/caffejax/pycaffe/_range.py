@@ -27,7 +27,6 @@ from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.traits import index_blob
 from ..kernels import compiling
 from ..layers.rows import trimmed
-from ._slots import slot_trees
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
 
@@ -106,7 +105,7 @@ class LayerRange:
         self._part = self._part_to(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
-        self.params, self.state = (self._part.using(tree) for tree in slot_trees(graph))
+        self.params, self.state = (self._part.using(tree) for tree in graph.trees(lambda param: param.slot))
         picking = (layer for layer in self.layers if layer.type.gradient.indices.gathers)
         self.indices = tuple((layer, self.root(index_blob(layer))) for layer in picking)
         self._backward_ranges: dict[tuple[int, int], BackwardRange] = {}
@@ -253,7 +252,7 @@ def _forward_result(args: Args, result: Result, wanted: tuple[str, ...]) -> Forw
     changed = {
         Slot(key, i): new
         for key, blobs in result.state.items()
-        for i, (new, old) in enumerate(zip(blobs, args.state[key], strict=True))
-        if new is not old
+        for i, new in blobs.items()
+        if new is not args.state[key][i]
     }
     return Forward({name: result.values[name] for name in wanted}, changed, result.loss)

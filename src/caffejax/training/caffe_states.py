@@ -89,12 +89,10 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     def loaded(slot: int, tree: Any) -> Any:
         return {
-            key: tuple(
-                None
-                if old is None
-                else np.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
-                for i, old in enumerate(blobs)
-            )
+            key: {
+                i: np.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
+                for i, old in blobs.items()
+            }
             for key, blobs in tree.items()
         }
 

@@ -21,14 +21,14 @@ _FIELD = "carried"
 def encode(graph: Graph, state: Params) -> dict[str, Any]:
     """Return the carried arrays of a state by layer: of each its shape, and its numbers as float32 in base64."""
     return {
-        layer.key: {_FIELD: [_encode(array) for array in state[layer.key][len(layer.params) :]]}
+        layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.carried]}
         for layer in graph.layers
         if layer.carried and layer.key in state
     }
 
 
 def decode(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return a state that holds what `encode` gave, and None for all else.
+    """Return a state that holds only the arrays that `encode` was given.
 
     What was carried from batches of another size is left out, so that it starts at zero again.
 
@@ -45,7 +45,7 @@ def decode(graph: Graph, record: Mapping[str, Any]) -> Params:
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.problem(f"what it carries is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.carried]:
-            found[layer.key] = (*[None] * len(layer.params), *map(jnp.asarray, arrays))
+            found[layer.key] = {p.slot.index: jnp.asarray(a) for p, a in zip(layer.carried, arrays, strict=True)}
         else:
             log.warning("layer '%s' of the test net carried other shapes, and starts at zero again", layer.name)
     return found

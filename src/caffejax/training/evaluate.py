@@ -127,8 +127,8 @@ class Evaluator:
         continued = dict(state)
         for layer in self.net.graph.layers:
             if layer.carried and layer.key in self._last:
-                n = len(layer.params)
-                continued[layer.key] = (*state[layer.key][:n], *self._last[layer.key][n:])
+                last = self._last[layer.key]
+                continued[layer.key] = {**state[layer.key], **{p.slot.index: last[p.slot.index] for p in layer.carried}}
         return continued
 
 
@@ -179,12 +179,12 @@ def _shared(test: Graph, own: Params, train: Graph, trained: Params) -> Params:
 
     def pick(key: str, index: int, value: Any) -> Any:
         source = by_name.get(test.layer(key).name)
-        if value is None or source is None or index >= len(source.params):  # what a net carries is its own
+        if source is None or index >= len(source.params):  # what a net carries is its own
             return value
         owner = source.params[index].owner
         return trained[owner.layer][owner.index]
 
-    return {key: tuple(pick(key, i, value) for i, value in enumerate(values)) for key, values in own.items()}
+    return {key: {i: pick(key, i, value) for i, value in blobs.items()} for key, blobs in own.items()}
 
 
 def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:

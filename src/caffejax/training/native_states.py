@@ -47,7 +47,7 @@ def _data(key: Any) -> Any:
 
 
 def _named(tree: Params) -> dict[str, Any]:
-    return {layer: {str(i): b for i, b in enumerate(blobs) if b is not None} for layer, blobs in tree.items()}
+    return {layer: {str(i): b for i, b in blobs.items()} for layer, blobs in tree.items()}
 
 
 def check_state(state: TrainState, wanted: TrainState) -> None:
@@ -107,10 +107,7 @@ class StateReader:
                 flat[name] = np.zeros(wanted[name].shape, wanted[name].dtype)
 
         def loaded(place: str, tree: Params) -> Params:
-            return {
-                layer: tuple(None if b is None else flat[f"{place}/{layer}/{i}"] for i, b in enumerate(blobs))
-                for layer, blobs in tree.items()
-            }
+            return {layer: {i: flat[f"{place}/{layer}/{i}"] for i in blobs} for layer, blobs in tree.items()}
 
         like = self.wanted
         histories = enumerate(find_history(like.opt_state).history)
@@ -129,13 +126,10 @@ class StateReader:
 
 def _each(flat: Mapping[str, Any], like: Params) -> Params | None:
     """Return the statistics of each device, if the checkpoint has them of all the state."""
-    names = {f"{layer}/{i}": b for layer, blobs in like.items() for i, b in enumerate(blobs) if b is not None}
+    names = _flat(_named(like))
     if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
         return None
-    return {
-        layer: tuple(None if b is None else flat[f"{layer}/{i}"] for i, b in enumerate(blobs))
-        for layer, blobs in like.items()
-    }
+    return {layer: {i: flat[f"{layer}/{i}"] for i in blobs} for layer, blobs in like.items()}
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:

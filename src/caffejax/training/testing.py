@@ -157,10 +157,7 @@ class Tests:
 
 def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
     """Return a function that gives a net's first variables; numbers hold the place of the train net's arrays."""
-    in_their_place = Variables(
-        params=train.tree(lambda p: 0.0 if p.spec.learnable else None),
-        state=train.tree(lambda p: None if p.spec.learnable else 0.0),
-    )
+    in_their_place = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_room(net.graph)
     variables = share_trained(net.graph, _shapes(net), train.graph, in_their_place)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # it has some of its own
@@ -174,9 +171,5 @@ def _shapes(net: Net) -> Variables:
     def shape(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)
 
-    params = net.tree(lambda p: shape(p) if p.spec.learnable else None)
-    state = net.tree(lambda p: None if p.spec.learnable else shape(p))
-    for layer in net.graph.layers:
-        if layer.carried:
-            state[layer.key] = (*state.get(layer.key, (None,) * len(layer.params)), *map(shape, layer.carried))
-    return Variables(params, state)
+    params, state = net.graph.trees(shape)
+    return Variables(params, state)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ class TrainState:
     """All that a training step reads and changes.
 
     Attributes:
-        params: learnable params, `{layer: arrays}`.
+        params: learnable params, `{layer: {index: array}}`.
         state: running statistics, likewise.
         opt_state: what the update rule remembers.
         iteration: updates done so far, int32.

@@ -106,9 +106,7 @@ def _check_loss(graph: Graph) -> None:
 def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
     """Return every layer's params, shared ones with every layer that uses them."""
     return {
-        f"param/{layer.key}/{i}": np.float32(
-            (variables.params if p.spec.learnable else variables.state)[p.owner.layer][p.owner.index]
-        ).reshape(p.spec.shape)
+        f"param/{layer.key}/{i}": np.float32(p.array(*variables))
         for layer in graph.layers
         for i, p in enumerate(layer.params)
     }
@@ -269,10 +267,7 @@ def variables_of(dump: Dump, net: Net) -> Variables:
 
     def replaced(tree: Any) -> Any:
         return {
-            key: tuple(
-                None if old is None else jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old
-                for i, old in enumerate(blobs)
-            )
+            key: {i: jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old for i, old in blobs.items()}
             for key, blobs in tree.items()
         }
 
