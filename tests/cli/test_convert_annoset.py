@@ -8,7 +8,7 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.data import LevelDb, Lmdb
-from caffejax.data.annotated.annotated_datum import annotated, parse
+from caffejax.data.annotated.annotated_datum import parse_annotated, read_annotations
 from caffejax.data.image_decoding import image_of
 
 MAP = """
@@ -76,9 +76,9 @@ def test_all_kinds_say_the_same(folder, kind, more):
     records = list(Lmdb("db"))
     assert [key for key, _ in records] == [b"00000000_im 0.png", b"00000001_im 1.png"]
     for i, (_, value) in enumerate(records):
-        message = parse(value)
+        message = parse_annotated(value)
         columns = np.s_[:, :6] if kind == "txt" else np.s_[:]  # text says nothing of difficult objects
-        np.testing.assert_allclose(annotated(message).objects[columns], np.array(GROUPED)[columns], rtol=1e-6)
+        np.testing.assert_allclose(read_annotations(message).objects[columns], np.array(GROUPED)[columns], rtol=1e-6)
         assert message.datum.data == (folder / f"im {i}.png").read_bytes()
         assert (message.datum.channels, message.datum.height, message.datum.width) == (3, 20, 40)
         assert message.datum.label == -1
@@ -98,17 +98,17 @@ def test_all_kinds_say_the_same(folder, kind, more):
 def test_sizes(folder, flags, shape, encoding):
     assert convert(*DETECTION, *flags, *encoding, "--backend=leveldb", "--shuffle", "--check_size") == 0
     for _, value in LevelDb("db"):
-        message = parse(value)
+        message = parse_annotated(value)
         assert image_of(message.datum).shape == shape
         assert (message.datum.channels, message.datum.height, message.datum.width) == shape
         assert message.datum.encoded == bool(encoding)
-        np.testing.assert_allclose(annotated(message).objects, GROUPED, rtol=1e-6)
+        np.testing.assert_allclose(read_annotations(message).objects, GROUPED, rtol=1e-6)
 
 
 def test_classification_stores_labels(folder):
     (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
     assert convert(name="labels") == 0
-    found = [annotated(parse(value)) for _, value in Lmdb("db")]
+    found = [read_annotations(parse_annotated(value)) for _, value in Lmdb("db")]
     assert [(one.label, one.type, len(one.objects)) for one in found] == [(3, None, 0), (5, None, 0)]
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from caffejax.data.annotated.augmentation import sampler_windows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.annotated.annotated_image import overlaps, shares_of, shares_within, within
-from caffejax.data.annotated.augmentation import sampler_windows
-from caffejax.data.annotated.photometric import distorted
+from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, iou, window_coverage
+from caffejax.data.annotated.photometric import distort
 from caffejax.schema import caffe_pb2
 
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
@@ -29,7 +29,7 @@ boxes = st.tuples(sides, sides).map(lambda p: [p[0][0], p[1][0], p[0][1], p[1][1
 @given(boxes, boxes)
 def test_overlaps_of_boxes(box, window):
     a, b = np.array([box], np.float32), np.array(window, np.float32)
-    for function, kind in (overlaps, "union"), (shares_within, "box"), (shares_of, "window"):
+    for function, kind in (iou, "union"), (box_coverage, "box"), (window_coverage, "window"):
         np.testing.assert_allclose(function(a, b), naive(kind, box, window), atol=1e-6)
 
 
@@ -37,7 +37,7 @@ def test_overlaps_of_boxes(box, window):
 def test_what_a_window_shows_lies_in_it(box, window):
     if window[0] == window[2] or window[1] == window[3]:
         return
-    inside, there = within(np.array([box], np.float32), np.array(window, np.float32))
+    inside, there = clip_to_window(np.array([box], np.float32), np.array(window, np.float32))
     assert ((inside >= 0) & (inside <= 1)).all()
     assert there[0] == (naive("box", box, window) > 0)
 
@@ -47,7 +47,7 @@ def test_what_a_window_shows_lies_in_it(box, window):
     st.integers(0, 10_000), st.sampled_from(["jaccard_overlap", "sample_coverage", "object_coverage"]), st.booleans()
 )
 def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
-    measure = {"jaccard_overlap": overlaps, "sample_coverage": shares_of, "object_coverage": shares_within}[name]
+    measure = {"jaccard_overlap": iou, "sample_coverage": window_coverage, "object_coverage": box_coverage}[name]
     sampler = caffe_pb2.BatchSampler(max_sample=3, max_trials=40)
     sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
     setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)
@@ -66,15 +66,15 @@ def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
 def test_distorted_colours_are_within_what_is_asked(seed):
     image = np.random.default_rng(seed).integers(40, 200, (20, 30, 3), np.uint8)
     param = caffe_pb2.DistortionParameter(brightness_prob=1, brightness_delta=30)
-    off = distorted(image, param, np.random.default_rng(seed)).astype(int) - image
+    off = distort(image, param, np.random.default_rng(seed)).astype(int) - image
     assert len(np.unique(off)) == 1
     assert abs(off[0, 0, 0]) <= 30
     param = caffe_pb2.DistortionParameter(contrast_prob=1, contrast_lower=0.5, contrast_upper=1.2)
-    ratio = distorted(image, param, np.random.default_rng(seed)) / image
+    ratio = distort(image, param, np.random.default_rng(seed)) / image
     assert np.ptp(ratio) < 0.03
     assert 0.48 < ratio.mean() < 1.22
     param = caffe_pb2.DistortionParameter(random_order_prob=1)
-    mixed = distorted(image, param, np.random.default_rng(seed))
+    mixed = distort(image, param, np.random.default_rng(seed))
     np.testing.assert_array_equal(np.sort(mixed, axis=2), np.sort(image, axis=2))
     never = caffe_pb2.DistortionParameter(brightness_delta=30, hue_delta=18, contrast_upper=2, saturation_upper=2)
-    np.testing.assert_array_equal(distorted(image, never, np.random.default_rng(seed)), image)
+    np.testing.assert_array_equal(distort(image, never, np.random.default_rng(seed)), image)

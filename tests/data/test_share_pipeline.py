@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.data import Batch, Pipeline
-from caffejax.data.image_batches import LabelledBatches
+from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
 from caffejax.layers.source import SharedSource
@@ -129,8 +129,8 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     share: Share, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
 ) -> None:
     read: list[int] = []
-    whole = LabelledBatches.read
-    monkeypatch.setattr(LabelledBatches, "read", lambda self, start: read.append(start) or whole(self, start))
+    whole = ImageBatches.read
+    monkeypatch.setattr(ImageBatches, "read", lambda self, start: read.append(start) or whole(self, start))
     site = Site(read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=Reading(share=share))
     reads: Any = layer_type("Data").implementation
     source = reads.open(site, reads.look(site).tops)

@@ -72,7 +72,7 @@ def test_without_it_a_bad_one_is_fatal(make, open_source):
 
 def test_too_many_in_a_row_are_an_error(make, open_source):
     source = open_source(make((1, 2, 3, 4)), skip_bad=True)
-    with pytest.raises(DataError, match=r"4.*; no better are the 3 before it"):
+    with pytest.raises(DataError, match=r"4.*; the 3 preceding images could not be decoded"):
         labels(source, 3)
 
 

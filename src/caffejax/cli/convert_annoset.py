@@ -82,12 +82,12 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
     from pathlib import Path
 
     from ..data.annotated.annotation_files import read_annotation, read_label_map
-    from ..data.image_list import find_files, find_images, read_list, read_pairs
+    from ..data.image_list import find_files, read_list, read_pairs
 
     file = Path(options.list)
     if options.anno_type == "classification":
         images = read_list(file)
-        return list(map(_Image, images.names, find_images(images, options.root, ()), images.labels))
+        return list(map(_Image, images.names, find_files(images.file, images.names, options.root, ()), images.labels))
     if not options.label_map_file and options.label_type == "xml":
         raise DataError("--label_map_file is needed: XML has names of classes, and the net needs numbers")
     numbers = read_label_map(Path(options.label_map_file)) if options.label_map_file else None

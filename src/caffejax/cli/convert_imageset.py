@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from ..data.database import WRITERS
-    from ..data.image_list import find_images, read_list
+    from ..data.image_list import find_files, read_list
 
     images = read_list(Path(options.list))
     if options.skip_errors:
         paths = [options.root + name for name in images.names]
     else:
-        paths = find_images(images, options.root, ())
+        paths = find_files(images.file, images.names, options.root, ())
     order = range(len(paths))
     if options.shuffle:
         log.info("Shuffling data")

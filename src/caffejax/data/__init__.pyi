@@ -1,14 +1,7 @@
 # The package's names: type checkers read them here, and lazy_loader. `as` has type checkers take a name for public.
 
-from .annotated.annotated_data import look_at_annotated_data as look_at_annotated_data
-from .annotated.annotated_data import open_annotated_data as open_annotated_data
 from .annotated.write_annotated import write_annotated as write_annotated
-from .database import look_at_data as look_at_data
-from .database import open_data as open_data
-from .hdf5_layers import look_at_hdf5_data as look_at_hdf5_data
-from .hdf5_layers import open_hdf5_data as open_hdf5_data
-from .image_data import look_at_image_data as look_at_image_data
-from .image_data import open_image_data as open_image_data
+from .data_layer import DataLayer as DataLayer
 from .leveldb import LevelDb as LevelDb
 from .leveldb import leveldb_writer as leveldb_writer
 from .leveldb import write_leveldb as write_leveldb
@@ -19,13 +12,3 @@ from .memory_data import ArraySource as ArraySource
 from .prefetch import Batch as Batch
 from .prefetch import Batches as Batches
 from .prefetch import Pipeline as Pipeline
-from .segmentation_data import look_at_dense_image_data as look_at_dense_image_data
-from .segmentation_data import look_at_image_labelmap_data as look_at_image_labelmap_data
-from .segmentation_data import look_at_image_seg_data as look_at_image_seg_data
-from .segmentation_data import open_dense_image_data as open_dense_image_data
-from .segmentation_data import open_image_labelmap_data as open_image_labelmap_data
-from .segmentation_data import open_image_seg_data as open_image_seg_data
-from .video.video_data import look_at_video_data as look_at_video_data
-from .video.video_data import open_video_data as open_video_data
-from .window_data import look_at_window_data as look_at_window_data
-from .window_data import open_window_data as open_window_data

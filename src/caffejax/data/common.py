@@ -83,22 +83,7 @@ class CounterRng:
         return int(np.random.default_rng((*self._seed, *where)).integers(n))
 
 
-def check_list_param(param: Any, name: str, known: Container[str]) -> None:
-    """Check the settings of a layer that reads the files of a list.
-
-    Raises:
-        DataError: if they are wrong, or want what is not supported.
-    """
-    if not param.source:
-        raise DataError(f"{name} has no source; name a text file that lists images and labels")
-    if param.batch_size < 1:
-        raise DataError(f"{name}.batch_size must be 1 or more")
-    if bool(param.new_height) != bool(param.new_width):
-        raise DataError(f"{name} has only one of new_height and new_width; give both or none")
-    refuse_unsupported(param, name, known)
-
-
-class Order:
+class IndexSampler:
     """Which file of a list is example n, round and round; with `shuffle` in an order of its own each round.
 
     Args:

@@ -1,10 +1,9 @@
-"""The common part of all data layers: the source is probed when the graph is built, then read batch by batch."""
+"""The common interface of data layers: the source is probed when a graph is built, and opened to read batches."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 
 from ..errors import DataError, located
 from ..layers.context import Site
@@ -12,52 +11,72 @@ from ..layers.source import Look, Source, Tops
 from ..layers.types import Reads
 from ..machine import memory
 from ..sizes import in_words
+from .common import CounterRng
 from .prefetch import Batches, Pipeline
 
-_MOST_AHEAD = 1024  # batches
+_MAX_PREFETCH = 1024  # batches
 
 
-def reads_batches(
-    look: Callable[[Site], Look],
-    open_batches: Callable[[Site, Tops], Batches],
-    depth: Callable[[Site], int],
-) -> Reads:
-    """Return how a type reads whose tops are batches by number. Errors of both functions name the layer.
+class DataLayer(ABC):
+    """A layer whose tops are batches that it reads from a source.
+
+    A subclass defines `probe` and `open`, and is registered with `source()` as its implementation. Its docstring is the
+    layer's description in the documentation.
 
     Args:
-        look: checks a layer's settings and reads of its source what the tops' shapes follow from; keeps nothing open.
-        open_batches: opens a layer's batches, given the tops that the look has shown.
-        depth: gives how many batches to keep ready, for each that is taken at a time.
+        site: the layer's definition. Constructing the object opens nothing.
+
+    Attributes:
+        site: the same.
+        layer: its LayerParameter.
+        rng: the layer's random numbers.
     """
 
-    @functools.wraps(look)
-    def checked_look(site: Site) -> Look:
-        with located(layer=site.layer.name, layer_type=site.layer.type):
-            if not 1 <= depth(site) <= _MOST_AHEAD:
-                what = "at least 1 batch must" if depth(site) < 1 else f"at most {_MOST_AHEAD} batches can"
-                raise DataError(f"prefetch is {depth(site)}; {what} be kept ready")
-            return look(site)
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.layer = site.layer
+        self.rng = CounterRng(site.reading.seed, site.layer.name)
 
-    @functools.wraps(open_batches)
-    def open_source(site: Site, tops: Tops) -> Source:
-        with located(layer=site.layer.name, layer_type=site.layer.type):
-            _check_room(tops)
-            share = site.reading.share
-            return Pipeline(open_batches(site, tops), depth(site) * share.count, site.reading.workers, share)
+    @property
+    def prefetch(self) -> int:
+        """The number of batches to keep ready for each batch that is taken at a time."""
+        return int(self.layer.data_param.prefetch)  # layers other than Data take it from there as well
 
-    return Reads(checked_look, open_source)
+    @abstractmethod
+    def probe(self) -> Look:
+        """Check the settings, and read as much of the source as the shapes of the tops need. Nothing stays open."""
+
+    @abstractmethod
+    def open(self, tops: Tops) -> Batches:
+        """Open the batches, given the tops that `probe` returned."""
+
+    @classmethod
+    def source(cls) -> Reads:
+        """Return the implementation for a `LayerType`. Errors of both methods name the layer."""
+
+        def probe(site: Site) -> Look:
+            with located(layer=site.layer.name, layer_type=site.layer.type):
+                layer = cls(site)
+                if not 1 <= layer.prefetch <= _MAX_PREFETCH:
+                    limit = "at least 1 batch must" if layer.prefetch < 1 else f"at most {_MAX_PREFETCH} batches can"
+                    raise DataError(f"prefetch is {layer.prefetch}; {limit} be kept ready")
+                return layer.probe()
+
+        def open_source(site: Site, tops: Tops) -> Source:
+            with located(layer=site.layer.name, layer_type=site.layer.type):
+                _check_batch_fits(tops)
+                layer, shard = cls(site), site.reading.share
+                return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.reading.workers, shard)
+
+        open_source.__doc__ = cls.__doc__
+        return Reads(probe, open_source)
 
 
-def _check_room(tops: Tops) -> None:
-    """Raise `DataError` for a batch that no memory of this machine could hold."""
-    size, there = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops), memory()
-    if size > there:
+def _check_batch_fits(tops: Tops) -> None:
+    """Raise `DataError` for a batch larger than the memory of this machine."""
+    size, available = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops), memory()
+    if size > available:
         raise DataError(
-            f"a batch takes {in_words(size)}, and there are {in_words(there)} of memory in all; "
+            f"a batch takes {in_words(size)}, and there are {in_words(available)} of memory in all; "
             "make batch_size, or what is cut out of each image, smaller"
         )
-
-
-def prefetch_depth(site: Site) -> int:
-    """Return how many batches data_param wants to be kept ready. Other layers than Data take it from there as well."""
-    return int(site.layer.data_param.prefetch)

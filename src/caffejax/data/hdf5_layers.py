@@ -21,11 +21,9 @@ from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
 from .common import CounterRng, dims, float32_top
-from .data_layer import reads_batches
+from .data_layer import DataLayer
 from .image_list import shorten
 from .prefetch import Batch, Batches
-
-_READ_AHEAD = 4  # batches
 
 Rows = tuple[np.ndarray, ...]  # of each data set
 
@@ -210,28 +208,33 @@ def _read_file_list(path: Path) -> list[Path]:
     return [found[name] for name in names]
 
 
-def look_at_hdf5_data(site: Site) -> Look:
-    """Look at the metadata of all files of an HDF5Data layer, so that all wrong ones are reported at once."""
-    param = site.layer.hdf5_data_param
-    if site.layer.HasField("transform_param"):
-        raise DataError("HDF5Data does not transform its data; remove transform_param")
-    if not param.source:
-        raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
-    if param.batch_size < 1:
-        raise DataError("hdf5_data_param.batch_size must be 1 or more")
-    shapes = _row_shapes(_read_file_list(site.path(param.source)), list(site.layer.top), site.reading.max_hdf5_bytes)
-    return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
+class Hdf5DataLayer(DataLayer):
+    """Batches of rows of the data sets named like the tops, from the HDF5 files that a list names."""
 
+    prefetch = 4
 
-def open_hdf5_data(site: Site, tops: Tops) -> Batches:
-    """Open the files that an HDF5Data layer's list names."""
-    return Hdf5Batches(site, _read_file_list(site.path(site.layer.hdf5_data_param.source)), tops)
+    def probe(self) -> Look:
+        """Check the settings and the metadata of all files. All problems are reported at once."""
+        param = self.layer.hdf5_data_param
+        if self.layer.HasField("transform_param"):
+            raise DataError("HDF5Data does not transform its data; remove transform_param")
+        if not param.source:
+            raise DataError("hdf5_data_param has no source; name a text file that lists HDF5 files")
+        if param.batch_size < 1:
+            raise DataError("hdf5_data_param.batch_size must be 1 or more")
+        files = _read_file_list(self.site.path(param.source))
+        shapes = _row_shapes(files, list(self.layer.top), self.site.reading.max_hdf5_bytes)
+        return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
+
+    def open(self, tops: Tops) -> Batches:
+        """Open the files."""
+        return Hdf5Batches(self.site, _read_file_list(self.site.path(self.layer.hdf5_data_param.source)), tops)
 
 
 register(
     LayerType(
         Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
-        reads_batches(look_at_hdf5_data, open_hdf5_data, lambda site: _READ_AHEAD),
+        Hdf5DataLayer.source(),
     )
 )
 

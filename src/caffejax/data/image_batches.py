@@ -1,12 +1,13 @@
-"""Batches of labelled images, wherever they come from."""
+"""Batches of labelled images from a data set with random access."""
 
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -16,169 +17,190 @@ from ..layers.context import Site
 from ..layers.source import Look, Tops
 from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
-from .prefetch import Batch
+from .prefetch import Batch, available_cores
 from .transform import Transform
 
 Label = TypeVar("Label")
-AnyLabel_co = TypeVar("AnyLabel_co", covariant=True)
 
 
-class Examples(Protocol[AnyLabel_co]):
-    """Labelled images by number, without end. Several threads may read at once."""
+class ImageDataset(ABC, Generic[Label]):
+    """Labelled images by number, without end: after the last image the first follows.
 
+    Several threads may read at once.
+    """
+
+    @abstractmethod
     def __len__(self) -> int:
-        """Return how many there are before they come again."""
-        ...
+        """Return the number of images before the first one follows again."""
+
+    @abstractmethod
+    def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
+        """Read consecutive examples.
+
+        Args:
+            start: the number of the first example.
+            count: the number of examples.
+
+        Returns:
+            Images (C, H, W), uint8 or float32, and labels. Images of one shape may be one array (N, C, H, W).
+
+        Raises:
+            DataError: naming the example; BadImageError if only that example cannot be decoded.
+        """
+
+    @abstractmethod
+    def error(self, n: int, error: DataError) -> DataError:
+        """Return `error` with the name of example n in its message."""
 
     def count_threads(self) -> int:
-        """Return how many threads can read faster than one. May read an example to find out."""
-        ...
-
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[AnyLabel_co]]:
-        """Read that many examples from number `start` on: images (C, H, W), uint8 or float32, and labels.
-
-        Images of one shape may be one array (N, C, H, W).
-
-        Raises:
-            DataError: naming the example; BadImageError, if that alone cannot be decoded.
-        """
-        ...
-
-    def error(self, n: int, error: DataError) -> DataError:
-        """Return an error that says what is wrong with example n, with the example's name."""
-        ...
+        """Return how many threads read faster than one. This may read an example."""
+        return available_cores()  # decoding releases Python's lock
 
     def close(self) -> None:
-        """Let go of files."""
-        ...
+        """Close open files. The next read opens them again."""
 
 
-def look_at_images(site: Site, examples: Examples[int], batch_size: int, rng: CounterRng) -> Look:
-    """Read the first image for the tops' shapes, and close the examples.
+class Examples(NamedTuple, Generic[Label]):
+    """The examples of one batch.
 
-    Raises:
-        DataError: if it cannot be read or does not fit the layer.
+    Attributes:
+        numbers: the number of each example in the data set.
+        images: arrays (C, H, W), or one array (N, C, H, W).
+        labels: one for each image.
+        warnings: messages for the user.
     """
-    with closing(examples):
-        transform = Transform(site, rng)
-        first = GoodExamples(examples, batch_size, site.reading.skip_bad).read_range(0, 1)
-        tops = float32_top(batch_size, *batch_shape(first, examples, transform)), float32_top(batch_size)
-    given = jax.ShapeDtypeStruct(tops[0].shape, transform.dtype(first.images)), tops[1]
-    n = len(site.layer.top)
-    return Look(tops[:n], transform.finish, given[:n])
-
-
-class LabelledBatches:
-    """Batches of labelled images, transformed as the layer says.
-
-    Tops are the images, (N, C, h, w), and if the layer has two, the labels, float32 (N,). The first image of a
-    batch decides the batch's shape. With `skip_bad`, the next example that can be decoded stands in for one that
-    cannot, so that which examples make a batch still follows from its number alone.
-
-    Args:
-        site: the layer.
-        examples: the images.
-        batch_size: how many make a batch.
-        rng: what decides over crops and mirroring.
-        tops: what the look has shown.
-
-    Raises:
-        DataError: if transform_param is wrong.
-    """
-
-    def __init__(self, site: Site, examples: Examples[int], batch_size: int, rng: CounterRng, tops: Tops) -> None:
-        self.tops = tops
-        self.batch_size = batch_size
-        self._layer = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
-        self._examples = examples
-        self._good = GoodExamples(examples, batch_size, site.reading.skip_bad)
-        self._transform = Transform(site, rng)
-
-    @functools.cached_property
-    def threads(self) -> int:
-        """How many threads can read faster than one; asked for when reading begins."""
-        with located(**self._layer):
-            return self._examples.count_threads()
-
-    @property
-    def examples(self) -> int:
-        """How many examples there are before they come again."""
-        return len(self._examples)
-
-    def read(self, start: int) -> Batch:
-        """Read the batch from example `start` on.
-
-        Raises:
-            DataError: naming the example that cannot be read or has another shape than the batch's first.
-        """
-        with located(**self._layer):
-            examples = self._good.read_range(start, self.batch_size)
-            batch_shape(examples, self._examples, self._transform)
-            images = self._transform(examples.images, start)
-        return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
-
-    def close(self) -> None:
-        """Let go of files. Reading on opens them again."""
-        self._examples.close()
-
-
-class GoodExamples(Generic[Label]):
-    """Examples that can be decoded: with `skip_bad`, the next such one stands in for one that cannot."""
-
-    def __init__(self, examples: Examples[Label], batch_size: int, skip_bad: bool) -> None:
-        self._examples = examples
-        self._batch_size = batch_size
-        self._skip_bad = skip_bad
-
-    def read_range(self, start: int, count: int) -> ExampleRange[Label]:
-        """Read that many examples from number `start` on, or what stands in for them."""
-        try:
-            return ExampleRange(range(start, start + count), *self._examples.read_range(start, count))
-        except BadImageError:
-            if not self._skip_bad:
-                raise
-        bad: list[BadImageError] = []
-        found = [self._next_good(n, bad) for n in range(start, start + count)]
-        warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in bad)
-        return ExampleRange(*zip(*found, strict=True))._replace(warnings=tuple(warnings))
-
-    def _next_good(self, n: int, bad: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
-        """Find the first example from number n on that can be decoded; return its number, image and label."""
-        for number in range(n, n + self._batch_size + 1):
-            try:
-                [image], [label] = self._examples.read_range(number, 1)
-                return number, image, label
-            except BadImageError as error:
-                bad.append(error)
-        [last] = bad[-1].problems
-        raise DataError(replace(last, message=f"{last.message}; no better are the {self._batch_size} before it"))
-
-
-def batch_shape(batch: ExampleRange[Label], examples: Examples[Label], transform: Transform) -> tuple[int, ...]:
-    """Return the shape (C, h, w) that all images of a batch come out with."""
-    shape: tuple[int, ...] = ()
-    seen: tuple[int, ...] = ()
-    one_array = isinstance(batch.images, np.ndarray)
-    for n, image in zip(batch.numbers, batch.images[:1] if one_array else batch.images, strict=not one_array):
-        if image.shape == seen:
-            continue
-        try:
-            own = transform.shape(image.shape)
-            if own != (shape or own):
-                raise DataError(
-                    f"comes out as {dims(own)} (CxHxW), the batch's first as {dims(shape)}: "
-                    "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
-                )
-        except DataError as error:
-            raise examples.error(n, error) from error
-        shape, seen = own, image.shape
-    return shape
-
-
-class ExampleRange(NamedTuple, Generic[Label]):
-    """Consecutive examples: their numbers, images and labels, and what to warn of."""
 
     numbers: Sequence[int]
     images: Sequence[np.ndarray]
     labels: Sequence[Label]
     warnings: tuple[str, ...] = ()
+
+
+class ImageBatches(Generic[Label]):
+    """Batches of a data set's images, transformed as transform_param says.
+
+    Tops are the images, (N, C, h, w), and the labels, float32 (N, ...). The first image of a batch determines the
+    shape of the batch. With `skip_bad`, an image that cannot be decoded is replaced by the next one that can, so the
+    examples of a batch depend on the batch's number alone.
+
+    Args:
+        site: the layer.
+        dataset: the images.
+        batch_size: the number of examples in a batch.
+        rng: decides about crops and mirroring.
+        tops: shape and dtype of each top, as `probe` returned them; empty before `probe`.
+        transform: default: the one that transform_param describes.
+
+    Raises:
+        DataError: if transform_param is wrong.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        dataset: ImageDataset[Label],
+        batch_size: int,
+        rng: CounterRng,
+        tops: Tops = (),
+        transform: Transform | None = None,
+    ) -> None:
+        self.tops = tops
+        self.batch_size = batch_size
+        self._location = {"layer": site.layer.name, "layer_type": site.layer.type}  # for errors
+        self._dataset = dataset
+        self._skip_bad = site.reading.skip_bad
+        self._rng = rng
+        self._transform = transform or Transform(site, rng)
+
+    @functools.cached_property
+    def threads(self) -> int:
+        """How many threads read faster than one. Evaluated when reading begins."""
+        with located(**self._location):
+            return self._dataset.count_threads()
+
+    @property
+    def examples(self) -> int:
+        """The number of examples before the first one follows again."""
+        return len(self._dataset)
+
+    def probe(self, n_tops: int) -> Look:
+        """Read the first example for the shapes of the tops, and close the data set.
+
+        Raises:
+            DataError: if the example cannot be read or does not fit the layer.
+        """
+        self.tops = (float32_top(1),) * n_tops
+        with closing(self):
+            arrays = self._assemble(self._read_examples(0, 1), 0).arrays
+        tops = tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays)
+        given = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
+        return Look(tops, self._transform.finish, given)
+
+    def read(self, start: int) -> Batch:
+        """Read the batch that begins at example `start`.
+
+        Raises:
+            DataError: naming the example that cannot be read or has another shape than the first of the batch.
+        """
+        with located(**self._location):
+            return self._assemble(self._read_examples(start, self.batch_size), start)
+
+    def close(self) -> None:
+        """Close open files. The next read opens them again."""
+        self._dataset.close()
+
+    def _assemble(self, examples: Examples[Label], start: int) -> Batch:
+        """Make a batch of examples; `start` is the number that their random numbers depend on."""
+        self._check_shapes(examples)
+        images = self._transform(examples.images, start)
+        return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
+
+    def _read_examples(self, start: int, count: int) -> Examples[Label]:
+        """Read examples; with `skip_bad`, replace each one that cannot be decoded by the next one that can."""
+        try:
+            return Examples(range(start, start + count), *self._dataset.read(start, count))
+        except BadImageError:
+            if not self._skip_bad:
+                raise
+        errors: list[BadImageError] = []
+        examples = [self._read_next_good(n, errors) for n in range(start, start + count)]
+        warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in errors)
+        return Examples(*zip(*examples, strict=True))._replace(warnings=tuple(warnings))
+
+    def _read_next_good(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
+        """Return the first example from number n on that can be decoded: its number, image and label."""
+        for number in range(n, n + self.batch_size + 1):
+            try:
+                [image], [label] = self._dataset.read(number, 1)
+                return number, image, label
+            except BadImageError as error:
+                errors.append(error)
+        [last] = errors[-1].problems
+        message = f"{last.message}; the {self.batch_size} preceding images could not be decoded either"
+        raise DataError(replace(last, message=message))
+
+    def _check_shapes(self, examples: Examples[Label]) -> tuple[int, ...]:
+        """Return the shape (C, h, w) that all images of a batch have after the transform.
+
+        Raises:
+            DataError: naming the first image that has another shape.
+        """
+        images = examples.images
+        if isinstance(images, np.ndarray):  # of one shape
+            images = images[:1]
+        shape: tuple[int, ...] = ()
+        checked: tuple[int, ...] = ()
+        for n, image in zip(examples.numbers, images, strict=False):
+            if image.shape == checked:
+                continue
+            try:
+                transformed = self._transform.shape(image.shape)
+                if transformed != (shape or transformed):
+                    raise DataError(
+                        f"comes out as {dims(transformed)} (CxHxW), the batch's first as {dims(shape)}: "
+                        "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
+                    )
+            except DataError as error:
+                raise self._dataset.error(n, error) from error
+            shape, checked = transformed, image.shape
+        return shape

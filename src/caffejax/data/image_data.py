@@ -1,8 +1,10 @@
-"""The ImageData layer: batches of images that a list names."""
+"""The ImageData layer, and the reading of listed files that other layers share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Container, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,26 +13,79 @@ from ..layers.context import Site
 from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
-from .common import CounterRng, Order, check_list_param
-from .data_layer import prefetch_depth, reads_batches
-from .image_batches import LabelledBatches, look_at_images
+from .common import CounterRng, IndexSampler, refuse_unsupported
+from .data_layer import DataLayer
+from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import read_image
-from .image_list import find_images, read_list
-from .prefetch import Batches, available_cores
+from .image_list import find_files, list_folders, read_list
+from .prefetch import Batches
 
-# The second line is what old files say and Caffe ignores here; the third is how forks read, not what.
+LIST_SETTINGS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
+
+
+def check_list_param(param: Any, name: str, known: Container[str]) -> None:
+    """Check the settings of a layer that reads the files of a list.
+
+    Raises:
+        DataError: if they are wrong, or want what is not supported.
+    """
+    if not param.source:
+        raise DataError(f"{name} has no source; name a text file that lists images and labels")
+    if param.batch_size < 1:
+        raise DataError(f"{name}.batch_size must be 1 or more")
+    if bool(param.new_height) != bool(param.new_width):
+        raise DataError(f"{name} has only one of new_height and new_width; give both or none")
+    refuse_unsupported(param, name, known)
+
+
+class ListDataset(ImageDataset[Label]):
+    """The files of a list as examples; with `shuffle`, each epoch has another order.
+
+    Args:
+        paths: the files, one for each line.
+        param: the layer's parameters, with `shuffle` and `rand_skip`.
+        rng: decides about the order.
+
+    Raises:
+        DataError: if rand_skip skips all files.
+    """
+
+    noun = "image"  # for messages
+
+    def __init__(self, paths: Sequence[str], param: Any, rng: CounterRng) -> None:
+        self._paths = paths
+        self._sampler = IndexSampler(len(paths), param, rng)
+
+    @abstractmethod
+    def read_one(self, n: int, i: int) -> tuple[np.ndarray, Label]:
+        """Read example n, which is the file of line i, counted from 0: the image (C, H, W) and its label."""
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        return len(self._sampler)
+
+    def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
+        """Read consecutive examples; see `ImageDataset.read`."""
+        examples = [self.read_one(n, self._sampler[n]) for n in range(start, start + count)]
+        return [image for image, _ in examples], [label for _, label in examples]
+
+    def error(self, n: int, error: DataError) -> DataError:
+        """Return `error` with the path of example n in its message."""
+        return DataError(f"{self.noun} '{self._paths[self._sampler[n]]}' {error}")
+
+
 _KNOWN = {
-    *("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder"),
-    *("scale", "mean_file", "crop_size", "mirror"),
-    *("threads", "cache", "precache"),
+    *LIST_SETTINGS,
+    *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
+    *("threads", "cache", "precache"),  # how forks read
 }
 
 
-class FileExamples:
-    """The images of a list, round and round; with `shuffle` in an order of its own each round.
+class ImageFileDataset(ListDataset[int]):
+    """The images that an ImageData layer's list names, with their labels.
 
     Raises:
-        DataError: if the list or an image it names is missing or malformed.
+        DataError: if the list or an image that it names is missing or malformed.
     """
 
     def __init__(self, site: Site, rng: CounterRng) -> None:
@@ -38,57 +93,36 @@ class FileExamples:
         self._max_pixels = site.reading.max_image_pixels
         file = site.path(param.source)
         images = read_list(file)
-        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        self._paths = find_images(images, param.root_folder, folders)
         self._labels = images.labels
-        self._order = Order(len(self._paths), param, rng)
+        super().__init__(find_files(file, images.names, param.root_folder, list_folders(site, file)), param, rng)
 
-    def __len__(self) -> int:
-        """Return how many images there are before they come again."""
-        return len(self._order)
-
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
-        return available_cores()
-
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:
-        """Return the images and the labels of that many examples."""
-        param, numbers = self._param, [self._order[n] for n in range(start, start + count)]
-        size = param.new_height, param.new_width
-        images = [read_image(self._paths[i], param.is_color, *size, self._max_pixels) for i in numbers]
-        return images, [self._labels[i] for i in numbers]
-
-    def error(self, n: int, error: DataError) -> DataError:
-        """Return the error with the image's path."""
-        return DataError(f"image '{self._paths[self._order[n]]}' {error}")
-
-    def close(self) -> None:
-        """Do nothing: no file is open between images."""
+    def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
+        """Read the image of line i."""
+        param = self._param
+        image = read_image(self._paths[i], param.is_color, param.new_height, param.new_width, self._max_pixels)
+        return image, self._labels[i]
 
 
-def look_at_image_data(site: Site) -> Look:
-    """Look at the first image of an ImageData layer. The list is read, and all that is wrong with it reported.
+class ImageDataLayer(DataLayer):
+    """Batches of the images that a list names, `path label` on each line.
 
-    All images that are missing are, too, from listings of their folders.
+    `shuffle` draws a new order for each epoch from the seed; it is not Caffe's order.
     """
-    param = site.layer.image_data_param
-    check_list_param(param, "image_data_param", _KNOWN)
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    return look_at_images(site, FileExamples(site, rng), param.batch_size, rng)
 
+    def probe(self) -> Look:
+        """Check the settings and the list, and read the first image. All missing images are reported at once."""
+        check_list_param(self.layer.image_data_param, "image_data_param", _KNOWN)
+        return self._batches().probe(len(self.layer.top))
 
-def open_image_data(site: Site, tops: Tops) -> Batches:
-    """Open the images that an ImageData layer's list names, `path label` on each line.
+    def open(self, tops: Tops) -> Batches:
+        """Open the list."""
+        return self._batches(tops)
 
-    `shuffle` draws a new order for each round, by the seed; it is not Caffe's.
-    """
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    return LabelledBatches(site, FileExamples(site, rng), site.layer.image_data_param.batch_size, rng, tops)
+    def _batches(self, tops: Tops = ()) -> ImageBatches[int]:
+        dataset = ImageFileDataset(self.site, self.rng)
+        return ImageBatches(self.site, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
 
 
 register(
-    LayerType(
-        Signature("ImageData", bottoms=0, tops=2, param="image_data_param"),
-        reads_batches(look_at_image_data, open_image_data, prefetch_depth),
-    )
+    LayerType(Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.source()),
 )

@@ -77,14 +77,14 @@ class DatumReader:
         self._like = _Raw(b"\0", ())  # no Datum begins like this
         self._labels = _Labels()
 
-    def __call__(self, data: bytes) -> tuple[np.ndarray, int]:
-        """Read one, as `read_datum` does."""
+    def read(self, data: bytes) -> tuple[np.ndarray, int]:
+        """Read one Datum, as `read_datum` does."""
         image, label = read_datum(data, self._decode, self._max_pixels)
         self._remember(data, image)
         return image, label
 
-    def alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """Return the images (N, C, H, W) and their labels; None unless all are like the raw one read last."""
+    def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
+        """Return the images (N, C, H, W) and labels of Datums, or None unless all are like the raw one read last."""
         head, shape = self._like
         begin, end = len(head), len(head) + math.prod(shape)
         if not all(one.startswith(head) for one in data):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, Problem
+from ..layers.context import Site
 from ..paths import content
 from ..sizes import in_words
 
@@ -104,22 +105,19 @@ def _lines(file: Path) -> Iterator[str]:
         yield line.decode("utf-8", "surrogateescape")
 
 
-def find_images(images: ImageList, root: str, folders: Sequence[Path]) -> list[str]:
-    """Return the images' paths: `root` and the name, joined as they are, from the working directory or a folder.
+def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], what: str = "image") -> list[str]:
+    """Return the paths of the files that a list names: `root` and the name, joined without a separator, as in Caffe.
 
     Args:
-        images: the list.
+        file: the list, for messages.
+        names: the names in it.
         root: Caffe's root_folder.
-        folders: where else to look for what is not there from the working directory.
+        folders: where to look for files that are not in the working directory.
+        what: the kind of file, for messages.
 
     Raises:
-        DataError: with all images that are missing.
+        DataError: with all files that are missing.
     """
-    return find_files(images.file, images.names, root, folders)
-
-
-def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Path], what: str = "image") -> list[str]:
-    """Return the paths of files that a list names, as `find_images` does. `what` they are is for the message."""
     root = os.path.expanduser(root)
     folder_has = _Listings()
     paths: list[str] = []
@@ -159,3 +157,8 @@ class _Listings:
                 self._names[folder] = frozenset()
         # file systems that do not tell capitals from small letters know more names than they list
         return name in self._names[folder] or os.path.exists(path)
+
+
+def list_folders(site: Site, file: Path) -> list[Path]:
+    """Return the folders in which to look for files that a layer's list names: the net's, and the list's."""
+    return [folder for folder in (site.folder, file.parent) if folder is not None]

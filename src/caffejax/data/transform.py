@@ -27,7 +27,7 @@ _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_colo
 }
 
 
-class Cuts(NamedTuple):
+class Crops(NamedTuple):
     """What is cut out of each image of a batch.
 
     Attributes:
@@ -45,29 +45,29 @@ class Transform:
     Args:
         site: the layer.
         rng: what decides over crops and mirroring.
-        also: settings that the layer follows itself.
+        settings: further settings that the layer follows itself.
 
     Raises:
         DataError: if it asks for what excludes each other, or what caffejax does not know.
     """
 
-    def __init__(self, site: Site, rng: CounterRng, also: Iterable[str] = ()) -> None:
+    def __init__(self, site: Site, rng: CounterRng, settings: Iterable[str] = ()) -> None:
         param = site.layer.transform_param
-        refuse_unsupported(param, "transform_param", _KNOWN.union(also))
+        refuse_unsupported(param, "transform_param", _KNOWN.union(settings))
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
         self._crop = crop_of(param, random=site.training)
         self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
-        # whether the same is subtracted from every crop, so that `Finish` can do it on the device
+        # whether the same is subtracted from every crop, so that `Normalize` can do it on the device
         self._on_device = self._mean.file is None or not (self._crop.height or param.mirror)
         self._rng = rng
 
     @property
-    def finish(self) -> Finish:
+    def finish(self) -> Normalize:
         """What is left to do on the device."""
-        return Finish(self._mean.values, self._scale)
+        return Normalize(self._mean.values, self._scale)
 
     def dtype(self, images: Sequence[np.ndarray]) -> Any:
         """Return the dtype of a batch of such images, as it goes to the device."""
@@ -94,22 +94,22 @@ class Transform:
         Returns:
             (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.
         """
-        return self.cut(images, self.draw(images, start))
+        return self.apply(images, self.sample_crops(images, start))
 
-    def draw(self, images: Sequence[np.ndarray], start: int) -> Cuts:
+    def sample_crops(self, images: Sequence[np.ndarray], start: int) -> Crops:
         """Draw what is cut out of each image; arguments as above."""
         words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
-        return Cuts(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
+        return Crops(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
 
-    def windows(self, images: Sequence[np.ndarray], cuts: Cuts) -> np.ndarray:
+    def windows(self, images: Sequence[np.ndarray], cuts: Crops) -> np.ndarray:
         """Return the windows in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
         extents = np.array([image.shape[1:] for image in images], np.float32)
         sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
         low = cuts.origins.astype(np.float32)
         return np.concatenate([(low / extents)[:, ::-1], ((low + sides) / extents)[:, ::-1]], axis=1)
 
-    def cut(self, images: Sequence[np.ndarray], cuts: Cuts) -> np.ndarray:
+    def apply(self, images: Sequence[np.ndarray], cuts: Crops) -> np.ndarray:
         """Do with images what was drawn; arguments and result as above."""
         origins, flips = cuts
         shape = (len(images), *self._crop.shape(images[0].shape))
@@ -126,7 +126,7 @@ class Transform:
         return batch
 
 
-def cut_each(images: Sequence[np.ndarray], cuts: Cuts, shape: tuple[int, ...]) -> np.ndarray:
+def crop_raw(images: Sequence[np.ndarray], cuts: Crops, shape: tuple[int, ...]) -> np.ndarray:
     """Cut windows of that shape (C, h, w) out of images of bytes, as they are: (N, C, h, w)."""
     each = zip(images, cuts.origins.tolist(), cuts.flips.tolist(), strict=True)
     return _crop_each(each, np.empty((len(images), *shape), np.uint8))
@@ -167,7 +167,7 @@ def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Finish:
+class Normalize:
     """What is left to do on the device: pixels become floats, less the mean, times the scale."""
 
     mean: np.ndarray

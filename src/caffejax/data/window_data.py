@@ -27,9 +27,9 @@ from ..layers.registry import register
 from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from .common import CounterRng, dims, float32_top, refuse_unsupported
-from .data_layer import prefetch_depth, reads_batches
+from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
-from .image_list import ImageList, find_images, shorten
+from .image_list import ImageList, find_files, list_folders, shorten
 from .opencv import cv2
 from .prefetch import Batch, Batches, available_cores
 from .transform import read_mean
@@ -331,8 +331,7 @@ def _read_windows(site: Site, most: int | None = None) -> tuple[ImageWindows, li
     param = site.layer.window_data_param
     file = site.path(param.source)
     windows = read_windows(file, param.fg_threshold, param.bg_threshold, most)
-    folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-    return windows, find_images(windows.images, param.root_folder, folders)
+    return windows, find_files(file, windows.images.names, param.root_folder, list_folders(site, file))
 
 
 def _mean_of_square(site: Site) -> np.ndarray:
@@ -351,49 +350,51 @@ def _mean_of_square(site: Site) -> np.ndarray:
     return mean.values[:, offset : offset + size, offset : offset + size]
 
 
-def look_at_window_data(site: Site) -> Look:
-    """Look at the settings of a WindowData layer, its mean and the first image of its window file.
+class WindowDataLayer(DataLayer):
+    """Batches of windows that a window file lists. The seed decides which windows are drawn; it is not Caffe's choice.
 
-    The shapes are in the settings. The rest of the file, millions of lines, is read and checked when it is opened.
+    crop_size, mirror and the mean are in transform_param; `scale`, as in Caffe, in window_data_param alone.
     """
-    param, transform_param = site.layer.window_data_param, site.layer.transform_param
-    problems = []
-    if not param.source:
-        problems.append("window_data_param has no source; name a window file")
-    if param.batch_size < 1:
-        problems.append("window_data_param.batch_size must be 1 or more")
-    if not 1 <= transform_param.crop_size <= _MAX_CROP_SIZE:
-        problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}: the side of the squares")
-    elif 2 * param.context_pad >= transform_param.crop_size:
-        problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
-    if param.crop_mode not in ("warp", "square"):
-        problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
-    if not 0 <= param.fg_fraction <= 1:
-        problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
-    if problems:
-        raise DataError(problems)
-    refuse_unsupported(param, "window_data_param", _KNOWN)
-    refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
-    if transform_param.scale != 1:
-        message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
-        log.warning(message + "window_data_param.scale has", site.layer.name)
-    _read_windows(site, most=1)
-    _mean_of_square(site)
-    size = transform_param.crop_size
-    return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 
+    def probe(self) -> Look:
+        """Check the settings, the mean and the first image of the window file.
 
-def open_window_data(site: Site, tops: Tops) -> Batches:
-    """Open the window file of a WindowData layer. Which windows are drawn is decided by the seed, not as in Caffe.
+        The shapes are in the settings. The rest of the file, millions of lines, is read and checked when it is opened.
+        """
+        param, transform_param = self.layer.window_data_param, self.layer.transform_param
+        problems = []
+        if not param.source:
+            problems.append("window_data_param has no source; name a window file")
+        if param.batch_size < 1:
+            problems.append("window_data_param.batch_size must be 1 or more")
+        if not 1 <= transform_param.crop_size <= _MAX_CROP_SIZE:
+            problems.append(f"transform_param.crop_size must be 1 to {_MAX_CROP_SIZE}: the side of the squares")
+        elif 2 * param.context_pad >= transform_param.crop_size:
+            problems.append("window_data_param.context_pad must be less than half of transform_param.crop_size")
+        if param.crop_mode not in ("warp", "square"):
+            problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
+        if not 0 <= param.fg_fraction <= 1:
+            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
+        if problems:
+            raise DataError(problems)
+        refuse_unsupported(param, "window_data_param", _KNOWN)
+        refuse_unsupported(transform_param, "transform_param", _KNOWN_TRANSFORMS)
+        if transform_param.scale != 1:
+            message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
+            log.warning(message + "window_data_param.scale has", self.layer.name)
+        _read_windows(self.site, most=1)
+        _mean_of_square(self.site)
+        size = transform_param.crop_size
+        return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 
-    crop_size, mirror and the mean stand in transform_param; `scale`, as in Caffe, in window_data_param alone.
-    """
-    return WindowBatches(site, tops)
+    def open(self, tops: Tops) -> Batches:
+        """Read the window file."""
+        return WindowBatches(self.site, tops)
 
 
 register(
     LayerType(
         Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
-        reads_batches(look_at_window_data, open_window_data, prefetch_depth),
+        WindowDataLayer.source(),
     )
 )

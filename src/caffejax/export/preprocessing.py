@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.transform import Finish
+from ..data.transform import Normalize
 from ..errors import GraphError, Problem
 from ..net import Net
 from .inference_model import Subject
@@ -113,7 +113,7 @@ def of_data_layer(
     key = next(layer.key for layer in subject.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
     finish = layer.look.finish if layer.look else None
-    if not isinstance(finish, Finish):
+    if not isinstance(finish, Normalize):
         message = f"makes '{blob}' and has no transform_param to export; say with other flags how images become it"
         raise GraphError(layer.problem(message))
     channels, *size = subject.inputs[blob].shape[1:]

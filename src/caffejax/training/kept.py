@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from ..data.transform import Finish
+from ..data.transform import Normalize
 from ..graph import Graph, Layer, Param
 from ..layers.registry import is_own
 from ..net import Net
@@ -50,7 +50,7 @@ def net_function(name: str, net: Net) -> bytes | None:
     for part in (name, net.run, type(net).__module__, type(net).__qualname__, *_graph(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         found.update(f"{len(data)}\n".encode() + data)
-    if any(layer.look is not None and not isinstance(layer.look.finish, Finish | None) for layer in graph.layers):
+    if any(layer.look is not None and not isinstance(layer.look.finish, Normalize | None) for layer in graph.layers):
         return None
     return found.digest()
 
@@ -69,7 +69,7 @@ def _layer(layer: Layer) -> Iterator[Any]:
     yield [_param(param) for param in layer.owned]
     if layer.look is not None:
         yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.given or ()))]
-        if isinstance(finish := layer.look.finish, Finish):
+        if isinstance(finish := layer.look.finish, Normalize):
             yield finish.scale, finish.mean.shape, str(finish.mean.dtype)
             yield finish.mean.tobytes()
 

@@ -15,11 +15,11 @@ from .annotated_image import BOX
 _FURTHEST = 1e9  # images from the middle; areas of what lies further away no float32 holds
 
 
-class Annotated(NamedTuple):
+class Annotations(NamedTuple):
     """What an AnnotatedDatum holds besides its image.
 
     Attributes:
-        objects: as `Picture` has them.
+        objects: as `AnnotatedImage` has them.
         label: of the whole image.
         type: the kind of annotation, or None where it says none.
         compressed: whether the image was.
@@ -31,7 +31,7 @@ class Annotated(NamedTuple):
     compressed: bool
 
 
-def parse(data: bytes) -> AnnotatedDatum:
+def parse_annotated(data: bytes) -> AnnotatedDatum:
     """Parse an AnnotatedDatum.
 
     Raises:
@@ -46,7 +46,7 @@ def parse(data: bytes) -> AnnotatedDatum:
     return message
 
 
-def annotated(message: AnnotatedDatum) -> Annotated:
+def read_annotations(message: AnnotatedDatum) -> Annotations:
     """Return what an AnnotatedDatum holds besides its image.
 
     Raises:
@@ -62,11 +62,11 @@ def annotated(message: AnnotatedDatum) -> Annotated:
         box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
         raise BadImageError(f"has a box ({box}); xmin, ymin, xmax and ymax are parts of the image, mostly 0 to 1")
     type_ = message.type if message.HasField("type") else None
-    return Annotated(objects, message.datum.label, type_, message.datum.encoded)
+    return Annotations(objects, message.datum.label, type_, message.datum.encoded)
 
 
 def make_annotated(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
-    """Serialise an AnnotatedDatum of a Datum, and objects as `Picture` has them, grouped by class."""
+    """Serialise an AnnotatedDatum of a Datum, and objects as `AnnotatedImage` has them, grouped by class."""
     message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}
     for label, instance, xmin, ymin, xmax, ymax, difficult in np.asarray(objects, np.float32).reshape(-1, 7).tolist():

@@ -22,97 +22,101 @@ def areas(boxes: np.ndarray) -> np.ndarray:
 
 
 def shared_areas(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the areas that boxes share with a window."""
+    """Return the areas of the intersections of boxes and a window."""
     low, high = np.maximum(boxes[..., :2], window[..., :2]), np.minimum(boxes[..., 2:], window[..., 2:])
     return areas(np.concatenate([low, high], axis=-1))
 
 
-def overlaps(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
+def iou(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
     """Return the intersection over union of each box and a window."""
     shared = shared_areas(boxes, window)
     return _ratio(shared, areas(boxes) + areas(window) - shared)
 
 
-def shares_within(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return how much of each box lies in a window, 0 to 1."""
+def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
+    """Return the part of each box that is in a window, 0 to 1."""
     return _ratio(shared_areas(boxes, window), areas(boxes))
 
 
-def shares_of(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return how much of a window each box covers, 0 to 1."""
-    return shares_within(window, boxes)
+def window_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
+    """Return the part of a window that each box covers, 0 to 1."""
+    return box_coverage(window, boxes)
 
 
-def clipped(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes without what lies outside of the picture."""
+def clip_boxes(boxes: np.ndarray) -> np.ndarray:
+    """Return boxes clipped to the image."""
     return np.clip(boxes, np.float32(0), np.float32(1))
 
 
-def within(boxes: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return boxes in units of a window, without what lies outside of it, and which of them have an area then."""
+def clip_to_window(boxes: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes in units of a window and clipped to it, and which of them have an area left: bool (N,)."""
     corner, sides = window[:2], window[2:] - window[:2]
-    inside = clipped((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
+    inside = clip_boxes((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
     return inside, areas(inside) > 0
 
 
-def mirrored(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes of the picture turned round, left to right."""
-    turned = boxes.copy()
-    turned[..., 0], turned[..., 2] = 1 - boxes[..., 2], 1 - boxes[..., 0]
-    return turned
+def mirror_boxes(boxes: np.ndarray) -> np.ndarray:
+    """Return the boxes in the image flipped left to right."""
+    flipped = boxes.copy()
+    flipped[..., 0], flipped[..., 2] = 1 - boxes[..., 2], 1 - boxes[..., 0]
+    return flipped
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.where(part > 0, part, 0) / np.where(part > 0, whole, np.float32(1))
 
 
-# the columns of objects
-CLASS, INSTANCE, BOX, DIFFICULT = 0, 1, slice(2, 6), 6
+CLASS, INSTANCE, BOX, DIFFICULT = 0, 1, slice(2, 6), 6  # columns of objects
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """An image and what is in it.
+class AnnotatedImage:
+    """An image and its objects.
 
     Attributes:
-        image: (H, W, C).
-        objects: float32 (G, 7), for each its class, its number within that, its box in units of the image, and whether
-            it is difficult.
+        pixels: (H, W, C).
+        objects: float32 (G, 7): for each object its class, its number within the class, its box (4) in units of the
+            image, and whether it is difficult.
     """
 
-    image: np.ndarray
+    pixels: np.ndarray
     objects: np.ndarray
 
     @property
     def boxes(self) -> np.ndarray:
-        """The boxes of the objects."""
+        """The boxes of the objects, float32 (G, 4)."""
         return self.objects[:, BOX]
 
-    def with_boxes(self, boxes: np.ndarray) -> Picture:
-        """Return the same with other boxes."""
+    def with_boxes(self, boxes: np.ndarray) -> AnnotatedImage:
+        """Return a copy with other boxes."""
         objects = self.objects.copy()
         objects[:, BOX] = boxes
         return replace(self, objects=objects)
 
-    def keep(self, which: np.ndarray) -> Picture:
-        """Return the same with those objects only."""
+    def keep(self, which: np.ndarray) -> AnnotatedImage:
+        """Return a copy with the objects that a bool array (G,) selects."""
         return replace(self, objects=self.objects[which])
 
-    def seen_through(self, window: np.ndarray, image: np.ndarray | None = None) -> Picture:
-        """Return what of the objects lies in a window, which may reach beyond the image; with that window's image."""
-        boxes, there = within(self.boxes, window)
-        seen = self.with_boxes(boxes).keep(there)
-        return seen if image is None else replace(seen, image=image)
+    def crop(self, window: np.ndarray, pixels: np.ndarray | None = None) -> AnnotatedImage:
+        """Return a copy with the visible parts of the objects, in units of a window.
 
-    def coloured(self) -> np.ndarray:
-        """Return the image if it has three colours, a byte each.
+        Args:
+            window: float32 (4,). It may exceed the image.
+            pixels: the pixels of the window; default: those of the image.
+        """
+        boxes, visible = clip_to_window(self.boxes, window)
+        image = self.with_boxes(boxes).keep(visible)
+        return image if pixels is None else replace(image, pixels=pixels)
+
+    def color_pixels(self) -> np.ndarray:
+        """Return the pixels if they are uint8 with three channels.
 
         Raises:
-            DataError: if it has not.
+            DataError: if they are not.
         """
-        if self.image.shape[2] != 3 or self.image.dtype != np.uint8:
+        if self.pixels.shape[2] != 3 or self.pixels.dtype != np.uint8:
             raise DataError(
-                f"has {self.image.shape[2]} channels of {self.image.dtype}, but what is to be done with its colours "
-                "needs 3 of uint8; force_color gives them"
+                f"has {self.pixels.shape[2]} channels of {self.pixels.dtype}, but changing its colors needs "
+                "3 of uint8; set force_color"
             )
-        return self.image
+        return self.pixels

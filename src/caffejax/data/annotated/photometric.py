@@ -11,11 +11,11 @@ from ...errors import DataError
 from ..opencv import cv2
 
 _LEVELS = np.arange(256, dtype=np.float32)
-_FIRST_CONTRAST = 0.5  # in this share of images, contrast changes before saturation and hue; in the others, after
+_CONTRAST_FIRST = 0.5  # probability of changing the contrast before saturation and hue instead of after them
 
 
 def distortion_problems(param: Any) -> Iterator[str]:
-    """Yield what is wrong with a DistortionParameter."""
+    """Yield the problems of a DistortionParameter."""
     for name in "brightness", "hue":
         if not 0 <= (delta := getattr(param, f"{name}_delta")) < float("inf"):
             yield f"transform_param.distort_param: {name}_delta must be 0 or more, not {delta:g}"
@@ -26,9 +26,9 @@ def distortion_problems(param: Any) -> Iterator[str]:
             yield f"transform_param.distort_param: {shown} must be 0 <= lower <= upper"
 
 
-def distorted(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return an image of bytes (H, W, 3) with other colours, each change made with its own probability."""
-    contrast_first = rng.random() < _FIRST_CONTRAST
+def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Change the colors of an image, uint8 (H, W, 3); each change has a probability."""
+    contrast_first = rng.random() < _CONTRAST_FIRST
     image = _brightness(image, param, rng)
     if contrast_first:
         image = _contrast(image, param, rng)
@@ -43,37 +43,37 @@ def distorted(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.nda
 def _brightness(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
     if rng.random() >= param.brightness_prob:
         return image
-    return _linear(image, 1, rng.uniform(-param.brightness_delta, param.brightness_delta))
+    return _scale_bytes(image, 1, rng.uniform(-param.brightness_delta, param.brightness_delta))
 
 
 def _contrast(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
     if rng.random() >= param.contrast_prob:
         return image
-    return _linear(image, rng.uniform(param.contrast_lower, param.contrast_upper), 0)
+    return _scale_bytes(image, rng.uniform(param.contrast_lower, param.contrast_upper), 0)
 
 
 def _saturation(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
     if rng.random() >= param.saturation_prob:
         return image
-    return _in_hsv(image, 1, rng.uniform(param.saturation_lower, param.saturation_upper), 0)
+    return _scale_hsv(image, 1, rng.uniform(param.saturation_lower, param.saturation_upper), 0)
 
 
 def _hue(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
     if rng.random() >= param.hue_prob:
         return image
-    return _in_hsv(image, 0, 1, rng.uniform(-param.hue_delta, param.hue_delta))
+    return _scale_hsv(image, 0, 1, rng.uniform(-param.hue_delta, param.hue_delta))
 
 
-def _in_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> np.ndarray:
-    """Return an image with one of hue (0 to 180), saturation and value changed linearly."""
+def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> np.ndarray:
+    """Scale and shift one channel of an image in HSV: hue (0 to 180), saturation or value."""
     hsv = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_BGR2HSV)
-    hsv[:, :, channel] = _linear(hsv[:, :, channel], factor, shift)
+    hsv[:, :, channel] = _scale_bytes(hsv[:, :, channel], factor, shift)
     changed: np.ndarray = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
     return changed
 
 
-def _linear(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
-    """Return bytes times a factor plus a shift, rounded, as bytes again."""
+def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
+    """Return bytes times a factor plus a shift, rounded and clipped to bytes."""
     table = np.clip(np.rint(_LEVELS * np.float32(factor) + np.float32(shift)), 0, 255).astype(np.uint8)
     changed: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
     return changed.reshape(image.shape)
@@ -87,7 +87,7 @@ _POSTERIZED = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
 
 
 def noise_problems(param: Any) -> Iterator[str]:
-    """Yield what is wrong with a NoiseParameter."""
+    """Yield the problems of a NoiseParameter."""
     for field, value in param.ListFields():
         if field.name not in _KNOWN and value != field.default_value:
             yield f"transform_param.noise_param.{field.name} is not supported yet"
@@ -102,10 +102,10 @@ def noise_problems(param: Any) -> Iterator[str]:
         yield "transform_param.noise_param has both convert_to_hsv and convert_to_lab; keep one of them"
 
 
-def spoiled(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return an image of bytes (H, W, 3), spoiled: bytes, but float32 for convert_to_lab.
+def add_noise(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Apply the changes of a NoiseParameter to an image, uint8 (H, W, 3).
 
-    `prob` has no effect, as in the fork.
+    The result is uint8, or float32 with convert_to_lab. `prob` has no effect, as in the fork.
     """
     image = np.ascontiguousarray(image)
     if param.decolorize:
@@ -113,11 +113,11 @@ def spoiled(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
     if param.gauss_blur:
         image = cv2.GaussianBlur(image, (7, 7), 1.5)
     if param.hist_eq:
-        image = _brightened(image, cv2.equalizeHist)
+        image = _change_luma(image, cv2.equalizeHist)
     if param.clahe:
-        image = _brightened(image, cv2.createCLAHE(clipLimit=4).apply)
+        image = _change_luma(image, cv2.createCLAHE(clipLimit=4).apply)
     if param.jpeg > 0:
-        image = recompressed(image, int(param.jpeg))
+        image = recompress(image, int(param.jpeg))
     if param.erode:
         image = cv2.erode(image, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3)))
     if param.posterize:
@@ -125,7 +125,7 @@ def spoiled(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
     if param.inverse:
         image = 255 - image
     if param.saltpepper:
-        image = _sprinkled(image, param.saltpepper_param, rng)
+        image = _add_salt_and_pepper(image, param.saltpepper_param, rng)
     if param.convert_to_hsv:
         image = cv2.cvtColor(image, cv2.COLOR_BGR2HSV)
     if param.convert_to_lab:
@@ -133,22 +133,22 @@ def spoiled(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
     return image
 
 
-def recompressed(image: np.ndarray, quality: int = 95) -> np.ndarray:
-    """Return an image of bytes (H, W, 3) or (H, W, 1) as it comes out of a JPEG of that quality."""
+def recompress(image: np.ndarray, quality: int = 95) -> np.ndarray:
+    """Compress an image, uint8 (H, W, 3) or (H, W, 1), to a JPEG of a quality and decode it."""
     data = cv2.imencode(".jpg", np.ascontiguousarray(image), [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     return np.asarray(cv2.imdecode(data, cv2.IMREAD_UNCHANGED)).reshape(image.shape)
 
 
-def _brightened(image: np.ndarray, change: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """Return an image of which the luma was changed."""
+def _change_luma(image: np.ndarray, change: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Apply a function to the luma of an image."""
     planes = cv2.cvtColor(image, cv2.COLOR_BGR2YCrCb)
     planes[:, :, 0] = change(np.ascontiguousarray(planes[:, :, 0]))
     out: np.ndarray = cv2.cvtColor(planes, cv2.COLOR_YCrCb2BGR)
     return out
 
 
-def _sprinkled(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return an image with a share of its pixels, drawn with repetition, of one colour."""
+def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Set a fraction of the pixels, drawn with repetition, to one color."""
     height, width, channels = image.shape
     if len(param.value) not in (1, channels):
         raise DataError(f"has {channels} channels, but saltpepper_param has {len(param.value)} value: give one or each")

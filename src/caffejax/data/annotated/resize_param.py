@@ -1,4 +1,4 @@
-"""resize_param: the image made as large as the net wants it, and its boxes with it."""
+"""resize_param: resizing of an image with its boxes to the size of the net's input."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from ...errors import DataError
 from ...schema.caffe_pb2 import ResizeParameter
 from ..opencv import cv2
-from .annotated_image import Picture
+from .annotated_image import AnnotatedImage
 
 _KNOWN = {"prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale"} | {
     *("width_scale", "jitter"),  # the jitter concerns YOLO's own way of reading
 }
-_LARGEST = 32767  # side; OpenCV makes none that is longer
+_MAX_SIDE = 32767  # pixels; OpenCV's limit
 _INTERPOLATION = {
     ResizeParameter.LINEAR: cv2.INTER_LINEAR,
     ResizeParameter.AREA: cv2.INTER_AREA,
@@ -31,46 +31,46 @@ _PADDING = {
 
 
 def resize_problems(params: Any) -> Iterator[str]:
-    """Yield what is wrong with the resize_params of a TransformationParameter."""
+    """Yield the problems of the resize_params of a TransformationParameter."""
     if len(params) > 1:
         yield "transform_param has several resize_param, as only YOLO forks know; keep one of them"
     for param in params:
-        if not (0 < param.height <= _LARGEST and 0 < param.width <= _LARGEST):
+        if not (0 < param.height <= _MAX_SIDE and 0 < param.width <= _MAX_SIDE):
             size = f"height {param.height} and width {param.width}"
-            yield f"transform_param.resize_param has {size}; both must be positive, and at most {_LARGEST}"
+            yield f"transform_param.resize_param has {size}; both must be positive, and at most {_MAX_SIDE}"
         for field, value in param.ListFields():
             if field.name not in _KNOWN and value != field.default_value:
                 yield f"transform_param.resize_param.{field.name} is not supported yet"
 
 
-def resized(picture: Picture, param: Any, rng: np.random.Generator) -> Picture:
-    """Return a picture resized by a ResizeParameter: warped, or in its own proportions, cut off nowhere.
+def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) -> AnnotatedImage:
+    """Resize an image by a ResizeParameter: warp it, or keep its proportions.
 
-    Of several interp_modes one is drawn. `prob` has no effect, as in the fork.
+    With several interp_modes one is drawn. `prob` has no effect, as in the fork.
     """
     modes = param.interp_mode
     mode = _INTERPOLATION[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
-    image, boxes = picture.image, picture.boxes
-    h, w = image.shape[:2]
+    pixels, boxes = image.pixels, image.boxes
+    h, w = pixels.shape[:2]
     if param.resize_mode == ResizeParameter.FIT_LARGE_SIZE_AND_PAD:
-        # the boxes follow the padding as it would be without rounding
+        # boxes are padded by the exact amount, without rounding
         inner, exact = _fit(param, w, h, by_width=w / h > param.width / param.height)
-        image = _padded(_scaled(image, inner, mode), param)
-        return Picture(image, picture.with_boxes(_shrunk(boxes, exact, param)).objects)
+        pixels = _pad(_scale_pixels(pixels, inner, mode), param)
+        return AnnotatedImage(pixels, image.with_boxes(_shrink_boxes(boxes, exact, param)).objects)
     fits = param.resize_mode == ResizeParameter.FIT_SMALL_SIZE
     size = _fit_small(param, w, h)[0] if fits else (param.width, param.height)
     inside = np.concatenate([np.maximum(boxes[:, :2], 0), np.minimum(boxes[:, 2:], 1)], axis=1)
-    return Picture(_scaled(image, size, mode), picture.with_boxes(inside).objects)
+    return AnnotatedImage(_scale_pixels(pixels, size, mode), image.with_boxes(inside).objects)
 
 
-def rescaled(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
-    """Return boxes in units of width_scale and height_scale pixels, where both are set and images fit the small size.
+def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.ndarray) -> np.ndarray:
+    """Return boxes in units of width_scale and height_scale pixels if both are set and resize_mode is FIT_SMALL_SIZE.
 
     Args:
         boxes: in units of the window.
         param: the ResizeParameter.
         size: height and width of the image before it was resized.
-        window: what was cut out of it afterwards.
+        window: the crop that was made afterwards.
     """
     if not (param.height_scale and param.width_scale) or param.resize_mode != ResizeParameter.FIT_SMALL_SIZE:
         return boxes
@@ -81,12 +81,12 @@ def rescaled(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np.nd
 
 
 def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return width and height, one of which is the wanted one, and the other is that or more."""
+    """Return the smallest width and height that keep the proportions and are at least those of `param`."""
     return _fit(param, w, h, by_width=w / h < param.width / param.height)
 
 
 def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return width and height that fit the wanted width, or height: in whole pixels, and exactly."""
+    """Return width and height that keep the proportions and fit one side of `param`: rounded down, and exact."""
     aspect = np.float32(w) / np.float32(h)
     if by_width:
         exact = np.float32(param.width), np.float32(param.width) / aspect
@@ -95,8 +95,8 @@ def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int]
     return (max(1, int(exact[0])), max(1, int(exact[1]))), (float(exact[0]), float(exact[1]))
 
 
-def _shrunk(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.ndarray:
-    """Return boxes of an image that now fills the middle of a larger one."""
+def _shrink_boxes(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.ndarray:
+    """Return the boxes of an image that was pasted into the middle of a larger one."""
     sides = np.array(inner, np.float32)
     outer = np.array([param.width, param.height], np.float32)
     offset = (outer - sides) / 2
@@ -105,12 +105,12 @@ def _shrunk(boxes: np.ndarray, inner: tuple[float, float], param: Any) -> np.nda
     return np.concatenate([low, high], axis=1) / np.tile(outer, 2)
 
 
-def _scaled(image: np.ndarray, size: tuple[int, int], mode: int) -> np.ndarray:
+def _scale_pixels(image: np.ndarray, size: tuple[int, int], mode: int) -> np.ndarray:
     pixels = cv2.resize(np.ascontiguousarray(image), size, interpolation=mode)
     return pixels.reshape(*pixels.shape[:2], image.shape[2])
 
 
-def _padded(image: np.ndarray, param: Any) -> np.ndarray:
+def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     (h, w, channels), values = image.shape, list(param.pad_value) or [0.0]
     if len(values) not in (1, channels):
         raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: give one, or one for each")

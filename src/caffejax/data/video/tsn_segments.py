@@ -10,15 +10,15 @@ import numpy as np
 
 from ...errors import DataError, Problem
 from ...layers.context import Site
-from ..common import CounterRng, Order, dims
+from ..common import CounterRng, dims
 from ..image_decoding import BadImageError, read_image, resize
-from ..image_list import find_files
-from .video_examples import ListedVideos, read_videos
+from ..image_list import find_files, list_folders
+from .video_examples import VideoDataset, read_videos
 
 _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 
 
-class SegmentExamples(ListedVideos[int]):
+class SegmentDataset(VideoDataset[int]):
     """The videos of a list, round and round, as images with the channels of all frames one after another.
 
     A video has as many segments as long as `num_segments` says, and `new_length` frames of each count: in TRAIN from
@@ -36,18 +36,19 @@ class SegmentExamples(ListedVideos[int]):
         param = self._param = site.layer.video_data_param
         self._rng, self._training = rng, site.training
         self._max_pixels = site.reading.max_image_pixels
-        self._windows = windows_of(site)
+        self._crop = make_crop(site)
         self._flow = param.Modality.Name(param.modality) == "FLOW"
         self._pattern = param.name_pattern or _PATTERNS[param.Modality.Name(param.modality)]
         self._name(0, "x")
         file = site.path(param.source)
         videos = read_videos(file, numbered=True)
-        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        paths = find_files(file, videos.names, param.root_folder, folders, "folder of frames")
+        paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "folder of frames")
         self._lengths = videos.numbers
-        super().__init__(paths, [labels[0] for labels in videos.labels], Order(len(paths), param, rng))
+        self._labels = [labels[0] for labels in videos.labels]
+        super().__init__(paths, param, rng)
 
-    def _read(self, n: int, i: int) -> np.ndarray:
+    def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
+        """Read frames of the video of line i."""
         param, random = self._param, self._rng.generator(n)
         form = not self._flow, param.new_height, param.new_width, self._max_pixels
         frames = [
@@ -59,7 +60,7 @@ class SegmentExamples(ListedVideos[int]):
         if len({frame.shape for frame in frames}) > 1:
             problem = Problem("has frames of several sizes; new_height and new_width make them one", self._paths[i])
             raise BadImageError(problem)
-        return self._windows(np.concatenate(frames), random)
+        return self._crop(np.concatenate(frames), random), self._labels[i]
 
     def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
         """Return after which frame each segment's begin."""
@@ -83,10 +84,19 @@ _RATIOS = (1.0, 0.875, 0.75, 0.66)
 _PLACES = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
 _MORE = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
 
-FOLLOWED = ("crop_size", "mirror", "multi_scale", "fix_crop", "more_fix_crop", "max_distort", "scale_ratios", "is_flow")
+CROP_SETTINGS = (
+    "crop_size",
+    "mirror",
+    "multi_scale",
+    "fix_crop",
+    "more_fix_crop",
+    "max_distort",
+    "scale_ratios",
+    "is_flow",
+)
 
 
-def windows_of(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
     """Return what cuts a window out of an image (C, H, W), and mirrors it, as transform_param says.
 
     In TRAIN windows lie anywhere, or with `fix_crop` at one of a few places; with `multi_scale` their sides are parts

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing
 from typing import Any
-
-import jax
-import numpy as np
 
 from ...errors import DataError
 from ...layers.context import Site
 from ...layers.registry import register
 from ...layers.source import Look, Tops
 from ...layers.types import LayerDocs, LayerType, Signature
-from ..common import CounterRng, check_list_param, float32_top
-from ..data_layer import prefetch_depth, reads_batches
-from ..image_batches import Examples, GoodExamples, LabelledBatches, batch_shape
+from ..data_layer import DataLayer
+from ..image_batches import Examples, ImageBatches
+from ..image_data import check_list_param
 from ..prefetch import Batch, Batches
-from ..transform import Finish, Transform
-from .tsn_segments import FOLLOWED, SegmentExamples
-from .video_examples import ClipExamples
+from ..transform import Normalize
+from .tsn_segments import CROP_SETTINGS, SegmentDataset
+from .video_examples import ClipDataset
 
 _CHANNELS = 3
 _LIST = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "new_length", "root_folder")
@@ -36,59 +32,63 @@ _KNOWN = {
 }
 
 
-class ClipBatches(LabelledBatches):
-    """Batches of clips: images (N, C * length, h, w) made (N, C, length, h, w)."""
+class ClipBatches(ImageBatches[Any]):
+    """Batches of clips, (N, C, length, h, w), from images (C * length, h, w). Arguments as for `ImageBatches`.
 
-    def __init__(self, *given: Any, length: int) -> None:
-        super().__init__(*given)
+    Args:
+        length: the number of frames of a clip.
+    """
+
+    def __init__(self, *args: Any, length: int) -> None:
+        super().__init__(*args)
         self._length = length
 
-    def read(self, start: int) -> Batch:
-        """Read the batch from example `start` on."""
-        batch = super().read(start)
+    def probe(self, n_tops: int) -> Look:
+        """Read the first clip for the shapes of the tops."""
+        look = super().probe(n_tops)
+        assert isinstance(look.finish, Normalize)
+        mean, scale = look.finish.mean, look.finish.scale
+        if len(mean) > 1:
+            mean = mean.reshape(_clip_shape(mean.shape, self._length))
+        return look._replace(finish=Normalize(mean, scale))
+
+    def _assemble(self, examples: Examples[Any], start: int) -> Batch:
+        batch = super()._assemble(examples, start)
         images, *labels = batch.arrays
-        return batch._replace(arrays=(images.reshape(_as_clips(images.shape, self._length)), *labels))
+        return batch._replace(arrays=(images.reshape(_clip_shape(images.shape, self._length)), *labels))
 
 
-def look_at_video_data(site: Site) -> Look:
-    """Look at the first video of a VideoData layer, and for all videos of its list."""
-    kind, param = _checked(site)
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    with closing(_examples(site, kind, param, rng)) as examples:
-        transform = Transform(_prepared(site, kind, param), rng)
-        first = GoodExamples(examples, param.batch_size, site.reading.skip_bad).read_range(0, 1)
-        shape: tuple[int, ...] = (param.batch_size, *batch_shape(first, examples, transform))
-    finish = transform.finish
-    if kind != "segments":
-        shape = _as_clips(shape, param.new_length)
-        if len(finish.mean) > 1:
-            finish = Finish(finish.mean.reshape(_as_clips(finish.mean.shape, param.new_length)), finish.scale)
-    tops = float32_top(*shape), float32_top(param.batch_size, *np.shape(first.labels[0]))
-    given = jax.ShapeDtypeStruct(shape, transform.dtype(first.images)), tops[1]
-    n = len(site.layer.top)
-    return Look(tops[:n], finish, given[:n])
-
-
-def open_video_data(site: Site, tops: Tops) -> Batches:
-    """Open the videos that a VideoData layer's list names: clips (N, 3, length, h, w), or segments (N, channels, h, w).
+class VideoDataLayer(DataLayer):
+    """Batches of the videos that a list names: clips (N, 3, length, h, w), or segments (N, channels, h, w).
 
     C3D's clips are `new_length` frames, each `sampling_rate` after the one before, of a video file, or with `use_image`
     of a folder of 000001.jpg and so on. A line of the list is a name, the first frame and a label; with
-    `use_temporal_jitter` the first frame is drawn, and there stands the number of frames, or nothing for a file. With
-    `num_segments`, `modality` or `name_pattern` it is the layer of temporal segment networks, whose list has folders,
-    numbers of frames and labels: the channels are those of all segments' frames one after another.
+    `use_temporal_jitter` the first frame is drawn, and the line has the number of frames instead, or nothing for a
+    file. With `num_segments`, `modality` or `name_pattern` it is the layer of temporal segment networks, whose list has
+    folders, numbers of frames and labels: the channels are those of all frames of all segments in order.
     """
-    kind, param = _checked(site)
-    rng = CounterRng(site.reading.seed, site.layer.name)
-    examples, prepared = _examples(site, kind, param, rng), _prepared(site, kind, param)
-    given = prepared, examples, param.batch_size, rng, tops
-    return LabelledBatches(*given) if kind == "segments" else ClipBatches(*given, length=param.new_length)
+
+    def probe(self) -> Look:
+        """Check the settings and all videos of the list, and read the first one."""
+        return self._batches().probe(len(self.layer.top))
+
+    def open(self, tops: Tops) -> Batches:
+        """Open the list."""
+        return self._batches(tops)
+
+    def _batches(self, tops: Tops = ()) -> ImageBatches[Any]:
+        kind, param = _checked(self.layer)
+        if kind == "segments":
+            segments = SegmentDataset(self.site, self.rng)
+            return ImageBatches(_with_transform(self.site, kind, param), segments, param.batch_size, self.rng, tops)
+        clips, site = ClipDataset(self.site, param, self.rng), _with_transform(self.site, kind, param)
+        return ClipBatches(site, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
 register(
     LayerType(
         Signature("VideoData", bottoms=0, tops=(1, 2), param="video_data_param"),
-        reads_batches(look_at_video_data, open_video_data, prefetch_depth),
+        VideoDataLayer.source(),
         docs=LayerDocs(
             origin="C3D, yjxiong/caffe",
             restrictions="The SSD fork's, which plays a video or a camera, is refused. A clip that cannot be read "
@@ -116,10 +116,11 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     return param.num_segments * param.new_length * each, height, width
 
 
-def _checked(site: Site) -> tuple[str, Any]:
-    kind, param = kind_of(site.layer)
+def _checked(layer: Any) -> tuple[str, Any]:
+    """Return the kind and the parameters of a layer, as `kind_of` does, after checking them."""
+    kind, param = kind_of(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
-    if any(site.layer.video_data_param.HasField(field) for field in _OF_SSD):
+    if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
         raise DataError("the SSD fork's VideoData, which plays a video or a camera, is not supported")
     check_list_param(param, name, _KNOWN[kind])
     positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
@@ -129,11 +130,7 @@ def _checked(site: Site) -> tuple[str, Any]:
     return kind, param
 
 
-def _examples(site: Site, kind: str, param: Any, rng: CounterRng) -> Examples[Any]:
-    return SegmentExamples(site, rng) if kind == "segments" else ClipExamples(site, param, rng)
-
-
-def _prepared(site: Site, kind: str, param: Any) -> Site:
+def _with_transform(site: Site, kind: str, param: Any) -> Site:
     """Return the site with a transform_param for images whose channels are those of all frames."""
     layer = type(site.layer)()
     layer.CopyFrom(site.layer)
@@ -146,7 +143,7 @@ def _prepared(site: Site, kind: str, param: Any) -> Site:
             t.mean_value.append(param.mean_value)
     means = list(t.mean_value)
     if kind == "segments":
-        for name in FOLLOWED:
+        for name in CROP_SETTINGS:
             t.ClearField(name)
         channels = video_shape(layer, 0, 0)[0]
         spread = means * (channels // max(len(means), 1))
@@ -159,6 +156,6 @@ def _prepared(site: Site, kind: str, param: Any) -> Site:
     return dataclasses.replace(site, layer=layer)
 
 
-def _as_clips(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
+def _clip_shape(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
     *before, channels, height, width = shape
     return (*before, channels // length, length, height, width)

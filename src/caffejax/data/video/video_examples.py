@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ...errors import DataError, Problem, located
 from ...layers.context import Site
-from ..common import CounterRng, Order
+from ..common import CounterRng
+from ..image_batches import Label
+from ..image_data import ListDataset
 from ..image_decoding import BadImageError, check_pixels, read_image, resize
-from ..image_list import find_files, read_names, shorten
+from ..image_list import find_files, list_folders, read_names, shorten
 from ..opencv import cv2
-from ..prefetch import available_cores
 
 _WHOLE = re.compile(r"[+-]?\d{1,9}")
 
@@ -67,53 +66,19 @@ def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoLi
     return videos
 
 
-Label = TypeVar("Label")
+class VideoDataset(ListDataset[Label]):
+    """The videos of a list as examples."""
+
+    noun = "video"
 
 
-class ListedVideos(ABC, Generic[Label]):
-    """The videos of a list, round and round.
-
-    Args:
-        paths: where they lie.
-        labels: of each.
-        order: which of them is example n.
-    """
-
-    def __init__(self, paths: Sequence[str], labels: Sequence[Label], order: Order) -> None:
-        self._paths, self._labels, self._order = paths, labels, order
-
-    @abstractmethod
-    def _read(self, n: int, i: int) -> np.ndarray:
-        """Read example n, which is of video i."""
-
-    def __len__(self) -> int:
-        """Return how many videos there are before they come again."""
-        return len(self._order)
-
-    def count_threads(self) -> int:
-        """Return how many threads can read faster than one: decoding runs outside of Python's lock."""
-        return available_cores()
-
-    def read_range(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
-        """Return that many examples and their labels."""
-        numbers = [(n, self._order[n]) for n in range(start, start + count)]
-        return [self._read(n, i) for n, i in numbers], [self._labels[i] for _, i in numbers]
-
-    def error(self, n: int, error: DataError) -> DataError:
-        """Return the error with the video's path."""
-        return DataError(f"video '{self._paths[self._order[n]]}' {error}")
-
-    def close(self) -> None:
-        """Do nothing: no file is open between examples."""
-
-
-class ClipExamples(ListedVideos[Any]):
-    """The clips of a list, round and round, as images (3 * length, H, W): a channel for each frame's blue, then green.
+class ClipDataset(VideoDataset[Any]):
+    """The clips of a list as images (3 * length, H, W): the blue channels of all frames, then green, then red.
 
     Args:
         site: the layer.
         param: its parameters.
-        rng: what decides over the order, and where clips begin.
+        rng: decides about the order, and where clips begin.
 
     Raises:
         DataError: if the list, or a video that it names, is missing or malformed.
@@ -125,19 +90,20 @@ class ClipExamples(ListedVideos[Any]):
         several = bool(getattr(param, "use_multiple_label", False))
         file = site.path(param.source)
         videos = read_videos(file, numbered=param.use_image or not param.use_temporal_jitter, several=several)
-        folders = [folder for folder in (site.folder, file.parent) if folder is not None]
-        paths = find_files(file, videos.names, param.root_folder, folders, "video")
+        paths = find_files(file, videos.names, param.root_folder, list_folders(site, file), "video")
         self._numbers = videos.numbers
-        labels = [self._marked(own) if several else own[0] for own in videos.labels]
-        super().__init__(paths, labels, Order(len(paths), param, rng))
+        self._labels = [self._one_hot(labels) if several else labels[0] for labels in videos.labels]
+        super().__init__(paths, param, rng)
 
-    def _marked(self, labels: list[int]) -> np.ndarray:
+    def _one_hot(self, labels: list[int]) -> np.ndarray:
+        """Return 1 at each of the labels, else 0: float32 (num_of_labels,)."""
         n = self._param.num_of_labels
         if not all(0 <= label < n for label in labels):
             raise DataError(f"the list has labels {labels}, which are not all among num_of_labels {n}")
         return np.isin(np.arange(n), labels).astype(np.float32)
 
-    def _read(self, n: int, i: int) -> np.ndarray:
+    def read_one(self, n: int, i: int) -> tuple[np.ndarray, Any]:
+        """Read a clip of the video of line i."""
         param, random = self._param, self._rng.generator(n)
         step = param.sampling_rate
         if getattr(param, "use_sampling_rate_jitter", False):
@@ -145,7 +111,7 @@ class ClipExamples(ListedVideos[Any]):
         length, path = param.new_length, self._paths[i]
         if not param.use_image:
             begin = None if param.use_temporal_jitter else self._numbers[i]
-            frames = _frames_of_file(path, begin, length, step, random, self._max_pixels)
+            frames = _read_frames(path, begin, length, step, random, self._max_pixels)
         else:
             first = self._numbers[i]
             if param.use_temporal_jitter:  # the number is how many frames there are, of which the first is 1
@@ -159,10 +125,10 @@ class ClipExamples(ListedVideos[Any]):
         small = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
         if len({frame.shape for frame in small}) > 1:
             raise BadImageError(Problem("has frames of several sizes; new_height and new_width make them one", path))
-        return np.stack(small, axis=1).reshape(-1, *small[0].shape[1:])
+        return np.stack(small, axis=1).reshape(-1, *small[0].shape[1:]), self._labels[i]
 
 
-def _frames_of_file(
+def _read_frames(
     path: str, begin: int | None, length: int, step: int, random: np.random.Generator, max_pixels: int
 ) -> list[np.ndarray]:
     """Read frames (3, H, W) of a video file: `length` of them, each `step` after the one before.

@@ -1,0 +1,259 @@
+"""Augmentation of annotated images: color, expansion, batch samplers, size and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DataError
+from ...layers.context import Site
+from ...schema.caffe_pb2 import EmitConstraint
+from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, iou, mirror_boxes, window_coverage
+from .photometric import add_noise, distort, distortion_problems, noise_problems, recompress
+from .resize_param import resize_image, resize_problems, scale_boxes
+
+
+class EmitConstraintFilter:
+    """Selects the objects to keep when a window is cropped.
+
+    Args:
+        constraint: the EmitConstraint message, or None to keep every object that is at least partly visible.
+    """
+
+    def __init__(self, constraint: Any | None) -> None:
+        self._constraint = constraint
+
+    def __call__(self, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
+        """Return the image with the objects whose center, or a large enough part, is in the window."""
+        constraint, boxes = self._constraint, image.boxes
+        if constraint is None:
+            return image
+        if constraint.emit_type == EmitConstraint.CENTER:
+            centers = (boxes[:, :2] + boxes[:, 2:]) / 2
+            return image.keep(((centers >= window[:2]) & (centers <= window[2:])).all(axis=1))
+        return image.keep(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
+
+
+_MIN_EXPANSION = 1e-2  # smaller differences of the ratio from 1 change nothing
+_MAX_EXPANSION = 100  # ratio; memory grows with its square
+
+
+def expansion_problems(param: Any) -> Iterator[str]:
+    """Yield the problems of a TransformationParameter that has an expand_param."""
+    if not 1 <= param.expand_param.max_expand_ratio <= _MAX_EXPANSION:
+        limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
+        yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
+    if param.HasField("mean_file"):
+        yield "transform_param has expand_param and mean_file: larger images need another mean; give mean_value"
+
+
+def expand(
+    image: AnnotatedImage, param: Any, background: np.ndarray, emit: EmitConstraintFilter, rng: np.random.Generator
+) -> AnnotatedImage:
+    """Paste an image at a random place of a larger background, with the probability `prob`, or return it unchanged.
+
+    Args:
+        image: the image.
+        param: the ExpansionParameter.
+        background: a value for each channel, or one for all.
+        emit: selects the objects to keep.
+        rng: decides whether the image is expanded, how much, and where it is pasted.
+    """
+    if rng.random() > param.prob or abs(param.max_expand_ratio - 1) < _MIN_EXPANSION:
+        return image
+    ratio = rng.uniform(1, param.max_expand_ratio)
+    h, w, channels = image.pixels.shape
+    height, width = int(h * ratio), int(w * ratio)
+    top, left = int(rng.uniform(0, height - h)), int(rng.uniform(0, width - w))
+    canvas = np.empty((height, width, channels), image.pixels.dtype)
+    canvas[...] = _as_pixels(background, canvas.dtype)
+    canvas[top : top + h, left : left + w] = image.pixels
+    window = np.array([-left / w, -top / h, (width - left) / w, (height - top) / h], np.float32)
+    return emit(image, window).crop(window, canvas)
+
+
+def _as_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    return np.clip(np.rint(values), 0, 255).astype(dtype) if dtype == np.uint8 else values
+
+
+_MAX_TRIALS = 1_000_000  # all are drawn at once
+
+# the measure of each constraint, by its name in the prototxt
+_CONSTRAINTS = {"jaccard_overlap": iou, "sample_coverage": window_coverage, "object_coverage": box_coverage}
+
+
+def sampler_problems(samplers: Sequence[Any]) -> list[str]:
+    """Return the problems of batch samplers."""
+    problems = []
+    for i, sampler in enumerate(samplers):
+        s, where = sampler.sampler, f"annotated_data_param.batch_sampler {i}: "
+        if not 0 < s.min_scale <= s.max_scale <= 1:
+            problems.append(
+                f"{where}scales must be 0 < min_scale <= max_scale <= 1, not {s.min_scale:g}, {s.max_scale:g}"
+            )
+        if not 0 < s.min_aspect_ratio <= s.max_aspect_ratio < float("inf"):
+            shown = f"{s.min_aspect_ratio:g}, {s.max_aspect_ratio:g}"
+            problems.append(f"{where}aspect ratios must be 0 < min_aspect_ratio <= max_aspect_ratio, not {shown}")
+        if sampler.max_trials > _MAX_TRIALS:
+            problems.append(f"{where}max_trials must be at most {_MAX_TRIALS}, not {sampler.max_trials}")
+    return problems
+
+
+class BatchSamplers:
+    """Samples windows by a layer's batch samplers, and crops one of them.
+
+    Args:
+        samplers: the BatchSampler messages.
+        emit: selects the objects to keep.
+    """
+
+    def __init__(self, samplers: Sequence[Any], emit: EmitConstraintFilter) -> None:
+        self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
+        self._emit = emit
+
+    def __call__(self, image: AnnotatedImage, rng: np.random.Generator) -> AnnotatedImage:
+        """Return the crop of a random window that meets the constraints, or the image if there is none."""
+        boxes = image.boxes
+        windows = [window for sampler in self._samplers for window in sampler_windows(sampler, boxes, rng)]
+        return self._crop(image, windows[rng.integers(len(windows))]) if windows else image
+
+    def _crop(self, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
+        height, width = image.pixels.shape[:2]
+        window = clip_boxes(window)
+        pixels = window * np.array([width, height, width, height], np.float32)
+        x, y = (int(v) for v in pixels[:2])
+        w, h = (max(1, int(v)) for v in pixels[2:] - pixels[:2])
+        return self._emit(image, window).crop(window, image.pixels[y : y + h, x : x + w])
+
+
+def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the windows of one sampler that meet its constraints: float32 (n, 4)."""
+    windows = _draw(batch_sampler.sampler, batch_sampler.max_trials, rng)
+    windows = windows[_satisfies(batch_sampler.sample_constraint, windows, boxes)]
+    return windows[: batch_sampler.max_sample] if batch_sampler.HasField("max_sample") else windows
+
+
+def _draw(sampler: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw n windows of random area (scale^2 of the image's), aspect ratio and place: float32 (n, 4)."""
+    unit = rng.random((4, n), np.float32)
+    scale = sampler.min_scale + unit[0] * (sampler.max_scale - sampler.min_scale)
+    ratio = sampler.min_aspect_ratio + unit[1] * (sampler.max_aspect_ratio - sampler.min_aspect_ratio)
+    root = np.sqrt(np.clip(ratio, scale**2, 1 / scale**2))
+    sides = np.minimum(np.stack([scale * root, scale / root], axis=-1), 1)
+    corners = unit[2:].T * (1 - sides)
+    return np.concatenate([corners, corners + sides], axis=-1).astype(np.float32)
+
+
+def _satisfies(constraint: Any, windows: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return whether each window meets a SampleConstraint for at least one object: bool (n,).
+
+    One object must meet all of the constraint's conditions. (In the fork, the first condition is enough.) Without
+    conditions all windows meet it.
+    """
+    good = np.ones((len(windows), len(boxes)), bool)
+    constrained = False
+    for name, measure in _CONSTRAINTS.items():
+        low, high = f"min_{name}", f"max_{name}"
+        if not (constraint.HasField(low) or constraint.HasField(high)):
+            continue
+        constrained = True
+        values = measure(boxes, windows[:, None])
+        if constraint.HasField(low):
+            good &= values >= np.float32(getattr(constraint, low))
+        if constraint.HasField(high):
+            good &= values <= np.float32(getattr(constraint, high))
+    return np.asarray(good.any(axis=1) | (not constrained))
+
+
+# fields of transform_param that are handled here
+TRANSFORM_SETTINGS = ("resize_param", "noise_param", "distort_param", "expand_param", "emit_constraint")
+
+
+class Augmented(NamedTuple):
+    """An image that is ready to be cropped and mirrored with the rest of the batch.
+
+    Attributes:
+        image: the image.
+        size: height and width of the image before it was resized.
+    """
+
+    image: AnnotatedImage
+    size: tuple[int, int]
+
+
+class Augmentation:
+    """Random changes of an annotated image, in Caffe's order: color, expansion, batch samplers, size, noise.
+
+    The batch is cropped afterwards; `visible_objects` then gives the objects of each crop.
+
+    The fork compresses the result of each of the first three to a JPEG if the image was stored compressed. In TEST this
+    is done here as well, so that scores equal the fork's. In training it would only cost time.
+
+    Args:
+        site: the layer.
+        background: the mean of each channel.
+
+    Raises:
+        DataError: with all that is wrong with the settings.
+    """
+
+    def __init__(self, site: Site, background: np.ndarray) -> None:
+        param, samplers = site.layer.transform_param, site.layer.annotated_data_param.batch_sampler
+        problems = [*resize_problems(param.resize_param), *sampler_problems(samplers)]
+        problems += noise_problems(param.noise_param) if param.HasField("noise_param") else ()
+        problems += distortion_problems(param.distort_param) if param.HasField("distort_param") else ()
+        problems += expansion_problems(param) if param.HasField("expand_param") else ()
+        if problems:
+            raise DataError(problems)
+        self._param = param
+        self._background = background
+        self._emit = EmitConstraintFilter(param.emit_constraint if param.HasField("emit_constraint") else None)
+        self._as_jpeg = not site.training
+        self._sample = BatchSamplers(samplers, self._emit)
+        self._resize = param.resize_param[0] if param.resize_param else None
+
+    def __call__(self, image: AnnotatedImage, rng: np.random.Generator, compressed: bool) -> Augmented:
+        """Augment an image.
+
+        Args:
+            image: the image.
+            rng: decides about all random choices.
+            compressed: whether the image was stored compressed.
+
+        Raises:
+            DataError: if the image does not have the channels that a change needs.
+        """
+        param = self._param
+
+        def store(new: AnnotatedImage) -> AnnotatedImage:
+            unchanged = new is image or not (self._as_jpeg and compressed)
+            return new if unchanged else replace(new, pixels=recompress(new.pixels))
+
+        if param.HasField("distort_param"):
+            image = store(replace(image, pixels=distort(image.color_pixels(), param.distort_param, rng)))
+        if param.HasField("expand_param"):
+            image = store(expand(image, param.expand_param, self._background, self._emit, rng))
+        image = store(self._sample(image, rng))
+        height, width = image.pixels.shape[:2]
+        if self._resize is not None:
+            image = resize_image(image, self._resize, rng)
+        if param.HasField("noise_param"):
+            image = replace(image, pixels=add_noise(image.color_pixels(), param.noise_param, rng))
+        return Augmented(image, (height, width))
+
+    def visible_objects(self, augmented: Augmented, window: np.ndarray, flip: bool) -> np.ndarray:
+        """Return the objects in a crop, float32 (G, 7), in units of the crop.
+
+        Args:
+            augmented: the image.
+            window: the crop, float32 (4,), in units of the image.
+            flip: whether the crop is mirrored.
+        """
+        crop = self._emit(augmented.image, window).crop(window)
+        boxes = mirror_boxes(crop.boxes) if flip else crop.boxes
+        if self._resize is not None:
+            boxes = scale_boxes(boxes, self._resize, augmented.size, window)
+        return crop.with_boxes(boxes).objects
