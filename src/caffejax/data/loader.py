@@ -14,7 +14,7 @@ from ..graph.reshape import reshape_graph
 from ..graph.traits import IndexRange, index_ranges, out_of_range
 from ..layers import Fed, Position, Reads, Source
 from ..layers.source import SharedSource
-from .user_data import OwnData
+from .user_data import UserData
 
 log = logging.getLogger("caffejax.data")
 
@@ -44,7 +44,7 @@ class Loader:
         graph: the net's graph.
         by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers. The net may be reshaped by
             hand as well.
-        own_data: what gives them in its place: data of the user's own.
+        user_data: what gives them in its place: data of the user's own.
 
     Raises:
         GraphError: for an Input layer, if nothing feeds it.
@@ -55,12 +55,12 @@ class Loader:
         self,
         graph: Graph,
         by_hand: Callable[[], Mapping[str, Any]] | None = None,
-        own_data: OwnData | None = None,
+        user_data: UserData | None = None,
     ) -> None:
         if not graph.layers:
             raise GraphError(Problem("the net has no layers in this phase", file=graph.file))
         inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, Fed)]
-        if inputs and by_hand is None and own_data is None:
+        if inputs and by_hand is None and user_data is None:
             raise GraphError(
                 layer.problem(
                     "nothing feeds this layer; put a data layer in its place, such as Data, ImageData or HDF5Data"
@@ -69,14 +69,14 @@ class Loader:
             )
         self._graph = graph
         self._by_hand = by_hand
-        self._own_data = own_data
+        self._own_data = user_data
         self._sources = open_sources(graph)
         self._share = graph.layers[0].site.reading.share
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._number = self._find_number()
         self._positions: dict[str, Position] = {**self._sources, **_own_positions(graph)}
-        if inputs and own_data is not None:
-            self._positions[inputs[0].key] = own_data  # it feeds them all
+        if inputs and user_data is not None:
+            self._positions[inputs[0].key] = user_data  # it feeds them all
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
@@ -179,7 +179,7 @@ class Loader:
         except GraphError as error:
             if self._own_data is None:
                 raise
-            raise GraphError([*self._own_data.other_shapes(batch), *error.problems]) from error
+            raise GraphError([*self._own_data.shape_problems(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
         """Return the position of every source, and of the Python layers that have one, by layer."""

@@ -1,4 +1,4 @@
-"""The user's own arrays or iterables as data for a net's Input layers."""
+"""Arrays or iterables of the user as data for a net's Input layers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from .common import dims
 
 
 class Epoch(Protocol):
-    """What an epoch holds, from some place in it on; it counts rows or batches, as `unit` says."""
+    """One pass over the data.
+
+    Attributes:
+        unit: what positions count, "rows" or "batches".
+    """
 
     unit: str
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return what is next, how many units and how many rows that is; None at the end."""
+        """Return the next data and its number of units and of rows, at most `rows`; or None at the end of the epoch."""
 
     def state(self) -> Any:
-        """Return more of the place than the number of units, if there is more."""
+        """Return the iterator state beyond the number of units, or None if there is none."""
 
     def close(self) -> None:
-        """Let go of what reads."""
+        """Close the iterator."""
 
 
-class Rows:
-    """The examples of an epoch, as arrays; from row `start` on."""
+class ArrayEpoch:
+    """An epoch of examples in arrays, from row `start` on."""
 
     unit = "rows"
 
@@ -47,55 +51,66 @@ class Rows:
         self._at = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next rows, as many as there are of those wanted."""
-        got = min(rows, self._length - self._at)
-        if got <= 0:
+        """Return the next rows, at most `rows`."""
+        count = min(rows, self._length - self._at)
+        if count <= 0:
             return None
-        start, self._at = self._at, self._at + got
-        return {name: array[start : self._at] for name, array in self._arrays.items()}, got, got
+        start, self._at = self._at, self._at + count
+        return {name: array[start : self._at] for name, array in self._arrays.items()}, count, count
 
     def state(self) -> None:
-        """There is no more to say than the number of rows."""
+        """Return None: the number of rows identifies the position."""
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: no file is open."""
 
 
-class Stream:
-    """The batches of an epoch, as an iterable gives them; after `skip` more, or from the iterator's own state on."""
+class IterableEpoch:
+    """An epoch of batches from an iterable.
+
+    Args:
+        name: of the argument, for messages.
+        batches: the iterable.
+        skip: the number of batches to skip.
+        state: the iterator's state to restore instead, or None.
+        once: whether `batches` is the user's iterator, which must not be closed.
+    """
 
     unit = "batches"
 
     def __init__(self, name: str, batches: Iterable[Any], skip: int, state: Any, *, once: bool) -> None:
         self._iterator, self._once = iter(batches), once
-        self._told = tells(self._iterator)
-        if state is not None and self._told:
+        self._has_state = has_state(self._iterator)
+        if state is not None and self._has_state:
             try:
-                self._iterator.set_state(_from_plain(state))  # type: ignore[attr-defined]
-            except Exception as error:  # whatever an iterator raises that does not take it
-                raise DataError(f"the iterator of {name} does not take the place in the snapshot: {error}") from error
-        elif (passed := sum(1 for _ in islice(self._iterator, skip))) < skip:
-            raise DataError(f"{name} ends after {passed} batches, but the snapshot stands {skip - passed} further on")
+                self._iterator.set_state(_from_json(state))  # type: ignore[attr-defined]
+            except Exception as error:  # of any type
+                message = f"the iterator of {name} does not accept the position in the snapshot"
+                raise DataError(f"{message}: {error}") from error
+        elif (skipped := sum(1 for _ in islice(self._iterator, skip))) < skip:
+            raise DataError(
+                f"{name} ends after {skipped} batches, but the snapshot was made {skip - skipped} batches later"
+            )
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next batch, whatever its number of rows."""
+        """Return the next batch. It counts as `rows` rows, whatever its size."""
         for batch in self._iterator:
             return batch, 1, rows
         return None
 
     def state(self) -> Any:
-        """Return the iterator's own state, if it has one, as those of Grain have."""
-        return self._iterator.get_state() if self._told else None  # type: ignore[attr-defined]
+        """Return the iterator's state, or None if it has no `get_state`, as Grain's have."""
+        return self._iterator.get_state() if self._has_state else None  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """Close the iterator, unless it is the user's own."""
+        """Close the iterator, unless the user gave it."""
         close = getattr(self._iterator, "close", None)
         if callable(close) and not self._once:
             close()
 
 
-def plain(state: Any) -> Any:
-    """Return an iterator's state as JSON can hold it; None if it cannot."""
+def to_json(state: Any) -> Any:
+    """Return an iterator's state as JSON values, or None if that is impossible."""
     if isinstance(state, bytes):
         return {"base64": base64.b64encode(state).decode()}
     try:
@@ -104,33 +119,33 @@ def plain(state: Any) -> Any:
         return None
 
 
-def _from_plain(state: Any) -> Any:
+def _from_json(state: Any) -> Any:
     if isinstance(state, Mapping) and state.keys() == {"base64"}:
         return base64.b64decode(state["base64"])
     return state
 
 
-def tells(iterator: Any) -> bool:
-    """Return whether an iterator tells its place, as those of Grain do."""
+def has_state(iterator: Any) -> bool:
+    """Return whether an iterator can save and restore its position, as Grain's can."""
     return all(callable(getattr(iterator, name, None)) for name in ("get_state", "set_state"))
 
 
-# all examples: blob name -> array; or batches; or, by the number of the epoch, either of them
+# all examples by blob name; or batches; or a function of the epoch number that returns either
 Data = Mapping[str, Any] | Iterable[Any] | Callable[[int], Mapping[str, Any] | Iterable[Any]]
 
 _MAX_COUNT = 2**62  # epochs, rows, batches; more is damage
 
 
-class Epochs:
-    """Batches of what the user gave, round and round.
+class EpochIterator:
+    """Endless batches of user data, with a position that can be saved and restored.
 
     Args:
         name: of the argument, for messages.
-        data: all examples, as `{blob: array}`; or an iterable of batches, whatever they are; or a function that is
-            given the number of the epoch, from 0 on, and returns one of these.
+        data: all examples, as `{blob: array}`; or an iterable of batches; or a function that takes the number of the
+            epoch, from 0 on, and returns either.
 
     Raises:
-        DataError: if it is none of them.
+        DataError: if `data` has another type.
     """
 
     def __init__(self, name: str, data: Data) -> None:
@@ -140,97 +155,97 @@ class Epochs:
                 f"the number of the epoch and returns either, not {_kind(data)}"
             )
         self._name, self._data = name, data
-        # an iterator is its own iterable: it cannot begin again
+        # an iterator cannot begin again
         self._once: Iterator[Any] | None = data if isinstance(data, Iterator) else None
         self._number, self._done = 0, 0
         self._open: Epoch | None = None
-        self._skip, self._resume = 0, None  # how to get to the place when the epoch is opened
-        self._unit: str | None = None  # what that counts
+        self._skip, self._resume = 0, None  # how to reach the position when the epoch is opened
+        self._unit: str | None = None  # of the position
 
     def take(self, rows: int) -> list[Any]:
-        """Return the next batch: one, as it was given; or rows of examples, in as many pieces as epochs hold them.
+        """Return the next batch: one batch of an iterable; or rows of arrays, one piece for each epoch that they span.
 
         Raises:
-            DataError: if an iterator has ended, an epoch is empty, or it is neither examples nor batches.
+            DataError: if an iterator has ended, an epoch is empty, or the function returned another type.
         """
         pieces = []
         while rows > 0:
             epoch = self._epoch()
-            found = epoch.take(rows)
-            if found is None:
+            item = epoch.take(rows)
+            if item is None:
                 self._begin_next(epoch)
                 continue
-            piece, units, got = found
+            piece, units, count = item
             pieces.append(piece)
-            self._done, rows = self._done + units, rows - got
+            self._done, rows = self._done + units, rows - count
         return pieces
 
     @property
-    def place(self) -> str:
-        """Which batch was the last, in words."""
+    def position(self) -> str:
+        """The position after the last batch, for messages."""
         by_row = self._open is not None and self._open.unit == "rows"
         return f"{'up to row' if by_row else 'batch'} {self._done} of epoch {self._number}"
 
     def get_state(self) -> dict[str, Any]:
-        """Return the place of the next batch, as plain values."""
+        """Return the position of the next batch as JSON values."""
         state: dict[str, Any] = {"epoch": self._number, "done": self._done}
         if self._open is not None:
             state["unit"] = self._open.unit
-            iterator = plain(self._open.state())
+            iterator = to_json(self._open.state())
         else:
-            unread = self._resume is None and tells(self._once)
-            iterator = plain(self._once.get_state()) if unread else self._resume  # type: ignore[union-attr]
+            unread = self._resume is None and has_state(self._once)
+            iterator = to_json(self._once.get_state()) if unread else self._resume  # type: ignore[union-attr]
         return state if iterator is None else {**state, "iterator": iterator}
 
     def set_state(self, state: Any) -> None:
-        """Go to a place that `get_state` gave.
+        """Go to a position that `get_state` returned.
 
         Raises:
-            DataError: if it is no such place, or lies before that of an iterator.
+            DataError: if it is not a position, or the iterator has passed it.
         """
-        if not _is_place(state):
-            raise DataError(f"{str(state)[:60]} is not a place in {self._name}")
+        if not _is_position(state):
+            raise DataError(f"{str(state)[:60]} is not a position in {self._name}")
         number, done, unit = state["epoch"], state["done"], state.get("unit")
         if (number, done) == (self._number, self._done) and "iterator" not in state:
             return
-        behind = 0
-        if self._once is not None and not tells(self._once):
+        passed = 0
+        if self._once is not None and not has_state(self._once):
             if number or done < self._done:
                 raise DataError(
-                    f"{self._name} is an iterator that stands after {self._done} batches, and cannot go back to where "
-                    f"the snapshot was made, after {done}; give what can be iterated again"
+                    f"{self._name} is an iterator that has given {self._done} batches, and cannot go back to the "
+                    f"snapshot's position after {done}; pass an object that can be iterated again"
                 )
-            behind = self._done
+            passed = self._done
         self.close()
-        self._number, self._done, self._skip, self._resume = number, done, done - behind, state.get("iterator")
+        self._number, self._done, self._skip, self._resume = number, done, done - passed, state.get("iterator")
         self._unit = unit if done else None
 
     def close(self) -> None:
-        """Let go of what reads. Reading goes on where it was."""
+        """Close the iterator. The next `take` continues at the same position."""
         if self._open is not None:
-            self._resume = plain(self._open.state())
+            self._resume = to_json(self._open.state())
             self._skip = self._done if self._once is None else 0
             self._open.close()
             self._open = None
 
     def _epoch(self) -> Epoch:
-        """Return the epoch that is read, opened at its place if it is not open."""
+        """Return the present epoch; open it at its position if it is closed."""
         if self._open is None:
-            found = self._data(self._number) if callable(self._data) else self._data
-            unit = "rows" if isinstance(found, Mapping) else "batches"
+            data = self._data(self._number) if callable(self._data) else self._data
+            unit = "rows" if isinstance(data, Mapping) else "batches"
             if self._unit not in (None, unit):
                 raise DataError(
                     f"the snapshot counts {self._unit} of {self._name}, but {unit} are given; "
                     "give data of the kind that it was made with"
                 )
-            if isinstance(found, Mapping):
-                self._open = Rows(self._name, found, self._done)
-            elif isinstance(found, Iterable) and not isinstance(found, str | bytes):
-                self._open = Stream(self._name, found, self._skip, self._resume, once=self._once is not None)
+            if isinstance(data, Mapping):
+                self._open = ArrayEpoch(self._name, data, self._done)
+            elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
+                self._open = IterableEpoch(self._name, data, self._skip, self._resume, once=self._once is not None)
             else:
                 raise DataError(
                     f"{self._name}({self._number}) must return {{blob: array}} of all examples or an iterable of "
-                    f"batches, not {_kind(found)}"
+                    f"batches, not {_kind(data)}"
                 )
             self._skip, self._resume, self._unit = 0, None, None
         return self._open
@@ -247,7 +262,7 @@ class Epochs:
         self._open, self._number, self._done = None, self._number + 1, 0
 
 
-def _is_place(state: Any) -> bool:
+def _is_position(state: Any) -> bool:
     counts = (state.get("epoch"), state.get("done")) if isinstance(state, Mapping) else (None,)
     return all(map(_is_count, counts)) and state.get("unit", "rows") in ("rows", "batches")
 
@@ -260,96 +275,98 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-class OwnData:
-    """Batches for the layers of a net that are fed, from what the user gave.
+class UserData:
+    """Batches for a net's Input layers from the user's data.
 
     Args:
         name: of the argument, for messages.
-        data: as for `Epochs`. A batch is `{blob: array}`, where other blobs may be given too, or a tuple of arrays in
-            the order of `graph.fed_by_hand`; of anything that NumPy makes an array of.
-        graph: the net's.
-        parts: how many of the net's batches each of the user's is cut into; the devices that share it.
+        data: as for `EpochIterator`. A batch is `{blob: array}`, where other blobs are ignored, or a tuple of arrays
+            in the order of `graph.fed_by_hand`. Arrays are anything that `numpy.asarray` accepts.
+        graph: the net's graph.
+        parts: the number of the net's batches that each batch of the user is split into, one for each device.
 
     Raises:
-        DataError: if the data is of no such kind.
+        DataError: if `data` has another type.
     """
 
     def __init__(self, name: str, data: Data, graph: Graph, parts: int = 1) -> None:
         self._name, self._parts, self._file = name, parts, graph.file
         self._blobs = {blob: graph.blobs[blob] for blob in graph.fed_by_hand}
-        self._epochs = Epochs(name, data)
+        self._epochs = EpochIterator(name, data)
         self._rows = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
-        self._cut: list[dict[str, np.ndarray]] = []
-        if isinstance(data, Mapping):  # mistakes show at once
+        self._parts_left: list[dict[str, np.ndarray]] = []
+        if isinstance(data, Mapping):  # report mistakes now
             next(self)
             self.set_state({"epoch": 0, "done": 0})
 
-    def __iter__(self) -> OwnData:
+    def __iter__(self) -> UserData:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        """Return the next batch: copies, of the blobs' dtype. A batch may have another size than the net's.
+        """Return the next batch: copies in the blobs' dtypes. Its size may differ from the net's batch size.
 
         Raises:
-            DataError: naming all that is missing or of another form, or if there are no more batches.
+            DataError: naming all blobs that are missing or have another shape, or if there are no more batches.
         """
-        if not self._cut:
-            given = [self._named(piece) for piece in self._epochs.take(self._rows * self._parts)]
-            joined = {blob: np.concatenate([p[blob] for p in given]) for blob in self._blobs} if given[1:] else given[0]
+        if not self._parts_left:
+            pieces = [self._named(piece) for piece in self._epochs.take(self._rows * self._parts)]
+            joined = pieces[0]
+            if len(pieces) > 1:
+                joined = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
             self._raise_of(
                 f"has {len(a)} examples in '{blob}', which cannot be divided among {self._parts} devices"
                 for blob, a in joined.items()
                 if a.ndim and len(a) % self._parts
             )
-            cut = {blob: np.split(a, self._parts) if a.ndim else [a] * self._parts for blob, a in joined.items()}
-            self._cut = [dict(zip(cut, arrays, strict=True)) for arrays in zip(*cut.values(), strict=True)]
-        return self._cut.pop(0)
+            parts = {blob: np.split(a, self._parts) if a.ndim else [a] * self._parts for blob, a in joined.items()}
+            self._parts_left = [dict(zip(parts, arrays, strict=True)) for arrays in zip(*parts.values(), strict=True)]
+        return self._parts_left.pop(0)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the place of the next batch, as plain values."""
+        """Return the position of the next batch as JSON values."""
         return self._epochs.get_state()
 
     def set_state(self, state: Any) -> None:
-        """Go to a place that `get_state` gave; raises `DataError` if it is none, or cannot be reached."""
+        """Go to a position that `get_state` returned; raises as `EpochIterator.set_state`."""
         self._epochs.set_state(state)
-        self._cut = []
+        self._parts_left = []
 
     def close(self) -> None:
-        """Let go of what reads."""
+        """Close the iterator."""
         self._epochs.close()
 
-    def other_shapes(self, batch: Mapping[str, np.ndarray]) -> Iterator[Problem]:
-        """Yield in what shapes a batch differs from the net, as a problem."""
-        shapes = {blob: wanted.shape for blob, wanted in self._blobs.items() if batch[blob].shape != wanted.shape}
+    def shape_problems(self, batch: Mapping[str, np.ndarray]) -> Iterator[Problem]:
+        """Yield a problem for each blob of a batch whose shape differs from the net's."""
+        shapes = {blob: spec.shape for blob, spec in self._blobs.items() if batch[blob].shape != spec.shape}
         beyond_rows = {blob: shape for blob, shape in shapes.items() if batch[blob].shape[1:] != shape[1:]}
         for blob, shape in (beyond_rows or shapes).items():
             message = f"the batch has '{blob}' of shape {batch[blob].shape}, but the net is built for {shape}"
-            yield Problem(f"{self._name}, {self._epochs.place}: {message}, and cannot be reshaped", self._file)
+            yield Problem(f"{self._name}, {self._epochs.position}: {message}, and cannot be reshaped", self._file)
 
-    def _named(self, given: Any) -> dict[str, np.ndarray]:
-        """Return a batch by name, or the rows of one, as arrays of the blobs' dtype."""
-        names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(given).__name__
-        if isinstance(given, tuple | list):
-            if len(given) != len(self._blobs):
-                self._raise_of([f"has {len(given)} arrays, but the net is fed {len(self._blobs)}: {names}"])
-            given = dict(zip(self._blobs, given, strict=True))
-        if not isinstance(given, Mapping):
+    def _named(self, batch: Any) -> dict[str, np.ndarray]:
+        """Return a batch, or some of its rows, by blob name as arrays in the blobs' dtypes."""
+        names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
+        if isinstance(batch, tuple | list):
+            if len(batch) != len(self._blobs):
+                self._raise_of([f"has {len(batch)} arrays, but the net is fed {len(self._blobs)}: {names}"])
+            batch = dict(zip(self._blobs, batch, strict=True))
+        if not isinstance(batch, Mapping):
             self._raise_of([f"must be {{blob: array}}, or a tuple of arrays for {names}, not of type {kind}"])
-        found, problems = {}, []
-        for blob, wanted in self._blobs.items():
-            if blob not in given:
-                others = [name for name in given if isinstance(name, str) and name not in self._blobs]
-                has = ", ".join(map(repr, given))
+        arrays, problems = {}, []
+        for blob, spec in self._blobs.items():
+            if blob not in batch:
+                others = [name for name in batch if isinstance(name, str) and name not in self._blobs]
+                has = ", ".join(map(repr, batch))
                 problems.append(f"has no '{blob}', it has {has or 'nothing'}{did_you_mean(blob, others)}")
                 continue
-            array, problem = _as_array(given[blob])
-            problem = problem or self._problem(array, wanted.shape)
+            array, problem = _as_array(batch[blob])
+            problem = problem or self._problem(array, spec.shape)
             if problem:
                 problems.append(f"'{blob}' {problem}")
             else:
-                found[blob] = np.array(array, wanted.dtype)  # a copy: who gave it may write to it again
+                arrays[blob] = np.array(array, spec.dtype)  # a copy, as the caller may write to the original
         self._raise_of(problems)
-        return found
+        return arrays
 
     def _problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
         if array.ndim != len(shape):
@@ -361,13 +378,13 @@ class OwnData:
         return None
 
     def _raise_of(self, problems: Iterable[str]) -> None:
-        where = f"{self._name}, {self._epochs.place}"
-        if found := [Problem(f"{where}: the batch {problem}", self._file) for problem in problems]:
-            raise DataError(found)
+        where = f"{self._name}, {self._epochs.position}"
+        if located := [Problem(f"{where}: the batch {problem}", self._file) for problem in problems]:
+            raise DataError(located)
 
 
-def shapes_of(graph: Graph) -> Iterator[str]:
-    """Yield each blob that a net must be fed, with its shape, for messages."""
+def format_inputs(graph: Graph) -> Iterator[str]:
+    """Yield each input of a net with its shape, for messages."""
     for blob in graph.fed_by_hand:
         yield f"'{blob}' ({dims(graph.blobs[blob].shape)})"
 
@@ -375,7 +392,7 @@ def shapes_of(graph: Graph) -> Iterator[str]:
 def _as_array(value: Any) -> tuple[np.ndarray, str | None]:
     try:
         array = np.asarray(value)
-    except Exception as error:  # whatever an object raises that is no array, such as a tensor on a GPU
+    except Exception as error:  # of any type, as from a tensor on a GPU
         return np.zeros(()), f"cannot be made a NumPy array: {str(error).splitlines()[0] if str(error) else error!r}"
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         return array, f"holds {array.dtype}, not numbers"

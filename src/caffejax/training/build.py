@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
 from ..data.split_batch_size import divided
-from ..data.user_data import OwnData, shapes_of
+from ..data.user_data import UserData, format_inputs
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
 from ..graph.creation_log import log_creation
@@ -295,7 +295,7 @@ def loader_opener(
     Args:
         train: the net that is trained.
         tests: the test nets.
-        data: what feeds the Input layers of the train net; see `OwnData`.
+        data: what feeds the Input layers of the train net; see `UserData`.
         test_data: likewise of the test net; of several a list with one for each, None for those without Input layers.
         parts: how many of the train net's batches each of the user's is cut into.
 
@@ -320,8 +320,8 @@ def loader_opener(
 
     def open_loader(net: Net) -> Loader:
         place, cut = places[net], parts if net is train else 1
-        own = None if place.data is None else OwnData(place.name, place.data, net.graph, cut)
-        return Loader(net.graph, own_data=own)
+        own = None if place.data is None else UserData(place.name, place.data, net.graph, cut)
+        return Loader(net.graph, user_data=own)
 
     return open_loader
 
@@ -330,7 +330,7 @@ def _problems(graph: Graph, place: _Place) -> Iterator[Problem]:
     if graph.fed_by_hand and place.data is None:
         argument = place.name.partition("[")[0]
         yield Problem(
-            f"nothing feeds the inputs of {place.net}: {', '.join(shapes_of(graph))}. In Python give "
+            f"nothing feeds the inputs of {place.net}: {', '.join(format_inputs(graph))}. In Python give "
             f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.fed_by_hand)}}}) or "
             "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
             "command line, put data layers, such as Data, ImageData or HDF5Data, in the place of the Input layers",

@@ -11,7 +11,7 @@ import pytest
 
 from caffejax import CaffejaxError, DataError, GraphError
 from caffejax.data.loader import Loader
-from caffejax.data.user_data import OwnData
+from caffejax.data.user_data import UserData
 from caffejax.graph import Graph, build_graph, net_state
 from caffejax.schema import read_net
 
@@ -94,7 +94,7 @@ def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_those_that_were_meant(graph: Graph, kind: str) -> None:
-    data = OwnData("data", KINDS[kind](), graph)
+    data = UserData("data", KINDS[kind](), graph)
     found = list(islice(data, 8))
     data.close()
     assert len(found) == 8
@@ -108,11 +108,11 @@ def test_batches_are_those_that_were_meant(graph: Graph, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
 def test_goes_on_where_a_place_says(graph: Graph, kind: str, taken: int) -> None:
-    first = OwnData("data", KINDS[kind](), graph)
+    first = UserData("data", KINDS[kind](), graph)
     for _ in range(taken):
         next(first)
     place = json.loads(json.dumps(first.get_state()))
-    again = OwnData("data", KINDS[kind](), graph)
+    again = UserData("data", KINDS[kind](), graph)
     again.set_state(place)
     assert again.get_state()["done"] == place["done"]
     for x, y in expected(kind, taken + 4)[taken:]:
@@ -128,12 +128,12 @@ def test_goes_on_where_a_place_says(graph: Graph, kind: str, taken: int) -> None
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])
 def test_devices_share_a_batch_of_the_users(graph: Graph, kind: str) -> None:
-    whole = OwnData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
+    whole = UserData("data", [{"x": X[:8], "y": Y[:8]}] if kind == "list" else {"x": X, "y": Y}, graph, parts=2)
     for i in range(2):
         np.testing.assert_array_equal(next(whole)["y"], Y[4 * i : 4 * i + 4])
     if kind == "list":
         with pytest.raises(DataError, match="has 4 examples in 'x', which cannot be divided among 3 devices"):
-            next(OwnData("data", BATCHES, graph, parts=3))
+            next(UserData("data", BATCHES, graph, parts=3))
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -161,12 +161,12 @@ BAD: dict[str, tuple[Any, str]] = {
 def test_data_that_cannot_be_is_said_to_be_wrong(graph: Graph, case: str) -> None:
     data, message = BAD[case]
     with pytest.raises(DataError, match=message):
-        next(OwnData("data", data, graph))
+        next(UserData("data", data, graph))
 
 
 def test_all_problems_of_a_batch_are_told_at_once(graph: Graph) -> None:
     with pytest.raises(DataError) as caught:
-        next(OwnData("data", [{"x": X[..., None], "yy": Y}], graph))
+        next(UserData("data", [{"x": X[..., None], "yy": Y}], graph))
     assert len(caught.value.problems) == 2
 
 
@@ -182,7 +182,7 @@ def test_all_problems_of_a_batch_are_told_at_once(graph: Graph) -> None:
 def test_the_loader_refuses_what_the_net_cannot_take(
     graph: Graph, batch: Any, kind: type[CaffejaxError], message: str
 ) -> None:
-    loader = Loader(graph, own_data=OwnData("data", [batch], graph))
+    loader = Loader(graph, user_data=UserData("data", [batch], graph))
     for _ in range(2):  # not the first time only
         with pytest.raises(kind, match=message):
             next(loader)
@@ -193,7 +193,7 @@ def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
     message = read_net(net)
     images = build_graph(message, net_state(message, "TRAIN", 0, ()))
     with pytest.raises(DataError, match=r"transpose it by \(0, 3, 1, 2\)"):
-        OwnData("data", {"x": np.zeros((5, 8, 9, 3))}, images)
+        UserData("data", {"x": np.zeros((5, 8, 9, 3))}, images)
 
 
 @pytest.mark.parametrize(
@@ -203,30 +203,30 @@ def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
     ids=str,
 )  # fmt: skip
 def test_places_that_are_none_are_refused(graph: Graph, place: Any) -> None:
-    data = OwnData("data", BATCHES, graph)
+    data = UserData("data", BATCHES, graph)
     next(data)
 
     def go_on() -> None:
         data.set_state(place)
         next(data)
 
-    with pytest.raises(DataError, match=r"is not a place|ends after 3 batches|counts rows of data"):
+    with pytest.raises(DataError, match=r"is not a position|ends after 3 batches|counts rows of data"):
         go_on()
-    rows = OwnData("data", {"x": X, "y": Y}, graph)
+    rows = UserData("data", {"x": X, "y": Y}, graph)
     rows.set_state({"epoch": 0, "done": 50, "unit": "rows"})
     with pytest.raises(DataError, match="has 10 rows, but the snapshot stands after 50"):
         next(rows)
 
 
 def test_an_iterator_cannot_go_back(graph: Graph) -> None:
-    data = OwnData("data", iter(BATCHES), graph)
+    data = UserData("data", iter(BATCHES), graph)
     next(data)
-    with pytest.raises(DataError, match="stands after 1 batches, and cannot go back"):
+    with pytest.raises(DataError, match="has given 1 batches, and cannot go back"):
         data.set_state({"epoch": 0, "done": 0})
 
 
 def test_states_that_a_grain_iterator_does_not_take_are_refused(graph: Graph) -> None:
-    data = OwnData("data", grain.MapDataset.source(BATCHES), graph)
+    data = UserData("data", grain.MapDataset.source(BATCHES), graph)
     data.set_state({"epoch": 0, "done": 1, "iterator": "nonsense"})
-    with pytest.raises(DataError, match="does not take the place in the snapshot"):
+    with pytest.raises(DataError, match="does not accept the position in the snapshot"):
         next(data)
