@@ -11,19 +11,19 @@ import numpy as np
 
 from ..errors import DataError
 
-_MAX_POSITION = 2**62  # examples; more is damage
+_MAX_POSITION = 2**62  # examples; larger numbers are damage
 
 
 def encode_position(examples: int) -> dict[str, int]:
-    """Return the position after that many examples."""
+    """Return the position after a number of examples as a dict that checkpoints store."""
     return {"examples": examples}
 
 
 def decode_position(state: Mapping[str, int]) -> int:
-    """Return how many examples lie before a position.
+    """Return the number of examples before a position.
 
     Raises:
-        DataError: if this is no position.
+        DataError: if `state` is not a position.
     """
     examples = state.get("examples") if isinstance(state, Mapping) else None
     if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples < _MAX_POSITION:
@@ -37,15 +37,15 @@ def dims(shape: tuple[int, ...]) -> str:
 
 
 def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
-    """Return a float32 top of that shape: Caffe's data layers give no other type."""
+    """Return the spec of a float32 top. Caffe's data layers have no other dtype."""
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
 def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
-    """Check that no field of a parameter message is set but the known ones.
+    """Check that a message has no settings other than the known ones.
 
     Raises:
-        DataError: naming every other field that is set to anything but its default.
+        DataError: naming every other field that has a value other than its default.
     """
     unsupported = [
         field.name for field, value in message.ListFields() if field.name not in known and value != field.default_value
@@ -55,41 +55,41 @@ def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
 
 
 class CounterRng:
-    """The random numbers of a data layer, from the seed and the layer's name.
+    """The random numbers of a data layer, which depend on the seed and the layer's name.
 
-    Example n always gets the same four words, whatever was drawn before, so that reading can start anywhere
-    and other layers coming or going change nothing.
+    The numbers of example n do not depend on earlier calls, so reading can start at any example, and adding or removing
+    other layers changes nothing.
     """
 
     def __init__(self, seed: int, name: str) -> None:
         self._seed = (seed % 2**64, zlib.crc32(name.encode()))
 
     def words(self, start: int, count: int) -> np.ndarray:
-        """Return four random words each for the examples from `start` on: uint64 (count, 4)."""
-        # Philox turns a counter into four words; the counter is the example's number.
+        """Return four random words for each of `count` examples from `start` on: uint64 (count, 4)."""
+        # Philox maps a counter, the number of the example, to four words.
         stream = np.random.Philox(key=np.array(self._seed, np.uint64), counter=start)
         return np.asarray(stream.random_raw(4 * count)).reshape(count, 4)
 
     def generator(self, n: int) -> np.random.Generator:
-        """Return a generator of as many numbers as one example needs: those of example n, and none of its `words`."""
+        """Return a generator for example n, independent of its `words`, for any amount of random numbers."""
         return np.random.Generator(np.random.Philox(key=np.array(self._seed, np.uint64), counter=[0, n, 0, 1]))
 
-    def permutation(self, n: int, *where: int) -> np.ndarray:
-        """Return an order of 0 ... n-1 for a place (an epoch, a file in it): int64 (n,)."""
-        return np.random.default_rng((*self._seed, *where)).permutation(n)
+    def permutation(self, n: int, *key: int) -> np.ndarray:
+        """Return a permutation of 0 ... n-1 for a key (an epoch, a file in it): int64 (n,)."""
+        return np.random.default_rng((*self._seed, *key)).permutation(n)
 
-    def below(self, n: int, *where: int) -> int:
-        """Return a number from 0 to n-1 for a place."""
-        return int(np.random.default_rng((*self._seed, *where)).integers(n))
+    def below(self, n: int, *key: int) -> int:
+        """Return a number from 0 to n-1 for a key."""
+        return int(np.random.default_rng((*self._seed, *key)).integers(n))
 
 
 class IndexSampler:
-    """Which file of a list is example n, round and round; with `shuffle` in an order of its own each round.
+    """The index of the file that is example n; with `shuffle`, each epoch has another order.
 
     Args:
-        count: how many files there are.
-        param: has `shuffle` and `rand_skip`.
-        rng: decides.
+        count: the number of files.
+        param: a message with `shuffle` and `rand_skip`.
+        rng: decides about the order and the number of skipped files.
 
     Raises:
         DataError: if all files are skipped.
@@ -103,7 +103,7 @@ class IndexSampler:
         self._orders: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
-        """Return how many files there are before they come again."""
+        """Return the number of files in an epoch."""
         return self._count
 
     def __getitem__(self, n: int) -> int:
@@ -113,7 +113,7 @@ class IndexSampler:
     def _order(self, epoch: int) -> np.ndarray:
         orders = self._orders
         if epoch not in orders:
-            # the one before may still be read by another thread
+            # another thread may still read the previous epoch
             self._orders = orders = {e: order for e, order in orders.items() if abs(e - epoch) == 1}
             orders[epoch] = self._rng.permutation(self._count, epoch)
         return orders[epoch]

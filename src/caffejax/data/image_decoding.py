@@ -25,7 +25,7 @@ _MAX_CACHED_LABELS = 1 << 16
 
 
 class BadImageError(DataError):
-    """A record or a file that holds no image that can be read."""
+    """A record or a file without an image that can be decoded."""
 
 
 def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> tuple[np.ndarray, int]:
@@ -33,15 +33,15 @@ def read_datum(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE
 
     Args:
         data: the serialised Datum.
-        decode: what becomes of a compressed image: AS_STORED, COLOUR or GREY. Raw data stays as it is.
-        max_pixels: how many pixels a compressed image may have.
+        decode: how a compressed image is decoded: AS_STORED, COLOUR or GREY. Raw data is not converted.
+        max_pixels: the largest number of pixels of a compressed image.
 
     Returns:
-        The image (C, H, W), uint8 or, from float_data, float32, colours in the order B, G, R; and the label.
+        The image (C, H, W), uint8 or (from float_data) float32, channels in the order B, G, R; and the label.
 
     Raises:
-        BadImageError: if this is no Datum, its image cannot be decoded or is too large, or its size is not that of
-            its data.
+        BadImageError: if the data is not a Datum, its image cannot be decoded or is too large, or its shape does not
+            fit the number of its values.
     """
     try:
         datum = caffe_pb2.Datum.FromString(data)
@@ -63,10 +63,10 @@ def image_of(datum: caffe_pb2.Datum, decode: int = AS_STORED, max_pixels: int = 
 
 
 class DatumReader:
-    """A reader of many Datums: at once, if they are raw images of one shape.
+    """Reads many Datums at once if they are raw images of one shape.
 
-    Such Datums differ only in the pixels and in the few bytes with the label after them. So once one has been
-    parsed, others that begin alike are split at the same places.
+    The serialized forms of such Datums differ only in the pixels and in the few bytes with the label after them. Once
+    one Datum has been parsed, others with the same beginning are split at the same offsets.
 
     Args:
         decode, max_pixels: as for `read_datum`.
@@ -74,44 +74,44 @@ class DatumReader:
 
     def __init__(self, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> None:
         self._decode, self._max_pixels = decode, max_pixels
-        self._like = _Raw(b"\0", ())  # no Datum begins like this
+        self._template = _Raw(b"\0", ())  # no Datum begins with this byte
         self._labels = _Labels()
 
     def read(self, data: bytes) -> tuple[np.ndarray, int]:
         """Read one Datum, as `read_datum` does."""
         image, label = read_datum(data, self._decode, self._max_pixels)
-        self._remember(data, image)
+        self._set_template(data, image)
         return image, label
 
     def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
         """Return the images (N, C, H, W) and labels of Datums, or None unless all are like the raw one read last."""
-        head, shape = self._like
+        head, shape = self._template
         begin, end = len(head), len(head) + math.prod(shape)
-        if not all(one.startswith(head) for one in data):
+        if not all(datum.startswith(head) for datum in data):
             return None
-        pixels = b"".join([one[begin:end] for one in data])
-        labels = [self._labels[one[end:]] for one in data]
+        pixels = b"".join([datum[begin:end] for datum in data])
+        labels = [self._labels[datum[end:]] for datum in data]
         if len(pixels) < len(data) * (end - begin) or None in labels:
             return None
         return np.frombuffer(pixels, np.uint8).reshape(-1, *shape), labels  # type: ignore[return-value]
 
-    def _remember(self, data: bytes, image: np.ndarray) -> None:
+    def _set_template(self, data: bytes, image: np.ndarray) -> None:
         if image.dtype != np.uint8 or image.size > len(data):  # compressed
             return
         channels, height, width = image.shape
         datum = caffe_pb2.Datum(channels=channels, height=height, width=width, data=image.tobytes())
-        alone = datum.SerializeToString()  # the fields are written in this order: shape, data, the rest
-        if data.startswith(alone):
-            self._like = _Raw(alone[: -image.size], image.shape)
+        serialized = datum.SerializeToString()  # in the order of the fields: shape, data, others
+        if data.startswith(serialized):
+            self._template = _Raw(serialized[: -image.size], image.shape)
 
 
 class _Raw(NamedTuple):
-    head: bytes  # what comes before the pixels
+    head: bytes  # before the pixels
     shape: tuple[int, ...]
 
 
 class _Labels(dict[bytes, int | None]):
-    """Labels by the bytes after the pixels; None for bytes that hold anything else."""
+    """A cache of labels by the bytes after the pixels; None for bytes with other fields."""
 
     def __missing__(self, rest: bytes) -> int | None:
         try:
@@ -134,7 +134,7 @@ def is_compressed(data: bytes) -> bool:
 
 
 def decode_image(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), colours in the order B, G, R.
+    """Decode a compressed image (JPEG, PNG, ...) to uint8 (C, H, W), channels in the order B, G, R.
 
     Raises:
         BadImageError: if it has more than `max_pixels`, OpenCV cannot decode it, or its pixels are not bytes.
@@ -146,10 +146,10 @@ def decode_image(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMA
 
 
 def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode a compressed image to (H, W) or (H, W, C), as OpenCV gives it: of other types than uint8, too.
+    """Decode a compressed image to (H, W) or (H, W, C) in OpenCV's dtype, which may differ from uint8.
 
     Raises:
-        BadImageError: if it has more than `max_pixels`, which is seen before it is decoded, or cannot be decoded.
+        BadImageError: if it has more than `max_pixels`, which is checked before decoding, or cannot be decoded.
     """
     size = image_size(data)
     if size is not None:
@@ -179,14 +179,14 @@ def check_pixels(height: int, width: int, max_pixels: int) -> None:
 def read_image(
     path: str | Path, colour: bool = True, height: int = 0, width: int = 0, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> np.ndarray:
-    """Read the pixels of an image file: uint8 (C, H, W), colours in the order B, G, R.
+    """Read an image file as Caffe's ReadImageToCVMat does: uint8 (C, H, W), channels in the order B, G, R.
 
     Args:
-        path: the file: JPEG, PNG, or what else OpenCV reads.
-        colour: whether three channels come out, else one; whatever the file has.
-        height: the height to resize to, bilinearly, if `width` is given too; else 0.
-        width: likewise.
-        max_pixels: how many pixels it may have, in the file and resized.
+        path: the file, in a format that OpenCV reads.
+        colour: whether to return three channels instead of one, whatever the file has.
+        height: the height to resize to, bilinearly; 0 for the original size.
+        width: the width; 0 for the original size.
+        max_pixels: the largest number of pixels, in the file and resized.
 
     Raises:
         DataError: naming the file, if it cannot be read; BadImageError, if it cannot be decoded or is too large.
@@ -207,10 +207,10 @@ def read_file(path: str | Path) -> bytes:
 
 
 def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Decode the bytes of an image file to pixels, as `read_image` gives them.
+    """Decode the bytes of an image file as `read_image` does.
 
     Raises:
-        BadImageError: naming the file, if they cannot be decoded, or hold more than `max_pixels`.
+        BadImageError: naming the file, if they cannot be decoded, or have more than `max_pixels`.
     """
     with located(file=str(path)):
         return decode_image(data, COLOUR if colour else GREY, max_pixels)
@@ -220,7 +220,7 @@ def resize(image: np.ndarray, height: int, width: int, max_pixels: int = MAX_IMA
     """Resize an image (C, H, W) bilinearly, unless height or width is 0.
 
     Raises:
-        DataError: if it would have more than `max_pixels`, or there is no memory for it.
+        DataError: if the result would have more than `max_pixels`, or memory is exhausted.
     """
     if not (height and width):
         return image

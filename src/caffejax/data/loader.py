@@ -1,4 +1,4 @@
-"""The loader: hands a net the batches of its data layers' sources, read together."""
+"""The loader: reads the batches of all data layers of a net together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger("caffejax.data")
 
 
 def open_sources(graph: Graph) -> dict[str, Source]:
-    """Open a new source for each data layer, by the layer's key. Close them when done.
+    """Open a new source for each data layer, and return them by the layers' keys. The caller closes them.
 
-    A Python layer is the one source of its own data: it goes on where it was.
+    A Python layer that reads data is its only source, and continues at its position.
 
     Raises:
         DataError: if a source cannot be opened.
@@ -35,19 +35,18 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Batches for all of a net's data layers: all batches, or the share that the net is to read (`Reading.share`).
+    """Batches for all data layers of a net: all batches, or those of the net's shard (`Reading.share`).
 
-    Batch n is the nth of every source, counted from the start of training; after a restore, from the position of the
-    first source that tells, whole batches before it counted, or else from 0. So shares agree on whose it is.
+    Batch n is the nth batch of every source, counted from the start of training. After a restore the number follows
+    from the position of the first `SharedSource`, or is 0 without one, so all shards agree on the owner of a batch.
 
     Args:
         graph: the net's graph.
-        by_hand: gives the arrays of the blobs that no source feeds: tops of Input layers. The net may be reshaped by
-            hand as well.
-        user_data: what gives them in its place: data of the user's own.
+        by_hand: returns the arrays of the Input layers' tops by blob name. The caller may also reshape the net.
+        user_data: the data of the Input layers, instead of `by_hand`.
 
     Raises:
-        GraphError: for an Input layer, if nothing feeds it.
+        GraphError: for Input layers without `by_hand` or `user_data`.
         DataError: if a source cannot be opened.
     """
 
@@ -69,14 +68,14 @@ class Loader:
             )
         self._graph = graph
         self._by_hand = by_hand
-        self._own_data = user_data
+        self._user_data = user_data
         self._sources = open_sources(graph)
         self._share = graph.layers[0].site.reading.share
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._number = self._find_number()
-        self._positions: dict[str, Position] = {**self._sources, **_own_positions(graph)}
+        self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
         if inputs and user_data is not None:
-            self._positions[inputs[0].key] = user_data  # it feeds them all
+            self._positions[inputs[0].key] = user_data  # of all inputs
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
@@ -85,18 +84,18 @@ class Loader:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        """Return the share's next batch of every source, by blob name, and what is fed by hand.
+        """Return the shard's next batch of all sources and Input layers, by blob name.
 
         Raises:
-            DataError: if a batch cannot be read, or holds a label that is none of a loss's classes.
-            GraphError: if it has another shape than before, which the net cannot take.
+            DataError: if a batch cannot be read, or has a label that is not among the classes of a loss.
+            GraphError: if the net cannot be reshaped to the shapes of the batch.
         """
         while True:
             if (batch := self._take()) is not None:
                 return batch
 
     def take(self, n: int) -> list[dict[str, Any]]:
-        """Go past the next n batches of the whole data; return those of them that are the share's, in order.
+        """Advance by n batches of the whole data, and return those of the shard, in order.
 
         Batches may differ in their shapes. Raises as `next` does.
         """
@@ -104,33 +103,33 @@ class Loader:
 
     @property
     def number(self) -> int:
-        """The number of the next batch of the whole, which says whose it is."""
+        """The number of the next batch of the whole data, which determines the shard that it belongs to."""
         return self._number
 
     @property
     def examples(self) -> int | None:
-        """How many examples the first source that tells has before they come again; None if none tells."""
-        told = (getattr(source, "examples", None) for source in self._sources.values())
-        return next((n for n in told if n is not None), None)
+        """The number of examples in an epoch of the first source that knows it, or None."""
+        counts = (getattr(source, "examples", None) for source in self._sources.values())
+        return next((n for n in counts if n is not None), None)
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
-        """Return the share's next batch of one source, by blob name. Raises as `next` does."""
+        """Return the shard's next batch of one source, by blob name. Raises as `next` does."""
         return self._checked(layer, next(self._sources[layer]))
 
     def _take(self) -> dict[str, Any] | None:
-        """Go past the next batch of the whole; return it if it is the share's."""
-        own = self._share.owns(self._number)
+        """Advance by one batch of the whole data; return it if it belongs to the shard, else None."""
+        is_local = self._share.owns(self._number)
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
-        if self._own_data is not None:
-            arrays_given = next(self._own_data)
-            batch |= self._in_range(arrays_given) if own else {}
+        if self._user_data is not None:
+            user_arrays = next(self._user_data)
+            batch |= self._in_range(user_arrays) if is_local else {}
         for key, source in self._sources.items():
             shared = self._shared.get(key)
             arrays = next(source) if shared is None else shared.take(self._number)
-            if own and arrays is not None:
+            if is_local and arrays is not None:
                 batch |= self._checked(key, arrays)
         self._number += 1
-        if not own:
+        if not is_local:
             return None
         self._check_shapes(batch)
         return batch
@@ -142,33 +141,33 @@ class Loader:
         return self._in_range(dict(zip(self._tops[layer], arrays, strict=True)))
 
     def _in_range(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return a batch; raise `DataError` if it holds a label that is none of a loss's classes."""
+        """Return a batch; raise `DataError` if it has a label that is not among the classes of a loss."""
         for name, array in batch.items():
-            for wanted in self._ranges.get(name, ()):
-                self._check(name, array, wanted)
+            for index_range in self._ranges.get(name, ()):
+                self._check(name, array, index_range)
         return batch
 
-    def _check(self, name: str, array: np.ndarray, wanted: IndexRange) -> None:
-        bad = out_of_range(array, wanted.classes, wanted.ignored)
+    def _check(self, name: str, array: np.ndarray, allowed: IndexRange) -> None:
+        bad = out_of_range(array, allowed.classes, allowed.ignored)
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             message = (
                 f"blob '{name}' holds {array[bad].flat[0]:g} in row {row} of the batch, but the layer counts "
-                f"{wanted.classes} classes, 0 to {wanted.classes - 1}; mend the labels, or the layer's num_output "
+                f"{allowed.classes} classes, 0 to {allowed.classes - 1}; correct the labels, or the layer's num_output "
                 "below it, or set ignore_label"
             )
-            raise DataError(wanted.layer.problem(message))
+            raise DataError(allowed.layer.problem(message))
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
-        """Log that the net is compiled again for other shapes than the first, and check that it can take them."""
+        """Log that the net is compiled again for new shapes, and check that it can be reshaped to them."""
         shapes = tuple(array.shape for array in batch.values())
-        if not self._shapes and self._by_hand is None:  # what is fed by hand may be reshaped by hand
+        if not self._shapes and self._by_hand is None:  # else the caller may have reshaped the net
             self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
         if shapes in self._shapes:
             return
         if self._shapes:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
-            if not self._graph.has_host_layers:  # these find the shapes of what follows when they run
+            if not self._graph.has_host_layers:  # the shapes after a host layer are known when it has run
                 self._reshape(batch)
             log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes) + 1)
         self._shapes.add(shapes)
@@ -177,31 +176,31 @@ class Loader:
         try:
             reshape_graph(self._graph, {name: array.shape for name, array in batch.items()})
         except GraphError as error:
-            if self._own_data is None:
+            if self._user_data is None:
                 raise
-            raise GraphError([*self._own_data.shape_problems(batch), *error.problems]) from error
+            raise GraphError([*self._user_data.shape_problems(batch), *error.problems]) from error
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position of every source, and of the Python layers that have one, by layer."""
-        return {key: place.get_state() for key, place in self._positions.items()}
+        """Return the position of every source and of every Python layer that has one, by the layers' keys."""
+        return {key: position.get_state() for key, position in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go to the positions of the layers that `state` names."""
-        for key, place in self._positions.items():
+        for key, position in self._positions.items():
             if key in state:
-                place.set_state(state[key])
+                position.set_state(state[key])
         self._number = self._find_number()
 
     def close(self) -> None:
         """Close every source."""
         for source in self._sources.values():
             source.close()
-        if self._own_data is not None:
-            self._own_data.close()
+        if self._user_data is not None:
+            self._user_data.close()
 
 
-def _own_positions(graph: Graph) -> dict[str, Position]:
-    """Return the positions that Python layers tell, and warn of those that read data and tell none."""
+def _python_positions(graph: Graph) -> dict[str, Position]:
+    """Return the positions of Python layers, and warn about those that read data and have none."""
     layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
         if isinstance(layer.type.implementation, Reads) and layer.type.position is None:

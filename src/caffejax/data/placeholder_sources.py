@@ -1,4 +1,4 @@
-"""Data layers whose source is not there: what takes their place, so that the rest of the net can be looked at."""
+"""Placeholder Input layers for data layers whose source files are missing."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
-_SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # of images whose size nothing tells, in the order of trying
-_BOXES = 8  # of a batch, each of eight numbers
+_SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # pixels; the common sizes of images, in the order of trying
+_BOXES = 8  # rows of the label of a batch
 _DETECTNET_LABEL = (1, 51, 16)  # of each image: a row with the number of objects, and 50 rows of objects
 
 
 class AbsentError(Exception):
-    """A source that is not there, of a layer whose tops cannot be assumed."""
+    """A missing source of a layer whose settings do not determine the shapes of its tops."""
 
 
 class AssumedGraph(NamedTuple):
-    """A graph, and what was assumed to build it.
+    """A graph with placeholders.
 
     Attributes:
         graph: the graph.
-        assumed: a sentence for each data layer whose source is absent.
-        guessed: whether nothing tells the size of some images, so that other sizes may do as well.
+        assumed: a sentence for each data layer that is replaced.
+        guessed: whether the size of some images is a guess, so that other sizes may fit as well.
     """
 
     graph: Graph
@@ -45,17 +45,19 @@ class AssumedGraph(NamedTuple):
 def assumed_graphs(
     net: NetParameter, state: NetState, file: Path, reading: Reading = Reading(), wrong: Sequence[Problem] = ()
 ) -> Iterator[AssumedGraph]:
-    """Yield the graph of a net whose sources may be absent; if nothing tells the images' size, one for each that fits.
+    """Yield the graph of a net whose sources may be missing, with placeholders for these data layers.
+
+    If no setting determines the size of the images, there is a graph for each common size that fits.
 
     Args:
-        net: the net, as `schema.read_net` gives it.
+        net: the net, as `schema.read_net` returns it.
         state: phase, level and stages.
-        file: where the net came from.
-        reading: how its data is read, where it is there.
-        wrong: what is wrong with its text.
+        file: the net's file.
+        reading: how existing data is read.
+        wrong: problems of the net's text.
 
     Raises:
-        AbsentError: if the settings of a layer whose source is absent tell no shapes.
+        AbsentError: if the settings of a layer whose source is missing do not determine its shapes.
         GraphError, SchemaError: as `build_graph`, if no size fits.
     """
     absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
@@ -65,51 +67,53 @@ def assumed_graphs(
     fits = False
     for side in sides:
         try:
-            assumed = replaced(net, absent, side, labels) if absent else net
+            assumed = replace_layers(net, absent, side, labels) if absent else net
             graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:
             fits = True
             guessed = len(sides) > 1
-            yield AssumedGraph(graph, tuple(described(layer, side, guessed, labels) for layer in absent), guessed)
+            yield AssumedGraph(
+                graph, tuple(describe_placeholder(layer, side, guessed, labels) for layer in absent), guessed
+            )
     if error is not None and not fits:
         raise error
 
 
 def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
-    """Return whether a layer reads from a file or folder that is not there."""
+    """Return whether a layer reads from a file or folder that does not exist."""
     try:
         if layer.bottom or not isinstance(layer_type(layer.type).implementation, Reads):
             return False
     except GraphError:
         return False
-    named = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
-    return any(value and not os.path.exists(find(value, folder)) for name, value in named if name != "root_folder")
+    sources = [(name, value) for message in _messages(layer) for name, value in _sources(message)]
+    return any(value and not os.path.exists(find(value, folder)) for name, value in sources if name != "root_folder")
 
 
 def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
-    """Return the sides to try for images: one only where the layers' own settings tell all."""
+    """Return the image sizes (height = width, in pixels) to try; one value if the settings determine all sizes."""
     return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
-    """Return the label blobs of DetectNetTransformation layers, whose shape no setting of a Data layer tells."""
+    """Return the label blobs of DetectNetTransformation layers, whose shape is not in the settings of a Data layer."""
     return frozenset(
         layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
     )
 
 
-def in_place_of(layer: LayerParameter, side: int, labels: Container[str] = ()) -> LayerParameter:
-    """Return an Input layer with the tops that a data layer would have, as far as its settings tell.
+def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = ()) -> LayerParameter:
+    """Return an Input layer with the tops of a data layer, as far as its settings determine them.
 
     Args:
         layer: the data layer.
-        side: height and width of images whose size its settings do not tell.
+        side: height and width of images whose size is not in the settings, in pixels.
         labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
 
     Raises:
-        AbsentError: if they tell too little.
+        AbsentError: if the settings do not determine the shapes.
     """
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
@@ -128,28 +132,28 @@ def in_place_of(layer: LayerParameter, side: int, labels: Container[str] = ()) -
     return new
 
 
-def replaced(
+def replace_layers(
     net: NetParameter, absent: Sequence[LayerParameter], side: int, labels: Container[str] = ()
 ) -> NetParameter:
-    """Return the net with Input layers in place of the layers `absent`; see `in_place_of`."""
+    """Return the net with placeholders for the layers `absent`; see `make_placeholder`."""
     names = {id(layer) for layer in absent}
     new = NetParameter()
     new.CopyFrom(net)
     del new.layer[:]
-    new.layer.extend(in_place_of(layer, side, labels) if id(layer) in names else layer for layer in net.layer)
+    new.layer.extend(make_placeholder(layer, side, labels) if id(layer) in names else layer for layer in net.layer)
     return new
 
 
-def described(layer: LayerParameter, side: int, guessed: bool, labels: Container[str] = ()) -> str:
-    """Say what was assumed of a layer, and that the images' size was, if so."""
-    shapes = ", ".join("x".join(map(str, s.dim)) for s in in_place_of(layer, side, labels).input_param.shape)
+def describe_placeholder(layer: LayerParameter, side: int, guessed: bool, labels: Container[str] = ()) -> str:
+    """Return a sentence about the shapes that were assumed for a layer."""
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, side, labels).input_param.shape)
     guess = ", a guess, as no setting tells the images' size" if guessed and _size(layer) is None else ""
     absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
     return f"{absent}: tops taken for {shapes}{guess}"
 
 
 def _messages(layer: LayerParameter) -> Iterator[Any]:
-    """Yield the messages in a layer: its parameters, and what transforms images."""
+    """Yield the parameter messages of a layer."""
     for field, value in layer.ListFields():
         if isinstance(value, Message) and field.name.endswith("_param"):
             yield value
@@ -162,7 +166,7 @@ def _sources(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def _size(layer: LayerParameter) -> tuple[int, int] | None:
-    """Return height and width of the images, where the settings tell."""
+    """Return height and width of the images, or None if the settings do not determine them."""
     t = layer.transform_param
     if t.crop_size:
         return t.crop_size, t.crop_size
@@ -185,7 +189,7 @@ def _is_grey(layer: LayerParameter) -> bool:
 
 
 def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> list[list[int]]:
-    """Return the shapes of what comes after the images: labels, boxes, or maps of labels."""
+    """Return the shapes of the tops after the images: labels, boxes, or maps of labels."""
     match layer.type:
         case "AnnotatedData":
             return [[1, 1, _BOXES, 8]]

@@ -1,9 +1,8 @@
-"""From batches by number to a source: read ahead in order, by threads or by worker processes, through Grain.
+"""Prefetching of batches in order, by threads or worker processes, with Grain.
 
-Grain is the data loader of the JAX world; its datasets are random access, and so are all of our batches: what
-example n is, and how it is cropped and mirrored, follows from n and the seed alone. So threads and processes may
-share the work and the order stays Caffe's; and of several processes that train together, each may read its share of
-the batches and no others.
+Batches are random access: example n, its crop and its mirroring depend on n and the seed alone. So threads and
+processes can divide the work while the order remains Caffe's, and each of several training processes reads its shard of
+the batches only.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from ..options import Share
 from .common import decode_position, encode_position
 
 if TYPE_CHECKING:
-    import grain  # imported when reading begins: that takes a third of a second
+    import grain  # imported when reading begins, as it takes a third of a second
 
 
 log = logging.getLogger("caffejax.data")
 
-_ENDLESS = 2**62  # batches; a source wraps round for ever
+_ENDLESS = 2**62  # batches
 
 
 class Batch(NamedTuple):
-    """What a data layer has read.
+    """One batch of a data layer.
 
     Attributes:
         arrays: one for each top.
-        warnings: what to tell the user, once: also if several processes, or rounds, say the same.
+        warnings: messages for the user. Each is logged once, even if several processes or epochs repeat it.
     """
 
     arrays: tuple[np.ndarray, ...]
@@ -44,11 +43,11 @@ class Batch(NamedTuple):
 
 
 class Batches(Protocol):
-    """What a data layer reads: the batch that starts at any example. Several threads may read at once.
+    """The batches of a data layer, with random access. Several threads may read at once.
 
     Attributes:
-        tops: what the net sees, one for each top.
-        batch_size: examples in a batch.
+        tops: shape and dtype of each top in the net.
+        batch_size: the number of examples in a batch.
     """
 
     tops: tuple[jax.ShapeDtypeStruct, ...]
@@ -56,41 +55,41 @@ class Batches(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many threads can read faster than one; asked for when reading begins."""
+        """The number of threads that read faster than one. Evaluated when reading begins."""
         ...
 
     @property
     def examples(self) -> int | None:
-        """How many examples there are before they come again; None where they are drawn without end."""
+        """The number of examples in an epoch, or None if examples are drawn at random without end."""
         ...
 
     def read(self, start: int) -> Batch:
-        """Read the examples from number `start` on, counted from the start of training, wrapping round."""
+        """Read the batch that begins at example `start`, counted from the start of training."""
         ...
 
     def close(self) -> None:
-        """Let go of files. Reading on opens them again."""
+        """Close the files. The next read opens them again."""
         ...
 
 
 class Pipeline:
-    """A source that reads batches ahead of time.
+    """A source that prefetches batches.
 
-    Reading starts with the first batch asked for. What goes wrong with a batch is raised where it is taken, each
-    time it is. A batch that is not the share's is never read.
+    Reading starts with the first request for a batch. An error of a batch is raised whenever that batch is requested.
+    Batches of other shards are not read.
 
     Args:
-        batches: what to read.
-        depth: how many batches to keep ready, at least 1.
-        workers: how many processes read them; 0 reads in threads of this one.
-        share: which of them to read.
+        batches: the batches to read.
+        depth: the number of batches to keep ready, at least 1.
+        workers: the number of worker processes; 0 reads in threads of this process.
+        share: the shard to read.
 
     Raises:
         DataError: if `depth` is 0.
     """
 
     def __init__(self, batches: Batches, depth: int, workers: int = 0, share: Share = Share()) -> None:
-        import grain  # noqa: F401  before what is to be done at the program's end: its own end comes after that
+        import grain  # noqa: F401  before the finalizer below, which must run before Grain's
 
         if depth < 1:
             raise DataError(f"prefetch is {depth}; at least 1 batch must be kept ready")
@@ -99,20 +98,20 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._share = share
-        self._examples = 0  # of the whole, before the next batch
-        self._expected = 0  # the number of the next batch, as far as what is read ahead goes
+        self._examples = 0  # of the whole data, before the next batch
+        self._expected = 0  # the number of the batch that is prefetched next
         self._warned: set[str] = set()
-        self._ahead: list[grain.DatasetIterator[Batch]] = []  # one, or none
-        weakref.finalize(self, _stop_reading_ahead, self._ahead)  # at the program's end before the modules it needs go
+        self._ahead: list[grain.DatasetIterator[Batch]] = []  # at most one
+        weakref.finalize(self, _stop_prefetching, self._ahead)  # at exit, while its modules still exist
 
     def __iter__(self) -> Pipeline:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the arrays of the share's next batch, and wait for it if need be.
+        """Return the arrays of the shard's next batch, and wait until they are read.
 
         Raises:
-            DataError: naming the record that cannot be read, or a worker process that has ended.
+            DataError: naming the record that cannot be read, or if a worker process has ended.
         """
         while True:
             if (arrays := self.take(self.number)) is not None:
@@ -120,22 +119,22 @@ class Pipeline:
 
     @property
     def examples(self) -> int | None:
-        """How many examples there are before they come again; None where they are drawn without end."""
+        """The number of examples in an epoch, or None if examples are drawn at random without end."""
         return self._batches.examples
 
     @property
     def number(self) -> int:
-        """The number of the next batch: how many whole batches lie before it."""
+        """The number of the next batch of the whole data, counted from the start of training."""
         return self._examples // self._batches.batch_size
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Go past the next batch; return its arrays if this number is one of the share's. Raises as `next` does.
+        """Advance by one batch; return its arrays if its number belongs to the shard, else None. Raises as `next` does.
 
         Args:
-            number: of the batch. Any will do; but reading ahead has to start anew where numbers do not go up by 1.
+            number: the number of the batch. Prefetching starts again when numbers are not consecutive.
         """
         if (number - self._expected) % self._share.of:
-            _stop_reading_ahead(self._ahead)
+            _stop_prefetching(self._ahead)
         arrays = self._read(number) if self._share.owns(number) else None
         self._examples += self._batches.batch_size
         self._expected = number + 1
@@ -147,7 +146,7 @@ class Pipeline:
         try:
             batch: Batch = next(self._ahead[0])
         except BaseException as error:
-            _stop_reading_ahead(self._ahead)
+            _stop_prefetching(self._ahead)
             if self._workers and isinstance(error, RuntimeError) and not isinstance(error, CaffejaxError):
                 raise DataError(f"a process that reads the data has ended: {error}") from error
             raise
@@ -158,41 +157,40 @@ class Pipeline:
         return batch.arrays
 
     def get_state(self) -> Mapping[str, int]:
-        """Return the position of the next batch of the whole, however much has been read ahead."""
+        """Return the position of the next batch of the whole data, which does not depend on prefetching."""
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go to a position that `get_state` gave. What was read ahead is dropped."""
+        """Go to a position that `get_state` returned. Prefetched batches are dropped."""
         examples = decode_position(state)
-        _stop_reading_ahead(self._ahead)
+        _stop_prefetching(self._ahead)
         self._examples = examples
 
     def close(self) -> None:
-        """Stop reading ahead and close the files. Reading again goes on where the consumer stood."""
-        _stop_reading_ahead(self._ahead)
+        """Stop prefetching and close the files. The next request continues at the same position."""
+        _stop_prefetching(self._ahead)
         self._batches.close()
 
     def _dataset(self, number: int) -> grain.IterDataset[Batch]:
         import grain
         from grain.experimental import ThreadPrefetchIterDataset
 
-        own = _OwnBatches(self._batches, self._share, number, self._examples)
-        batches = grain.MapDataset.source(own)
+        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._share, number, self._examples))
         if self._workers:
             _mark_grain_flags_parsed()
-            # each worker keeps its part ready in a queue, and reads one batch at a time
+            # each worker reads one batch at a time, and keeps a part of the batches in a queue
             part = max(1, self._depth // self._workers)
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=part)
-            alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-            by_workers = batches.to_iter_dataset(alone).mp_prefetch(options, worker_init_fn=_ignore_sigint)
-            # In a thread, for a KeyboardInterrupt within the `__del__` of a shared array would be lost.
-            return ThreadPrefetchIterDataset(by_workers.map(_out_of_shared_memory), prefetch_buffer_size=1)
+            one_thread = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+            by_workers = batches.to_iter_dataset(one_thread).mp_prefetch(options, worker_init_fn=_ignore_sigint)
+            # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
+            return ThreadPrefetchIterDataset(by_workers.map(_copy_from_shared_memory), prefetch_buffer_size=1)
         threads = min(self._batches.threads, self._depth)
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
 
 
 def _mark_grain_flags_parsed() -> None:
-    """Mark grain's own flags as parsed: absl gives none before all are. Those of others stay as they are."""
+    """Mark Grain's flags as parsed, without which absl refuses to read them. Other flags are not changed."""
     from absl import flags
 
     for name in flags.FLAGS:
@@ -200,18 +198,25 @@ def _mark_grain_flags_parsed() -> None:
             flags.FLAGS[name].present = True
 
 
-def _out_of_shared_memory(batch: Batch) -> Batch:
-    """Copy what a worker has read, so that the memory shared with it is given back at once."""
+def _copy_from_shared_memory(batch: Batch) -> Batch:
+    """Copy the batch of a worker, so that the shared memory is released at once."""
     return batch._replace(arrays=tuple(map(np.array, batch.arrays)))
 
 
-def _stop_reading_ahead(ahead: list[grain.DatasetIterator[Batch]]) -> None:
+def _stop_prefetching(ahead: list[grain.DatasetIterator[Batch]]) -> None:
     while ahead:
         ahead.pop().close()
 
 
-class _OwnBatches:
-    """The batches of a share from number `first` on, which starts at example `start`."""
+class _ShardBatches:
+    """The batches of a shard as a random access source for Grain.
+
+    Args:
+        batches: all batches.
+        share: the shard.
+        first: the number of the first batch.
+        start: the number of the example at which that batch begins.
+    """
 
     def __init__(self, batches: Batches, share: Share, first: int, start: int) -> None:
         self._batches, self._share, self._first, self._start = batches, share, first, start
@@ -220,12 +225,12 @@ class _OwnBatches:
         return _ENDLESS
 
     def __getitem__(self, n: int) -> Batch:
-        further = self._share.nth(n, self._first) - self._first
-        return self._batches.read(self._start + further * self._batches.batch_size)
+        offset = self._share.nth(n, self._first) - self._first
+        return self._batches.read(self._start + offset * self._batches.batch_size)
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
