@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from caffejax.data.annotated.augmentation import sampler_windows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, iou, window_coverage
 from caffejax.data.annotated.photometric import distort
+from caffejax.data.annotated.ssd_augmentation import sampler_windows
 from caffejax.schema import caffe_pb2
 
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)

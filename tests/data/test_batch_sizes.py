@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 
 import caffejax.data  # noqa: F401  registers the layers
-from caffejax.data.split_batch_size import divided
+from caffejax.data.split_batch_size import split_batch_sizes
 from caffejax.errors import GraphError
 from caffejax.graph import net_state
 from caffejax.layers import layer_types
@@ -48,10 +48,10 @@ FILTER = "layer { name: 'p' type: 'Parameter' top: 'w' parameter_param { shape {
 
 @pytest.mark.parametrize("by", [1, 2, 8])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_only_the_batch_is_divided(kind: str, by: int) -> None:
+def test_only_the_batch_is_split_batch_sizes(kind: str, by: int) -> None:
     text = net_of(kind) + READER + FILTER
     net = read_net(text)
-    assert divided(net, by) == read_net(net_of(kind, size=8 // by) + READER + FILTER)
+    assert split_batch_sizes(net, by) == read_net(net_of(kind, size=8 // by) + READER + FILTER)
     assert net == read_net(text), "what was given has changed"
 
 
@@ -63,7 +63,7 @@ def test_all_layers_that_give_data_are_among_these() -> None:
 def test_every_layer_that_cannot_be_divided_is_named() -> None:
     text = net_of("Data", "HDF5Data", size=6) + net_of("MemoryData", "Input", "DummyData of old", size=8)
     with pytest.raises(GraphError) as caught:
-        divided(read_net(text), 4)
+        split_batch_sizes(read_net(text), 4)
     advice = "make it a multiple of 4, or have each device take a whole batch"
     assert str(caught.value).splitlines() == [
         f"layer 'of Data' (Data): data_param.batch_size is 6, which cannot be divided among 4 devices; {advice}",
@@ -80,37 +80,37 @@ def test_every_layer_that_cannot_be_divided_is_named() -> None:
         ("type: 'DummyData' dummy_data_param { num: 1 channels: 8 }", "dummy_data_param.num is 1"),
     ],
 )
-def test_sizes_that_cannot_be_divided(layer: str, what: str) -> None:
+def test_sizes_that_cannot_be_split_batch_sizes(layer: str, what: str) -> None:
     with pytest.raises(GraphError, match=f"^layer 'd' .*: {what}, which cannot be divided among 8 devices"):
-        divided(read_net(f"layer {{ name: 'd' top: 'x' {layer} }}"), 8)
+        split_batch_sizes(read_net(f"layer {{ name: 'd' top: 'x' {layer} }}"), 8)
 
 
-def test_a_python_data_layer_cannot_be_divided() -> None:
+def test_a_python_data_layer_cannot_be_split_batch_sizes() -> None:
     layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
     with pytest.raises(
         GraphError, match=r"^layer 'd' \(Python\): .*settled by its own code.* among 2 devices"
     ) as caught:
-        divided(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
+        split_batch_sizes(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
     assert len(caught.value.problems) == 1
-    assert divided(read_net(layer % ""), 1) == read_net(layer % "")
+    assert split_batch_sizes(read_net(layer % ""), 1) == read_net(layer % "")
 
 
 def test_layers_of_other_phases_stay_as_they_are() -> None:
     train, test = (f"include {{ phase: {phase} }}" for phase in ("TRAIN", "TEST"))
     net = read_net(net_of("Data", more=train) + net_of("HDF5Data", size=5, more=test))
-    assert divided(net, 4, net_state(net, "TRAIN")) == read_net(
+    assert split_batch_sizes(net, 4, net_state(net, "TRAIN")) == read_net(
         net_of("Data", size=2, more=train) + net_of("HDF5Data", size=5, more=test)
     )
     with pytest.raises(GraphError, match="batch_size is 5"):
-        divided(net, 4)
+        split_batch_sizes(net, 4)
 
 
 @pytest.mark.parametrize("kind", ["Data", "HDF5Data", "MemoryData"])
 def test_a_size_that_is_missing_is_left_to_the_layer_to_miss(kind: str) -> None:
     net = read_net(net_of(kind, size=0))
-    assert divided(net, 4) == net
+    assert split_batch_sizes(net, 4) == net
     text_format.Merge("layer { name: 'n' type: 'NoSuchType' top: 'x' }", net)
-    assert divided(net, 4) == net
+    assert split_batch_sizes(net, 4) == net
 
 
 def test_old_definitions_are_divided_once_read() -> None:
@@ -118,6 +118,6 @@ def test_old_definitions_are_divided_once_read() -> None:
         "layers { name: 'd' type: DATA top: 'x' data_param { batch_size: 8 } } input: 'y' input_shape { dim: 4 }"
     )
     assert [layer.type for layer in net.layer] == ["Input", "Data"]
-    small = divided(net, 4)
+    small = split_batch_sizes(net, 4)
     assert small.layer[0].input_param.shape[0].dim == [1]
     assert small.layer[1].data_param.batch_size == 2

@@ -1,4 +1,4 @@
-"""The source of a MemoryData layer: arrays."""
+"""Arrays as the source of a MemoryData layer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .common import decode_position, dims, encode_position, float32_top
 
 
 class ArraySource:
-    """Batches of arrays in memory, in order, round and round.
+    """Batches of arrays in memory, in order; after the last batch the first one follows.
 
     Args:
-        data: images (n, C, H, W), kept as float32 without a copy where they are float32 already.
-        labels: n labels, of any shape with one number for each image.
-        batch_size: examples in a batch; n must be a multiple of it, as in Caffe.
+        data: images (n, C, H, W), converted to float32; float32 arrays are not copied.
+        labels: one number for each image, in any shape.
+        batch_size: the number of examples in a batch; n must be a multiple of it, as in Caffe.
 
     Raises:
-        DataError: if the arrays do not have such shapes.
+        DataError: if the arrays have other shapes.
     """
 
     def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
@@ -32,17 +32,17 @@ class ArraySource:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the next batch: images (N, C, H, W) and labels (N,). They are copies: the arrays may be written to."""
+        """Return copies of the next batch: images (N, C, H, W) and labels (N,)."""
         start = self._examples % len(self._data)
         batch = np.s_[start : start + self._batch_size]
         self._examples += self._batch_size
         return self._data[batch].copy(), self._labels[batch].copy()
 
     def reset(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Start anew with other arrays.
+        """Replace the arrays and start from the first batch.
 
         Raises:
-            DataError: if they do not have such shapes; then nothing has changed.
+            DataError: if the arrays have other shapes. Nothing has changed then.
         """
         data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
         problems = []
@@ -63,7 +63,7 @@ class ArraySource:
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go to a position that `get_state` gave."""
+        """Go to a position that `get_state` returned."""
         examples = decode_position(state)
         if examples % self._batch_size:
             raise DataError(f"position {examples} is not between batches of {self._batch_size}")

@@ -1,4 +1,4 @@
-"""Batch sizes, divided: a net whose batches are split over several devices."""
+"""Division of the batch sizes in a net's definition by the number of devices."""
 
 from __future__ import annotations
 
@@ -14,38 +14,45 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 
 class _Size(NamedTuple):
-    """A number of examples in a definition: a field, or an item of a repeated one, and how to write of it."""
+    """A batch size in a definition.
+
+    Attributes:
+        holder: the message.
+        field: the name of its field.
+        item: the index in a repeated field; None for a single field.
+        text: the field's path, for messages.
+    """
 
     holder: Any
     field: str
-    place: int | None
+    item: int | None
     text: str
 
     @property
     def value(self) -> int:
-        found = getattr(self.holder, self.field)
-        return int(found if self.place is None else found[self.place])
+        value = getattr(self.holder, self.field)
+        return int(value if self.item is None else value[self.item])
 
     def set(self, value: int) -> None:
-        if self.place is None:
+        if self.item is None:
             setattr(self.holder, self.field, value)
         else:
-            getattr(self.holder, self.field)[self.place] = value
+            getattr(self.holder, self.field)[self.item] = value
 
 
-def divided(message: NetParameter, by: int, state: NetState | None = None) -> NetParameter:
-    """Return a net whose data layers each give `1 / by` of the examples in a batch.
+def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = None) -> NetParameter:
+    """Return a net whose data layers have `1 / by` of their batch size.
 
-    These are the layers without bottoms and params: of those that read or take arrays `batch_size` is divided, of
-    those that are fed or make their tops the first axis of each shape.
+    These are the layers without bottoms and params. For layers that read a source or take arrays, `batch_size` is
+    divided; for other layers, the first axis of each of their shapes.
 
     Args:
-        message: the net, as `schema.read_net` gives it. It is not changed.
-        by: how many devices share a batch.
-        state: what layers to divide: those included in it; all unless given.
+        message: the net, as `schema.read_net` returns it. It is not changed.
+        by: the number of devices.
+        state: divides only the layers that are included in this state; default: all.
 
     Raises:
-        GraphError: naming every layer whose batch cannot be divided. What else is wrong is said when the net is built.
+        GraphError: naming every layer whose batch size cannot be divided. Building the net finds other problems.
     """
     net = NetParameter()
     net.CopyFrom(message)
@@ -61,7 +68,7 @@ def divided(message: NetParameter, by: int, state: NetState | None = None) -> Ne
 
 
 def _divide(layer: LayerParameter, by: int) -> list[str]:
-    """Divide a layer's sizes; return what is wrong with them."""
+    """Divide a layer's batch sizes, and return their problems."""
     try:
         kind = type_of(layer)
     except GraphError:  # there is no such type
@@ -74,7 +81,7 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
     sizes = list(_sizes(layer, kind))
     wrong = [size for size in sizes if size.value % by]
     for size in sizes:
-        if size.value and not wrong:  # without a size, the layer itself will complain
+        if size.value and not wrong:  # a size of 0 is an error that the layer reports itself
             size.set(size.value // by)
     return [
         f"{size.text} is {size.value}, which cannot be divided among {by} devices; make it a multiple of {by}, or have "
@@ -84,21 +91,21 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
 
 
 def _sizes(layer: LayerParameter, kind: LayerType) -> Iterator[_Size]:
-    """Yield every place in a layer without bottoms that says how many examples a batch has."""
-    if kind.params is not None:  # its top is a param of the net's, such as that of a Parameter layer
+    """Yield the batch sizes in the definition of a layer without bottoms."""
+    if kind.params is not None:  # its top is a parameter of the net, as in a Parameter layer
         return
     name = kind.signature.param or ""
-    own: Any = getattr(layer, name, None)
-    fields = () if own is None else own.DESCRIPTOR.fields_by_name
+    param: Any = getattr(layer, name, None)
+    fields = () if param is None else param.DESCRIPTOR.fields_by_name
     if "batch_size" in fields and layer.HasField(name):
-        yield _Size(own, "batch_size", None, f"{name}.batch_size")
+        yield _Size(param, "batch_size", None, f"{name}.batch_size")
     elif "shape" in fields:
-        for shape in own.shape:
+        for shape in param.shape:
             if shape.dim:
                 yield _Size(shape, "dim", 0, f"{name}.shape.dim")
-        for i in range(len(getattr(own, "num", ()))):  # how old files write the first axis
-            yield _Size(own, "num", i, f"{name}.num")
-    else:  # such as AnnotatedData, whose batch size stands in data_param, and forks that have it elsewhere
+        for i in range(len(getattr(param, "num", ()))):  # the first axis in old files
+            yield _Size(param, "num", i, f"{name}.num")
+    else:  # as AnnotatedData, whose batch size is in data_param
         for field, value in layer.ListFields():
             if isinstance(value, Message) and "batch_size" in value.DESCRIPTOR.fields_by_name:
                 yield _Size(value, "batch_size", None, f"{field.name}.batch_size")

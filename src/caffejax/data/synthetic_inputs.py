@@ -1,4 +1,4 @@
-"""Complete inputs for a net: given, read from its data layers, or random. Random labels are classes or boxes."""
+"""Inputs for a net from the caller, from its data layers, or random; random labels are valid classes or boxes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .loader import open_sources
 
 
 def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return a float64 array for each blob that the net is fed: given, read from its data layers, or random.
+    """Return a float64 array for each input and each top of a data layer of a net.
 
     Args:
         graph: the net's graph.
-        given: arrays for some of the blobs.
-        random: what draws those that are neither given nor read.
+        given: arrays for some of the blobs. The others are read from data layers, or random.
+        random: the generator for random arrays.
 
     Raises:
-        GraphError: for names that the net is not fed, and shapes that differ (but in the first axis).
+        GraphError: for unknown names, and for shapes that differ from the net's beyond the first axis.
         DataError: if a source cannot be read.
     """
-    _check_given(graph, given)
+    _check_arrays(graph, given)
     inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
     limits = _index_limits(graph)
     drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
@@ -33,7 +33,7 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
         if name not in inputs:
             shape = graph.blobs[name].shape
             if name in drawing:
-                inputs[name] = _drawn(graph, drawing[name], random)
+                inputs[name] = _draw(graph, drawing[name], random)
             elif name in limits:
                 inputs[name] = random.integers(limits[name], size=shape)
             else:
@@ -41,13 +41,13 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
     return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
 
 
-def _drawn(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
+def _draw(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
     draw = layer.type.gradient.indices.sample
     assert draw is not None
     return draw(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
 
 
-def _check_given(graph: Graph, given: Mapping[str, Any]) -> None:
+def _check_arrays(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
         if name not in graph.fed:
@@ -72,8 +72,8 @@ def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _index_limits(graph: Graph) -> dict[str, int]:
-    """Return, for each blob that is read as indices, the number that all must stay below."""
+    """Return the exclusive upper limit of each blob that contains indices."""
     ranges = index_ranges(graph, parts=True)
-    known = {name: min(r.classes for r in found) for name, found in ranges.items()}
-    unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - known.keys()
-    return known | dict.fromkeys(unknown, 2)  # 0 and 1 are valid everywhere
+    limits = {name: min(r.classes for r in items) for name, items in ranges.items()}
+    unknown = {layer.bottoms[i] for layer in graph.layers for i in layer.index_bottoms} - limits.keys()
+    return limits | dict.fromkeys(unknown, 2)  # 0 and 1 are valid everywhere

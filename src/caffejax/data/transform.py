@@ -1,7 +1,7 @@
-"""From images as stored to a batch as the net wants it: crop, (pixel - mean) x scale, mirror.
+"""The transform of images to a batch: crop, (pixel - mean) * scale, mirror.
 
-Bytes are a quarter of the floats they become. So where what is subtracted does not depend on the crop or the
-mirroring, the batch goes to the device as bytes, and `finish` does the rest in the compiled net.
+If the mean does not depend on the crop or the mirroring, the batch is copied to the device as bytes, a quarter of the
+size of floats, and `Normalize` subtracts and scales in the compiled net.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KNOWN = {"scale", "mirror", "crop_size", "mean_file", "mean_value", "force_colo
 
 
 class Crops(NamedTuple):
-    """What is cut out of each image of a batch.
+    """The crops of the images of a batch.
 
     Attributes:
-        origins: the windows' upper left corners, row and column, uint64 (N, 2).
-        flips: whether they are mirrored, bool (N,).
+        origins: row and column of the upper left corners, uint64 (N, 2).
+        flips: whether crops are mirrored, bool (N,).
     """
 
     origins: np.ndarray
@@ -40,15 +40,15 @@ class Crops(NamedTuple):
 
 
 class Transform:
-    """What a layer's transform_param asks for.
+    """The transform that a layer's transform_param describes.
 
     Args:
         site: the layer.
-        rng: what decides over crops and mirroring.
-        settings: further settings that the layer follows itself.
+        rng: decides about crops and mirroring.
+        settings: names of further fields, which the layer handles itself.
 
     Raises:
-        DataError: if it asks for what excludes each other, or what caffejax does not know.
+        DataError: for settings that contradict each other or are not supported.
     """
 
     def __init__(self, site: Site, rng: CounterRng, settings: Iterable[str] = ()) -> None:
@@ -60,25 +60,25 @@ class Transform:
         self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
-        # whether the same is subtracted from every crop, so that `Normalize` can do it on the device
+        # whether the mean is the same for every crop, so that `Normalize` can subtract it on the device
         self._on_device = self._mean.file is None or not (self._crop.height or param.mirror)
         self._rng = rng
 
     @property
     def finish(self) -> Normalize:
-        """What is left to do on the device."""
+        """The part of the transform that runs on the device."""
         return Normalize(self._mean.values, self._scale)
 
     def dtype(self, images: Sequence[np.ndarray]) -> Any:
-        """Return the dtype of a batch of such images, as it goes to the device."""
+        """Return the dtype in which a batch of these images is copied to the device."""
         kinds = {images.dtype} if isinstance(images, np.ndarray) else {image.dtype for image in images}
         return np.uint8 if self._on_device and kinds == {np.dtype(np.uint8)} else np.float32
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape (C, h, w) that an image (C, H, W) comes out with.
+        """Return the shape (C, h, w) of a transformed image (C, H, W).
 
         Raises:
-            DataError: if such an image does not fit the crop or the mean.
+            DataError: if the image does not fit the crop or the mean.
         """
         self._mean.broadcast_to(image)
         return self._crop.shape(image)
@@ -87,31 +87,30 @@ class Transform:
         """Transform a batch.
 
         Args:
-            images: arrays (C, H, W), which all have the same `shape(...)`, or one array of bytes
-                (N, C, H, W).
-            start: the number of the first one, counted from the start of training; its random numbers follow from it.
+            images: arrays (C, H, W) that all have the same `shape(...)`, or one uint8 array (N, C, H, W).
+            start: the number of the first example, counted from the start of training, for its random numbers.
 
         Returns:
-            (N, C, h, w): float32, or uint8 if `finish` is to subtract and scale.
+            (N, C, h, w): float32, or uint8 if `finish` subtracts and scales.
         """
         return self.apply(images, self.sample_crops(images, start))
 
     def sample_crops(self, images: Sequence[np.ndarray], start: int) -> Crops:
-        """Draw what is cut out of each image; arguments as above."""
+        """Draw the crop of each image; arguments as above."""
         words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
         return Crops(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
 
-    def windows(self, images: Sequence[np.ndarray], cuts: Crops) -> np.ndarray:
-        """Return the windows in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
+    def windows(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
+        """Return the crops in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
         extents = np.array([image.shape[1:] for image in images], np.float32)
         sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
-        low = cuts.origins.astype(np.float32)
+        low = crops.origins.astype(np.float32)
         return np.concatenate([(low / extents)[:, ::-1], ((low + sides) / extents)[:, ::-1]], axis=1)
 
-    def apply(self, images: Sequence[np.ndarray], cuts: Crops) -> np.ndarray:
-        """Do with images what was drawn; arguments and result as above."""
-        origins, flips = cuts
+    def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
+        """Crop, subtract the mean, scale and mirror; arguments and result as above."""
+        origins, flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
         as_bytes = self.dtype(images) == np.uint8
         if isinstance(images, np.ndarray) and as_bytes:
@@ -119,37 +118,37 @@ class Transform:
         each = zip(images, origins.tolist(), flips.tolist(), strict=True)
         if as_bytes:
             return _crop_each(each, np.empty(shape, np.uint8))
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers without end, and none, stay so, as in Caffe
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are kept, as in Caffe
             batch = _crop_each(each, np.empty(shape, np.float32), self._mean)
             if self._scale != 1:
                 batch *= self._scale
         return batch
 
 
-def crop_raw(images: Sequence[np.ndarray], cuts: Crops, shape: tuple[int, ...]) -> np.ndarray:
-    """Cut windows of that shape (C, h, w) out of images of bytes, as they are: (N, C, h, w)."""
-    each = zip(images, cuts.origins.tolist(), cuts.flips.tolist(), strict=True)
+def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...]) -> np.ndarray:
+    """Crop uint8 images to a shape (C, h, w) without subtracting or scaling: uint8 (N, C, h, w)."""
+    each = zip(images, crops.origins.tolist(), crops.flips.tolist(), strict=True)
     return _crop_each(each, np.empty((len(images), *shape), np.uint8))
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Cut the windows out of images (N, C, H, W), flipped or not."""
-    places = sliding_window_view(images, shape[2:], axis=(2, 3))
-    batch: np.ndarray = places[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
+    """Return the crops of images (N, C, H, W), mirrored where `flips` says so."""
+    windows = sliding_window_view(images, shape[2:], axis=(2, 3))
+    batch: np.ndarray = windows[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
-    if len(rows):  # OpenCV turns rows round three times as fast as NumPy
+    if len(rows):  # OpenCV flips rows three times as fast as NumPy
         batch[flips] = cv2.flip(rows, 1).reshape(-1, *shape[1:])
     return batch
 
 
 def _crop_each(
-    cuts: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
+    crops: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fill a batch with the windows of images (C, H, W), less the mean's, flipped or not."""
+    """Fill a batch with crops of images (C, H, W), less the mean; each crop is (image, (row, column), flip)."""
     height, width = batch.shape[2:]
-    for (image, (row, column), flip), out in zip(cuts, batch, strict=True):
+    for (image, (row, column), flip), out in zip(crops, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
-        # One pass over the pixels, and no Python but this per image.
+        # one pass over the pixels of each image
         if mean is None:
             _copy_window(image[window], flip, out)
         else:
@@ -158,9 +157,9 @@ def _crop_each(
 
 
 def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
-    if window.strides[0] == 1 < len(window):  # a decoded image, its colours side by side: OpenCV parts them faster
+    if window.strides[0] == 1 < len(window):  # a decoded image with interleaved channels: OpenCV separates them faster
         pixels = window.transpose(1, 2, 0)
-        # copied first: 14 instead of 150 us for 224 x 224
+        # with the copy it takes 14 instead of 150 us for 224 x 224
         cv2.split(cv2.flip(pixels, 1) if flip else pixels.copy(), list(out))
     else:
         out[...] = window[:, :, ::-1] if flip else window
@@ -168,7 +167,12 @@ def _copy_window(window: np.ndarray, flip: bool, out: np.ndarray) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Normalize:
-    """What is left to do on the device: pixels become floats, less the mean, times the scale."""
+    """The part of the transform that runs on the device: (pixel - mean) * scale for uint8 images.
+
+    Attributes:
+        mean: float32 (C, H, W) or (C, 1, 1).
+        scale: the factor.
+    """
 
     mean: np.ndarray
     scale: np.float32
@@ -180,18 +184,18 @@ class Normalize:
         return (images, *labels)
 
 
-# how BVLC Caffe, the SSD fork and PSPNet's spell height and width
+# the names of height and width in BVLC Caffe, the SSD fork and PSPNet's fork
 _SPELLINGS = (("crop_size", "crop_size"), ("crop_h", "crop_w"), ("crop_height", "crop_width"))
 
 
 @dataclass(frozen=True)
 class Crop:
-    """A window, or the whole image.
+    """The size of crops.
 
     Attributes:
-        height: its height; 0 for the whole image.
-        width: its width, likewise.
-        random: whether it lies anywhere, as in training, or in the middle.
+        height: pixels; 0 for the whole image.
+        width: pixels; 0 for the whole image.
+        random: whether crops are at random places, as in training, instead of in the center.
     """
 
     height: int
@@ -199,10 +203,10 @@ class Crop:
     random: bool
 
     def shape(self, image: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape (C, h, w) cut from an image (C, H, W).
+        """Return the shape (C, h, w) of the crop of an image (C, H, W).
 
         Raises:
-            DataError: if the window is larger than the image.
+            DataError: if the crop is larger than the image.
         """
         if self.height > image[1] or self.width > image[2]:
             size = str(self.height) if self.height == self.width else f"{self.height} x {self.width}"
@@ -210,11 +214,11 @@ class Crop:
         return (image[0], self.height, self.width) if self.height else image
 
     def origins(self, extents: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the upper left corners of the windows: integers (N, 2), row and column.
+        """Return the row and column of the upper left corner of each crop: uint64 (N, 2).
 
         Args:
             extents: heights and widths of the images, uint64 (N, 2).
-            words: random words, uint64 (N, 2), used if the window is random.
+            words: random words, uint64 (N, 2), used if crops are random.
         """
         if not self.height:
             return np.zeros_like(extents)
@@ -223,37 +227,37 @@ class Crop:
 
 
 def crop_of(param: Any, random: bool) -> Crop:
-    """Return the window that a TransformationParameter asks for.
+    """Return the crop of a TransformationParameter.
 
     Raises:
-        DataError: if it has only one side, or is given twice.
+        DataError: if only one side is set, or the crop is set by two names.
     """
-    given = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
-    if len(given) > 1:
-        raise DataError(f"transform_param has both {given[0][0]} and {given[1][0]}; keep one of them")
-    height, width = (getattr(param, name) for name in given[0]) if given else (0, 0)
+    spellings = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
+    if len(spellings) > 1:
+        raise DataError(f"transform_param has both {spellings[0][0]} and {spellings[1][0]}; keep one of them")
+    height, width = (getattr(param, name) for name in spellings[0]) if spellings else (0, 0)
     if bool(height) != bool(width):
-        raise DataError(f"transform_param has only one of {given[0][0]} and {given[0][1]}; give both or none")
+        raise DataError(f"transform_param has only one of {spellings[0][0]} and {spellings[0][1]}; give both or none")
     return Crop(height, width, random)
 
 
 @dataclass(frozen=True)
 class Mean:
-    """What to subtract from an image.
+    """The mean that is subtracted from images.
 
     Attributes:
-        values: float32 (C, H, W), or (C, 1, 1) for values by channel.
-        file: the mean_file it comes from, if any: then its size must be the image's.
+        values: float32 (C, H, W), or (C, 1, 1) for one value for each channel.
+        file: the mean_file, or None. The mean of a file must have the shape of the images.
     """
 
     values: np.ndarray
     file: str | None = None
 
     def broadcast_to(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the mean of each pixel of an image of that shape (C, H, W).
+        """Return the mean broadcast to an image's shape (C, H, W).
 
         Raises:
-            DataError: if it does not fit.
+            DataError: if the mean does not fit the shape.
         """
         if self.file is not None and self.values.shape != shape:
             raise DataError(
@@ -269,10 +273,10 @@ class Mean:
 
 
 def read_mean(site: Site) -> Mean:
-    """Return the mean that transform_param asks for; zero if it asks for none.
+    """Return the mean of a layer's transform_param; default: zero.
 
     Raises:
-        DataError: if both kinds are given, or the file is missing or no mean.
+        DataError: if there are both mean_file and mean_value, or the file is missing or does not have one image.
     """
     param = site.layer.transform_param
     if not param.HasField("mean_file"):
@@ -291,4 +295,4 @@ def _read_mean_file(path: Path) -> np.ndarray:
     if stored.ndim not in (4, 5) or len(stored) != 1 or not stored.size:
         message = f"mean_file has shape {dims(stored.shape)}; it must be one image, 1xCxHxW"
         raise DataError(Problem(message, file=str(path)))
-    return stored.reshape(-1, *stored.shape[-2:])  # a clip's, 1xCxLxHxW, has a channel for each frame's
+    return stored.reshape(-1, *stored.shape[-2:])  # the mean of clips, 1xCxLxHxW: a channel for each frame

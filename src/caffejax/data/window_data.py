@@ -40,9 +40,9 @@ class ImageWindows:
     """The content of a window file.
 
     Attributes:
-        images: the images; their labels mean nothing.
-        foreground: int32 (n, 6): image, class, x1, y1, x2, y2 of the windows that overlap enough.
-        background: likewise of those that overlap too little; the class is 0.
+        images: the images; their labels have no meaning.
+        foreground: int32 (n, 6): image, class, x1, y1, x2, y2 of the windows with enough overlap.
+        background: the same for windows with too little overlap; the class is 0.
     """
 
     images: ImageList
@@ -50,14 +50,14 @@ class ImageWindows:
     background: np.ndarray
 
 
-def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int | None = None) -> ImageWindows:
+def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_images: int | None = None) -> ImageWindows:
     """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
 
     Args:
         file: the file.
-        fg_threshold: the overlap from which on a window is foreground.
-        bg_threshold: the overlap below which it is background.
-        most: how many images to read the windows of; None for all.
+        fg_threshold: the smallest overlap of foreground windows.
+        bg_threshold: the overlap below which a window is background.
+        max_images: the number of images to read; default: all.
 
     Raises:
         DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
@@ -69,7 +69,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as text:
             words = _Words(text)
-            for number, line in itertools.islice(_image_numbers(words), most):
+            for number, line in itertools.islice(_image_numbers(words), max_images):
                 where = len(images.names)
                 if number != where:
                     problems.append(Problem(f"image {number} stands where image {where} should", str(file), line))
@@ -103,7 +103,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, most: int
 
 
 class _Words:
-    """The words of a text, one after the other, and the line of the last one."""
+    """An iterator over the words of a text, with the last word and its line."""
 
     def __init__(self, text: TextIO) -> None:
         self.line = 0
@@ -123,34 +123,34 @@ class _Words:
 
 
 def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
-    """Yield the number of each image, and the line it stands in."""
+    """Yield the number of each image and its line in the file."""
     for word in words:
-        # the number may stand close to the sign
+        # a space between the sign and the number is optional
         if not word.startswith("#"):
             raise ValueError(word)
         yield int(word[1:] or next(words, "")), words.line
 
 
 def _parse_windows(words: _Words, count: int) -> np.ndarray:
-    """Read so many windows: float32 overlaps between whole numbers, float64 (count, 6)."""
+    """Read `count` windows: float64 (count, 6). Column 1, the overlap, is rounded to float32; others are integers."""
     if count < 0:
         raise ValueError(count)
     values = np.fromiter(map(float, itertools.islice(words, 6 * count)), np.float64)
     windows = values.reshape(count, 6)
-    whole = windows[:, [0, 2, 3, 4, 5]]
-    if not (np.abs(whole) < 2**31).all() or (whole % 1).any():
-        raise ValueError("not whole, or beyond 32 bits")
-    with np.errstate(over="ignore"):  # what no float holds becomes infinity, as in Caffe
+    integers = windows[:, [0, 2, 3, 4, 5]]
+    if not (np.abs(integers) < 2**31).all() or (integers % 1).any():
+        raise ValueError("not an integer, or beyond 32 bits")
+    with np.errstate(over="ignore"):  # larger numbers become infinity, as in Caffe
         windows[:, 1] = windows[:, 1].astype(np.float32)
     return windows
 
 
 class Warp(NamedTuple):
-    """How windows become squares.
+    """The warp of windows to squares, as in R-CNN.
 
     Attributes:
-        size: the side of the square.
-        context: how many pixels of its border show what is around the window.
+        size: the side of the square, in pixels.
+        context: the width of the square's border that shows the surroundings of the window, in pixels.
         square: whether the window is first widened to a square, so that the warp does not distort.
     """
 
@@ -159,33 +159,33 @@ class Warp(NamedTuple):
     square: bool
 
     def __call__(self, image: np.ndarray, box: np.ndarray, mirror: bool) -> tuple[np.ndarray, int, int]:
-        """Return the window's pixels.
+        """Return the pixels of a warped window.
 
         Args:
             image: (H, W, 3).
             box: x1, y1, x2, y2, inclusive.
-            mirror: whether it is flipped left to right.
+            mirror: whether the window is flipped left to right.
 
         Returns:
-            Pixels (h, w, 3), and the row and column of the square where they begin. They do not fill the square
-            where the window with its surroundings reaches beyond the image.
+            Pixels (h, w, 3), and the row and column of the square where they begin. They are smaller than the square
+            if the window with its surroundings exceeds the image.
 
         Raises:
-            DataError: if nothing of the window lies in the image, or too little for a pixel of the square.
+            DataError: if the window is outside of the image, or less than a pixel of the square is inside.
         """
         x1, y1, x2, y2 = map(int, box)
         x, y = _Span(x1, x2, image.shape[1]), _Span(y1, y2, image.shape[0])
-        width = height = _Place(self.size, 0, 0)
+        width = height = _Fill(self.size, 0, 0)
         if self.context or self.square:
             half = (x.half, y.half)
             halves = (max(half),) * 2 if self.square else half
             scale = np.float32(self.size) / np.float32(self.size - 2 * self.context)
-            x, width = x.widened(halves[0], scale).fitted(self.size)
-            y, height = y.widened(halves[1], scale).fitted(self.size)
-        # mirrored, what is missing on the right is missing on the left
+            x, width = x.widen(halves[0], scale).fit(self.size)
+            y, height = y.widen(halves[1], scale).fit(self.size)
+        # mirroring moves the empty part on the right to the left
         row, column = height.before, width.after if mirror else width.before
         size = min(width.size, self.size - column), min(height.size, self.size - row)
-        inside = 0 <= x.first <= x.last < x.room and 0 <= y.first <= y.last < y.room
+        inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
         if not inside or min(size) < 1:
             what = "too little of it lies" if inside else "does not lie"
             raise DataError(
@@ -195,8 +195,8 @@ class Warp(NamedTuple):
         return (pixels[:, ::-1] if mirror else pixels), row, column
 
 
-class _Place(NamedTuple):
-    """How many pixels of the square are filled, and how many before and after are not, because of the image's edge."""
+class _Fill(NamedTuple):
+    """Numbers of pixels along one side of the square: filled, and empty before and after, outside of the image."""
 
     size: int
     before: int
@@ -204,33 +204,33 @@ class _Place(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """First and last pixel along one axis of an image, and how many it has. Numbers are rounded as Caffe's floats."""
+    """First and last pixel of a window along one axis of an image. Numbers are rounded as Caffe's floats."""
 
     first: int
     last: int
-    room: int
+    image_size: int
 
     @property
     def half(self) -> np.float32:
         return np.float32(np.float32(self.last - self.first + 1) / 2)
 
-    def widened(self, half: np.float32, scale: np.float32) -> _Span:
-        """Return the span about the same centre that is `scale` times as long as twice `half`."""
-        centre = np.float32(self.first) + self.half
-        return _Span(_round(centre - half * scale), _round(centre + half * scale), self.room)
+    def widen(self, half: np.float32, scale: np.float32) -> _Span:
+        """Return the span with the same center and the length `2 * half * scale`."""
+        center = np.float32(self.first) + self.half
+        return _Span(_round(center - half * scale), _round(center + half * scale), self.image_size)
 
-    def fitted(self, size: int) -> tuple[_Span, _Place]:
-        """Return what of it lies in the image, and where that comes to lie if the whole is warped to `size` pixels."""
-        before, after = max(0, -self.first), max(0, self.last - self.room + 1)
-        inside = _Span(self.first + before, self.last - after, self.room)
+    def fit(self, size: int) -> tuple[_Span, _Fill]:
+        """Return the part in the image, and the pixels that it fills if the whole span is warped to `size` pixels."""
+        before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
+        inside = _Span(self.first + before, self.last - after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
         length = inside.last - inside.first + 1
         filled, before, after = (_round(np.float32(n) * scale) for n in (length, before, after))
-        return inside, _Place(filled, before, after)
+        return inside, _Fill(filled, before, after)
 
 
 def _round(x: np.float32) -> int:
-    """Round to the nearest whole number, halves away from zero, as C does."""
+    """Round to the nearest integer, halves away from zero, as C does."""
     return int(np.copysign(np.floor(np.abs(np.float64(x)) + 0.5), x))
 
 
@@ -315,7 +315,7 @@ class WindowBatches:
             raise DataError(Problem(f"image '{path}': {error}", str(self._windows.images.file))) from error
         height, width = pixels.shape[:2]
         at = np.s_[:, row : row + height, column : column + width]
-        with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+        with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
             out[at] = (pixels.transpose(2, 0, 1) - self._mean[at]) * self._scale
 
     def _bytes(self, number: int) -> bytes:
@@ -326,11 +326,11 @@ class WindowBatches:
         return self._cache[number]
 
 
-def _read_windows(site: Site, most: int | None = None) -> tuple[ImageWindows, list[str]]:
-    """Read the windows of all images, or of the first `most`, and find where these images lie."""
+def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindows, list[str]]:
+    """Read the windows of the first `max_images` images, or of all, and find the files of the images."""
     param = site.layer.window_data_param
     file = site.path(param.source)
-    windows = read_windows(file, param.fg_threshold, param.bg_threshold, most)
+    windows = read_windows(file, param.fg_threshold, param.bg_threshold, max_images)
     return windows, find_files(file, windows.images.names, param.root_folder, list_folders(site, file))
 
 
@@ -382,7 +382,7 @@ class WindowDataLayer(DataLayer):
         if transform_param.scale != 1:
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
             log.warning(message + "window_data_param.scale has", self.layer.name)
-        _read_windows(self.site, most=1)
+        _read_windows(self.site, max_images=1)
         _mean_of_square(self.site)
         size = transform_param.crop_size
         return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
-from ..data.split_batch_size import divided
+from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
@@ -129,7 +129,7 @@ def build(
     parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
     if parts > 1:
         with located(file=train.file):
-            train = replace(train, message=divided(train.message, parts, train.state))
+            train = replace(train, message=split_batch_sizes(train.message, parts, train.state))
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
     net = _net(train, _limited(run, device), reading)
