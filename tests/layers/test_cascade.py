@@ -10,8 +10,8 @@ from replay import net
 
 from caffejax import LayerError, Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.mscnn.proposals import overlap_measure
-from caffejax.layers.mscnn.ranks import drawn, highest
+from caffejax.layers.mscnn.box_output import overlap_measure
+from caffejax.layers.mscnn.detection_loss import masked_sample, masked_topk
 
 REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + (
     "bbox_std: 0.1 bbox_std: 0.1 bbox_std: 0.2 bbox_std: 0.2 %s }"
@@ -200,11 +200,11 @@ def test_hard_mining_makes_up_for_images_with_few_rows() -> None:
 def test_ranks(count: int) -> None:
     random = np.random.default_rng(8)
     scores, among = random.integers(0, 4, (5, 12)), random.uniform(size=(5, 12)) < 0.7
-    found = highest(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
+    found = masked_topk(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
     for row in range(5):
         places = sorted(np.flatnonzero(among[row]), key=lambda i, row=row: (-scores[row, i], -i))[:count]
         assert np.flatnonzero(found[row]).tolist() == sorted(places)
-    chosen = np.asarray(drawn(jax.random.key(0), jnp.asarray(among), jnp.full(5, count)))
+    chosen = np.asarray(masked_sample(jax.random.key(0), jnp.asarray(among), jnp.full(5, count)))
     np.testing.assert_array_equal(chosen.sum(1), np.minimum(count, among.sum(1)))
     assert not np.any(chosen & ~among)
 

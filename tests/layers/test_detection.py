@@ -15,8 +15,7 @@ from replay import Replay, assert_as_recorded, net
 
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
-from caffejax.layers.detection.matching import Truth, match
-from caffejax.layers.detection.mining import hardest
+from caffejax.layers.detection.multibox_targets import Truth, hardest, match
 from caffejax.layers.rows import trimmed
 from recorded import GOLDEN
 

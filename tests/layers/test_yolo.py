@@ -11,7 +11,7 @@ from replay import net
 from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.rows import trimmed
-from caffejax.layers.yolo.measures import MEASURES, delta
+from caffejax.layers.yolo.yolo_loss import MEASURES, box_pull
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
 BIASES = " ".join(f"biases: {n}" for n in ANCHORS.ravel())
@@ -120,7 +120,7 @@ def test_measures() -> None:
 def test_a_step_against_the_difference_fits_better(name: str) -> None:
     random = np.random.default_rng(1)
     pred, truth = (jnp.asarray(random.uniform(0.3, 0.7, (20, 4))) for _ in range(2))
-    better = pred - 1e-4 * delta(MEASURES[name], pred, truth, jnp.zeros((20, 2)))
+    better = pred - 1e-4 * box_pull(MEASURES[name], pred, truth, jnp.zeros((20, 2)))
     assert np.all(MEASURES[name](better, truth, pred) > MEASURES[name](pred, truth, pred))
 
 

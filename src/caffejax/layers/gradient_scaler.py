@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context, ParamSpec
-from .metric_learning.annealing import next_pass, passes
+from .metric_learning.margins import next_pass, passes
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 

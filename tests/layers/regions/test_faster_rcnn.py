@@ -10,7 +10,7 @@ from pictures import SIZE, picture
 import caffejax.pycaffe as caffe
 from caffejax.layers import layer_types
 from caffejax.layers.boxes import overlaps
-from caffejax.layers.rcnn.anchors import decoded
+from caffejax.layers.rcnn.rpn_proposals import decode_boxes
 
 pytestmark = pytest.mark.long
 
@@ -27,7 +27,7 @@ def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
     prob = np.asarray(tops["cls_prob"])
     candidates = [(k, prob[i, k], i) for i in range(len(boxes)) for k in (1, 2) if prob[i, k] > 0.5]
     for k, score, i in sorted(candidates, key=lambda c: -c[1]):
-        box = np.asarray(decoded(boxes[i], deltas[i, k]))
+        box = np.asarray(decode_boxes(boxes[i], deltas[i, k]))
         if all(other != k or float(overlaps(box, kept, 1.0)) <= 0.3 for other, _, kept in found):
             found.append((k, float(score), box))
     return found

@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.layers.rcnn.quicksort import quicksorted
+from caffejax.layers.rcnn.rpn_proposals import quicksort_order
 
 LENGTH = 24
-ordered = jax.jit(quicksorted)
+ordered = jax.jit(quicksort_order)
 
 
 def plainly(scores: list[float]) -> list[int]:

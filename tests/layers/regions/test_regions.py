@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from caffejax import Net
 from caffejax.errors import CaffejaxError
 from caffejax.layers.param_str import settings as read_settings
-from caffejax.layers.rcnn.anchors import anchors, decoded, encoded
-from caffejax.layers.rcnn.proposing import Limits, best
+from caffejax.layers.rcnn.rpn_proposals import ProposalLimits, decode_boxes, encode_boxes, make_anchors, propose
 from layers.suppression import kept_by_going_through_all
 
 
@@ -110,7 +109,7 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     random = np.random.default_rng(seed)
     boxes, scores = np.float32(some_rois(random, 40, 1, size)[:, 1:]), np.float32(random.permutation(40) / 40)
     valid = random.uniform(size=40) < share
-    found = jax.jit(best, static_argnums=3)(boxes, scores, valid, Limits(before=30, after=8, overlap=0.4))
+    found = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
     wanted = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
     there = np.asarray(found.there)
@@ -123,12 +122,14 @@ def test_deltas_are_undone() -> None:
     random = np.random.default_rng(0)
     a, b = (some_rois(random, 20, 1, 100)[:, 1:].astype(np.float32) for _ in range(2))
     end = np.asarray([0, 0, 1, 1])  # decoding does not take one pixel off again
-    np.testing.assert_allclose(decoded(a, encoded(a, b)), b + end, atol=1e-3)
-    np.testing.assert_allclose(encoded(a, b, np), encoded(jnp.asarray(a), jnp.asarray(b)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(decode_boxes(a, encode_boxes(a, b)), b + end, atol=1e-3)
+    np.testing.assert_allclose(
+        encode_boxes(a, b, np), encode_boxes(jnp.asarray(a), jnp.asarray(b)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_anchors_of_py_faster_rcnn() -> None:
-    found = anchors(16, (0.5, 1, 2), (8, 16, 32))
+    found = make_anchors(16, (0.5, 1, 2), (8, 16, 32))
     assert found[0].tolist() == [-84, -40, 99, 55]  # as its generate_anchors.py tells
     assert found[8].tolist() == [-168, -344, 183, 359]
 
@@ -153,7 +154,7 @@ def test_proposal_targets() -> None:
     for row in np.flatnonzero(positive):
         k = int(labels[row])
         true = truth[truth[:, 4] == k][0, :4]
-        np.testing.assert_allclose(targets[row, 4 * k : 4 * k + 4], encoded(kept[row, 1:], true, np), rtol=1e-5)
+        np.testing.assert_allclose(targets[row, 4 * k : 4 * k + 4], encode_boxes(kept[row, 1:], true, np), rtol=1e-5)
         assert (inside[row, 4 * k : 4 * k + 4] == 1).all()
     again, other = run(built, rois, truth), run(built, rois, truth, key=7)
     np.testing.assert_array_equal(kept, again[0])

@@ -8,8 +8,7 @@ import numpy as np
 from ...errors import require
 from ...layers.axes import canonical_axis
 from ...layers.normalization import stored
-from ...layers.segmentation.bn import bn_variant
-from ...layers.segmentation.bn_segnet import SEGNET_EPS
+from ...layers.segmentation.bn import SEGNET_EPS, bn_variant
 from .emit_context import Emission, number, writes
 from .ir import Shape, Value
 

@@ -14,7 +14,7 @@ from ..convolution import Correlation
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import weight_and_bias
-from .pooling3d import pooled, pooled_diff
+from .c3d_layers import pool_windows, pool_windows_diff
 
 Arrays = tuple[jax.Array, ...]
 
@@ -58,11 +58,11 @@ def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
     AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
     its whole gradient.
     """
-    return pooled(x, *nd_windows(ctx, x))
+    return pool_windows(x, *nd_windows(ctx, x))
 
 
 def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return pooled_diff(x, y, dy, *nd_windows(ctx, x))
+    return pool_windows_diff(x, y, dy, *nd_windows(ctx, x))
 
 
 register(

@@ -14,7 +14,7 @@ from ..context import Context, Shape, Site
 from ..no_gradient import no_gradient
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
-from .image_sizes import Image, check_resize, in_pixels, read_sizes
+from .result_files import Image, check_resize, in_pixels, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
 _TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]  # of rows [image, box, label, ignored, ...], likewise; no instance is looked at

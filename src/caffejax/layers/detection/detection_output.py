@@ -20,7 +20,7 @@ from ..context import Context, Shape, Site
 from ..registry import register
 from ..rows import trimmed
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
-from .predictions import read_predictions
+from .prior_box import read_predictions
 from .result_files import ResultFiles, saves
 
 

@@ -16,9 +16,18 @@ from ..context import Context, Site
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
-from .multibox_targets import Predictions, Targets, chosen, differences, find_targets
-from .multibox_terms import class_slopes, class_terms, location_slopes, location_terms
-from .predictions import read_predictions
+from .multibox_targets import (
+    Predictions,
+    Targets,
+    chosen,
+    class_slopes,
+    class_terms,
+    differences,
+    find_targets,
+    location_slopes,
+    location_terms,
+)
+from .prior_box import read_predictions
 
 Parts = tuple[bool, bool]  # whether the loss of the locations counts, and that of the classes
 

@@ -1,4 +1,4 @@
-"""PriorBox: the boxes that detections start from, some at each cell of a map."""
+"""PriorBox and PriorBoxClustered: default boxes at each cell of a feature map; and predictions for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from ...errors import require
 from ...kernels.table import table
 from ..context import Context, Shape
+from ..dtypes import promote
 from ..implementation import Company
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -232,3 +233,74 @@ def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
     step = (p.step_h, p.step_w) if either else (p.step, p.step)
     require(all(s > 0 for s in step), f"step, or step_h and step_w, must be positive: {step}")
     return tuple(map(_FLOAT, step))
+
+
+def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
+    """Boxes around each cell of the first bottom, as parts of the second, and their variances: (1, 2, boxes * 4).
+
+    For each cell, row by row, a box of each `width` and its `height`, in pixels.
+    """
+    return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
+
+
+register(
+    LayerType(
+        Signature(
+            "PriorBoxClustered",
+            bottoms=2,
+            param="prior_box_param",
+            in_place=False,
+            fork_settings=("width", "height"),
+        ),
+        Traced(prior_box_clustered, host_forward=prior_box_clustered),
+        Gradient(exists=False),
+        LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
+        docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
+    )
+)
+
+
+def clustered_boxes(p: Any) -> list[CellBox]:
+    """Return the boxes of a cell.
+
+    Raises:
+        LayerError: for sizes that make no sense.
+    """
+    sizes_of_prior_box = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
+    require(not sizes_of_prior_box, f"prior_box_param: {', '.join(sizes_of_prior_box)} is PriorBox's; give width")
+    require(len(p.width) > 0, "prior_box_param needs a width and a height for each box")
+    require(
+        len(p.width) == len(p.height),
+        f"prior_box_param needs a height for each width: {len(p.width)} widths, {len(p.height)} heights",
+    )
+    boxes = [CellBox(*size) for size in zip(p.width, p.height, strict=True)]
+    require(min(*p.width, *p.height) > 0, f"width and height must be positive: {list(p.width)}, {list(p.height)}")
+    return boxes
+
+
+def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int) -> tuple[Any, Any, Any]:
+    """Return locations (images, priors, groups, 4), scores (images, priors, classes), priors (2, priors, 4).
+
+    The priors are boxes and variances.
+
+    Raises:
+        LayerError: for shapes that do not go together.
+    """
+    require(
+        len(prior.shape) >= 3 and prior.shape[:2] == (1, 2) and prior.size % 8 == 0 < prior.size,
+        f"bottom 2 must hold priors and their variances, (1, 2, priors * 4), not have shape {prior.shape}",
+    )
+    priors = prior.size // 8
+    require(len(conf.shape) > 0, "bottom 1 must have a batch axis, but is a single number")
+    images = conf.shape[0]
+    for i, (x, each) in enumerate(((loc, groups * 4), (conf, classes))):
+        require(
+            len(x.shape) > 0 and x.shape[0] == images and x.size == images * priors * each,
+            f"bottom {i} must hold {each} numbers for each of {priors} priors, ({images}, {priors * each}), "
+            f"not have shape {x.shape}",
+        )
+    return (
+        promote(loc).reshape(images, priors, groups, 4),
+        promote(conf).reshape(images, priors, classes),
+        promote(prior).reshape(2, priors, 4),
+    )

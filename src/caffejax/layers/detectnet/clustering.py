@@ -1,16 +1,67 @@
-"""DetectNet's ClusterDetections and ClusterGroundtruth, Python layers that are built in: grids as lists of boxes."""
+"""DetectNet's built-in Python layers: box lists from coverage grids, their scoring, and mean average precision."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ...errors import LayerError, require
+from .. import across
+from ..boxes import overlaps
 from ..context import Context, Shape
 from ..no_gradient import no_gradient
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signature
-from .grouping import group_rectangles
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
+
+
+def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of each group of more than `threshold` rectangles, and how many there are in it.
+
+    Alike are those whose four sides lie within `eps` times half the smaller width and height; a group holds all that
+    are so, directly or by others. Small groups that lie within a larger one are left out.
+
+    Args:
+        rows: (N, 4) whole numbers: x, y, width, height.
+        threshold: with 0 or less each rectangle is a group of its own.
+        eps: see above.
+    """
+    if threshold <= 0 or not len(rows):
+        return rows, np.ones(len(rows), int)
+    group = _groups(rows, eps)
+    counts = np.bincount(group)
+    sums = np.stack([np.bincount(group, weights=column) for column in rows.T], axis=1)
+    share = np.float32(1) / counts.astype(np.float32)
+    means = np.rint(sums.astype(np.float32) * share[:, None]).astype(int)
+    means, counts = means[counts > threshold], counts[counts > threshold]
+    low, high = means[:, :2], means[:, :2] + means[:, 2:]
+    slack = np.rint(means[:, 2:] * eps).astype(int)
+    within = np.all(low[:, None] >= low - slack, axis=2) & np.all(high[:, None] <= high + slack, axis=2)
+    within &= (counts > np.maximum(3, counts[:, None])) | (counts[:, None] < 3)
+    np.fill_diagonal(within, False)
+    kept = ~within.any(axis=1)
+    return means[kept], counts[kept]
+
+
+def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
+    """Return the number of each rectangle's group, counted in the order of their first ones."""
+    corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:]], axis=1)
+    sides, group, n = rows[:, 2:], np.full(len(rows), -1), 0
+    for first in range(len(rows)):
+        if group[first] >= 0:
+            continue
+        group[first], waiting = n, [first]
+        while waiting:
+            i = waiting.pop()
+            delta = eps * np.minimum(sides, sides[i]).sum(axis=1) * 0.5
+            alike = np.all(np.abs(corners - corners[i]) <= delta[:, None], axis=1) & (group < 0)
+            group[alike] = n
+            waiting.extend(np.flatnonzero(alike))
+        n += 1
+    return group
+
 
 _FARTHEST = 1e6  # pixels; boxes beyond, as of a net that has not learnt yet, end there
 
@@ -146,3 +197,80 @@ def _detected(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray)
     corners, counts = group_rectangles(found, s.rectangles, s.eps)
     tall = corners[:, 3] - corners[:, 1] >= s.min_height
     return np.concatenate([corners, np.log(counts)[:, None]], axis=1)[tall]
+
+
+_RIGHT, _WRONG, _MISSED = 1, 2, 3
+
+
+def score_detections(ctx: Context, truth: jax.Array, found: jax.Array) -> jax.Array:
+    """Lists of true boxes (N x most x 5) and detections as one list: x1, y1, x2, y2, and 1 right, 2 wrong, 3 missed.
+
+    True boxes take in turn the first detection left that overlaps them by the threshold in param_str (0.7) or more;
+    those that get none are missed. Rows of zeros are no boxes. The list is as long as both together.
+    """
+    threshold = _threshold(ctx)
+    for i, x in enumerate((truth, found)):
+        require(
+            len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes N x most x 5, not {x.shape}"
+        )
+    require(truth.shape[0] == found.shape[0], f"bottoms are of {truth.shape[0]} and {found.shape[0]} images")
+    dtype = jnp.result_type(truth, found)
+    return jax.vmap(lambda t, f: _scored(t[:, :4], f[:, :4], threshold))(truth.astype(dtype), found.astype(dtype))
+
+
+def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
+    """DetectNet's mAP, precision and recall of a scored list (N x most x 5), in percent; mAP is the others' product."""
+    require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
+    right, wrong, missed = (
+        across.total(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype)) for kind in (_RIGHT, _WRONG, _MISSED)
+    )
+    precision, recall = (100 * right / jnp.maximum(right + others, 1) for others in (wrong, missed))
+    return tuple(x[None] for x in (precision * recall / 100, precision, recall))
+
+
+SCORE_DETECTIONS = LayerType(
+    Signature("Python", bottoms=2, param="python_param", in_place=False),
+    Traced(score_detections),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(
+        origin="NVIDIA Caffe",
+        restrictions="The list is as long as both; the original's has 50 rows, and fails if they are too few.",
+    ),
+)
+
+MEAN_AP = LayerType(
+    Signature("Python", tops=3, param="python_param", in_place=False),
+    Traced(mean_ap),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(origin="NVIDIA Caffe"),
+)
+
+
+def _threshold(ctx: Context) -> float:
+    text = ctx.param.param_str.strip()
+    try:
+        threshold = float(text or 0.7)
+    except ValueError:
+        threshold = -1
+    require(0 <= threshold <= 1, f"param_str must be the least overlap, such as 0.7, not {text!r}")
+    return threshold
+
+
+def _scored(truth: jax.Array, found: jax.Array, threshold: float) -> jax.Array:
+    """Return the list of one image: right ones first, then wrong ones, then missed ones."""
+    real, there = (jnp.any(x != 0, axis=1) for x in (truth, found))
+    alike = (overlaps(truth[:, None], found) >= threshold) & real[:, None]
+
+    def step(free: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        candidates = row & free
+        taken = candidates & (jnp.cumsum(candidates) == 1)
+        return free & ~taken, jnp.any(candidates)
+
+    free, matched = lax.scan(step, there, alike)
+    kinds = jnp.concatenate(
+        [jnp.where(there, jnp.where(free, _WRONG, _RIGHT), 0), jnp.where(real & ~matched, _MISSED, 0)]
+    )
+    rows = jnp.concatenate([jnp.concatenate([found, truth]), kinds[:, None].astype(truth.dtype)], axis=1)
+    order = jnp.argsort(jnp.where(kinds > 0, kinds, _MISSED + 1), stable=True)
+    return jnp.where((kinds > 0)[order, None], rows[order], 0)

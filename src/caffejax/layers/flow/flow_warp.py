@@ -1,8 +1,9 @@
-"""FlowWarp: an image looked up where a flow points to."""
+"""FlowWarp, ChannelNorm and Mean: warp an image by a flow, norms over channels, and means added or subtracted."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from ...errors import require
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -88,3 +89,63 @@ def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arra
     inside, places, fractions = _places(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
     return inside, tuple(jnp.take_along_axis(plane, place, axis=2, mode="clip") for place in places), fractions
+
+
+_SOFTENING = 1e-9
+
+
+def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
+    """Root of the sum of squares over the channels: (N, C, height, width) to (N, 1, height, width).
+
+    The gradient divides by the root plus 1e-9, and is 0 where all channels are.
+    """
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (number, channels, height, width), not {x.shape}")
+    return jnp.sqrt(jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)).astype(x.dtype)
+
+
+def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
+    some = squares > 0  # at 0 the root's own derivative, for second derivatives, is infinite
+    return jnp.where(some, dy * x / (jnp.sqrt(jnp.where(some, squares, 1)) + _SOFTENING), 0)
+
+
+register(
+    LayerType(
+        Signature("ChannelNorm", in_place=False),
+        Traced(channel_norm),
+        Gradient(channel_norm_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="FlowNet 2"),
+    )
+)
+
+
+def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
+    """output_scale * (input_scale * x + or - mean_scale * value), the values repeated over the channels of each bottom.
+
+    `operation` says ADD or SUBTRACT.
+    """
+    return tuple(_shifted(ctx.param, x) for x in xs)
+
+
+register(
+    LayerType(
+        Signature("Mean", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="mean_param"),
+        Traced(mean),
+        Gradient(exists=False),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(
+            origin="FlowNet 2", restrictions="A mean `file` is refused; use values, or transform_param's mean_file."
+        ),
+    )
+)
+
+
+def _shifted(p: Any, x: jax.Array) -> jax.Array:
+    require(not p.file, "a mean file is not supported; give values")
+    require(len(x.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {x.shape}")
+    n = len(p.value)
+    require(n > 0 and x.shape[1] % n == 0, f"the {x.shape[1]} channels must be a multiple of the {n} values")
+    values = jnp.tile(jnp.asarray(list(p.value), promote(x).dtype), x.shape[1] // n)[:, None, None]
+    sign = -1 if p.operation == p.SUBTRACT else 1
+    return (p.output_scale * (p.input_scale * promote(x) + sign * p.mean_scale * values)).astype(x.dtype)

@@ -1,23 +1,110 @@
-"""Resample, Downsample and Accum: maps brought to other sizes."""
+"""Resample, Downsample and Accum: maps resized by a matrix for the rows and one for the columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from ...kernels.table import table
 from ..axes import possible_plane
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .resampling import Matrix, aligned, averaged, cubic, filtered, nearest, resampled, resampled_diff, triangle
+
+Coefficients = Callable[[np.ndarray], np.ndarray]
+
+
+class Matrix(NamedTuple):
+    """How much of each of `old` cells goes into each of `new` ones: `make(new, old)` gives (new, old)."""
+
+    new: int
+    old: int
+    make: Callable[[int, int], np.ndarray]
+
+
+def apply_matrices(x: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
+    """Return (N, C, height, width) with rows (new height, height) and columns (new width, width) mixed."""
+    return _mixed(promote(x), _as(rows, x), _as(columns, x))
+
+
+def apply_transposed(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
+    """Return the diff of x."""
+    return _mixed(promote(dy), _as(rows, x).T, _as(columns, x).T)
+
+
+def corner_aligned_weights(new: int, old: int) -> np.ndarray:
+    """Return linear interpolation with the corners of both sizes at the same places, (new, old)."""
+    at = np.arange(new) * ((old - 1) / max(new - 1, 1))
+    return triangle(at[:, None] - np.arange(old))
+
+
+def averaging_weights(new: int, old: int) -> np.ndarray:
+    """Return weighted averages round the same places, of what is less than the steps between them away, (new, old)."""
+    step = (old - 1) / (new - 1)
+    return triangle((np.arange(new)[:, None] * step - np.arange(old)) / step)
+
+
+def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficients, int], antialias: bool) -> np.ndarray:
+    """Return a filter at places `new` of which are spread over `old`, with weights of sum 1, or 0 without any.
+
+    Args:
+        new, old: the sizes.
+        offset: where the first place lies.
+        filter_: its coefficients, and how wide it is.
+        antialias: whether it is stretched by the ratio of the sizes.
+    """
+    coefficients, width = filter_
+    ratio = old / new
+    at = np.arange(new) * ratio + offset
+    stretch = ratio if antialias else 1.0
+    reach = 2 if ratio < 1 else int(np.ceil(width * stretch))
+    places = np.arange(old)
+    weights = coefficients((at[:, None] - places) / stretch)
+    weights = np.where(np.abs(round_half_away(at)[:, None] - places) <= reach, weights, 0)
+    total = weights.sum(1, keepdims=True)
+    return np.where(total == 0, 0, weights / np.where(total == 0, 1, total))
+
+
+def nearest_weights(new: int, old: int, offset: float) -> np.ndarray:
+    """Return a 1 at the nearest place, (new, old)."""
+    at = np.clip(round_half_away(np.arange(new) * (old / new) + offset), 0, old - 1)
+    return (at[:, None] == np.arange(old)).astype(float)
+
+
+def round_half_away(x: np.ndarray) -> np.ndarray:
+    """Return whole numbers, halves away from 0."""
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def triangle(x: np.ndarray) -> np.ndarray:
+    """Return coefficients of linear interpolation."""
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def cubic(x: np.ndarray) -> np.ndarray:
+    """Return coefficients of cubic interpolation, with -0.5 for its parameter."""
+    x = np.abs(x)
+    return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
+
+
+def _mixed(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
+    # each product has the batch for its first axis, so that devices that hold parts of it keep them
+    across = jnp.tensordot(x, columns, ([3], [1]))  # n, c, h, j
+    return jnp.moveaxis(jnp.tensordot(across, rows, ([2], [1])), 3, 2)
+
+
+def _as(matrix: Matrix, x: jax.Array) -> jax.Array:
+    new, old, make = matrix
+    return table(partial(make, new, old), (new, old), promote(x).dtype)
+
 
 _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
@@ -28,11 +115,11 @@ def resample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
     Filters are stretched where the map shrinks, unless antialias: false. As in FlowNet 2, the ratio of the heights
     says where columns begin, and that of the widths where rows do.
     """
-    return resampled(x, *_matrices(ctx, x, *like)).astype(x.dtype)
+    return apply_matrices(x, *_matrices(ctx, x, *like)).astype(x.dtype)
 
 
 def resample_backward(ctx: Context, x: jax.Array, *like: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    return resampled_diff(x, dy, *_matrices(ctx, x, *like)), *(None for _ in like)
+    return apply_transposed(x, dy, *_matrices(ctx, x, *like)), *(None for _ in like)
 
 
 register(
@@ -55,10 +142,10 @@ def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
     if size == tuple(x.shape[2:]):
         return x
     require(all(n > 1 for n in size), f"the new size must be 2 or more in both directions, not {size}")
-    matrices = [Matrix(new, old, averaged) for new, old in zip(size, x.shape[2:], strict=True)]
+    matrices = [Matrix(new, old, averaging_weights) for new, old in zip(size, x.shape[2:], strict=True)]
     missing = jnp.isnan(x)
     values, weight, lost = (
-        resampled(part, matrices[0], matrices[1])
+        apply_matrices(part, matrices[0], matrices[1])
         for part in (jnp.where(missing, 0, x), (~missing).astype(x.dtype), missing.astype(x.dtype))
     )
     mean = values / jnp.where(weight > 0, weight, 1)
@@ -84,7 +171,7 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     """
     parts, size = _accumulated(ctx, bottoms)
     matrices = [_aligned(x, size) for x in parts]
-    enlarged = [resampled(x, *m).astype(bottoms[0].dtype) for x, m in zip(parts, matrices, strict=True)]
+    enlarged = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(parts, matrices, strict=True)]
     return jnp.concatenate(enlarged, axis=1)
 
 
@@ -92,7 +179,7 @@ def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Arra
     parts, size = _accumulated(ctx, bottoms)
     ends = np.cumsum([x.shape[1] for x in parts])
     shares = jnp.split(promote(dy), ends[:-1], axis=1)
-    diffs = (resampled_diff(x, d, *_aligned(x, size)) for x, d in zip(parts, shares, strict=True))
+    diffs = (apply_transposed(x, d, *_aligned(x, size)) for x, d in zip(parts, shares, strict=True))
     return *diffs, *(None for _ in bottoms[len(parts) :])
 
 
@@ -125,15 +212,15 @@ def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[Matrix, Matrix]:
     offsets = [ratio / 2 - 0.5 for ratio in reversed(ratios)]
     make: Callable[..., np.ndarray]
     if method == "NEAREST":
-        make = nearest
+        make = nearest_weights
     else:
-        make = partial(filtered, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
+        make = partial(filter_weights, filter_=_FILTERS[method], antialias=p.antialias and max(ratios) > 1)
     rows, columns = (Matrix(n, o, partial(make, offset=f)) for n, o, f in zip(size, old, offsets, strict=True))
     return rows, columns
 
 
 def _aligned(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
-    return Matrix(size[0], x.shape[2], aligned), Matrix(size[1], x.shape[3], aligned)
+    return Matrix(size[0], x.shape[2], corner_aligned_weights), Matrix(size[1], x.shape[3], corner_aligned_weights)
 
 
 def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:

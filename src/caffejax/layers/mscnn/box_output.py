@@ -1,6 +1,11 @@
-"""BoxOutput: proposals from maps that hold class scores and box deltas."""
+"""BoxOutput, BoxGroupOutput and FrcnnOutput: the best boxes after non-maximum suppression."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +13,108 @@ from jax import lax
 
 from ...errors import require
 from ..axes import four_axes
+from ..boxes import Divisor, non_max_suppression, overlaps, select_best
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .fields import Fields, fields
-from .proposals import choice, proposals
-from .regression import bounds, normalization
+from .box_maps import (
+    AnchorGrid,
+    anchor_grid,
+    bounds,
+    count_images,
+    group_by_image,
+    move_boxes,
+    normalization,
+    read_rows,
+    require_one_number_of_rows,
+    require_pair,
+    with_four_axes,
+)
+
+_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the one ROI where nothing is found; of the second top, zeros
+_ABSENT = -1.0
+
+
+Measure = Callable[[jax.Array, jax.Array], jax.Array]
+_DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "first"}
+
+
+def overlap_measure(nms_type: str, plus: float) -> Measure:
+    """Return the measure of overlap for an `nms_type`; `plus` is added to x2 - x1 for the side of a box.
+
+    Raises:
+        LayerError: if the forks have no such measure.
+    """
+    require(nms_type in _DIVISORS, f"nms_type must be one of {', '.join(_DIVISORS)}, not '{nms_type}'")
+    return partial(overlaps, plus=plus, touching=True, over=_DIVISORS[nms_type])
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How proposals are chosen.
+
+    Attributes:
+        threshold: of the overlap that suppresses.
+        measure: of overlap.
+        before: how many of the best boxes of an image are looked at, 0 for all.
+        after: how many are kept, 0 for all.
+    """
+
+    threshold: float
+    measure: Measure
+    before: int
+    after: int
+
+    def best(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the chosen rows [x1, y1, x2, y2, score] of an image, the best first; and which are there.
+
+        Args:
+            boxes: (n, 4).
+            scores: (n,), of equal ones the first comes first.
+            valid: (n,), False for boxes that do not take part.
+        """
+        indices, kept = select_best(
+            boxes,
+            scores,
+            valid,
+            self.threshold,
+            n_candidates=self.before or None,
+            n_kept=self.after or None,
+            measure=self.measure,
+        )
+        return jnp.concatenate([boxes, scores[:, None]], axis=1)[indices], kept
+
+
+def read_choice(p: Any, plus: float) -> SelectionSettings:
+    """Return what the parameters of a layer say."""
+    measure = overlap_measure(p.nms_type, plus)
+    require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
+    return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
+
+
+def proposals(
+    read_choice: SelectionSettings, boxes: jax.Array, scores: jax.Array, valid: jax.Array, n_tops: int, dtype: Any
+) -> tuple[jax.Array, ...]:
+    """Return the tops: rows [image, x1, y1, x2, y2], and those with the score. Rows of padding, last, are of -1.
+
+    Args:
+        choice: how to choose.
+        boxes, scores, valid: as for `Choice.best`, of each image.
+        n_tops: 1, or 2 for those with scores, too.
+        dtype: of the tops.
+    """
+    rows, there = jax.vmap(read_choice.best)(boxes, scores, valid)
+    images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
+    rows = jnp.concatenate([images, rows], axis=2).reshape(-1, 6)
+    there = there.reshape(-1)
+    order = jnp.argsort(~there, stable=True)
+    rows = jnp.where(there[order][:, None], rows[order], _ABSENT)
+    found = []
+    for columns, nothing in ((5, _NOTHING), (6, (0.0,) * 6)):
+        first = jnp.where(jnp.any(there), rows[0, :columns], jnp.asarray(nothing, rows.dtype))
+        found.append(with_four_axes(rows[:, :columns].at[0].set(first).astype(dtype)))
+    return tuple(found[:n_tops])
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
@@ -34,11 +134,11 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
             x.ndim == 4 and x.shape[1] >= 6 and x.shape[0] == maps[0].shape[0],
             f"bottom {i} must be N x (classes + 4) x H x W with two classes or more, N as in bottom 0: {x.shape}",
         )
-        field = fields(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
-        parts.append(_boxes(ctx, lax.stop_gradient(promote(x)), field))
+        field = anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
+        parts.append(_candidates(ctx, lax.stop_gradient(promote(x)), field))
     # of equal scores the last comes first
     boxes, scores, valid = (jnp.flip(jnp.concatenate(part, axis=1), 1) for part in zip(*parts, strict=True))
-    return proposals(choice(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+    return proposals(read_choice(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
 register(
@@ -55,7 +155,7 @@ register(
 )
 
 
-def _boxes(ctx: Context, x: jax.Array, field: Fields) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return boxes (N, places, 4), their scores, and which of them are large and likely enough."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
@@ -66,3 +166,152 @@ def _boxes(ctx: Context, x: jax.Array, field: Fields) -> tuple[jax.Array, jax.Ar
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.concatenate([corner, corner + sides], axis=1).reshape(n, 4, height * width)
     return jnp.moveaxis(boxes, 1, 2), scores.reshape(n, -1), valid.reshape(n, -1)
+
+
+def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
+    """Proposals from pairs of maps, probabilities and deltas (images * fields, 4, H, W): rows [image, x1, y1, x2, y2].
+
+    Each pair has a `box_group_param` with its fields, which are items of the batch axis. A box's score is 1 less the
+    probability of class 0, and `fg_thr` or more. Sides are x2 - x1 + 1. The best boxes of each image, of all pairs, are
+    suppressed by those better. Where nothing is found, there is one row 0, 1, 1, 10, 10. A second top has rows
+    [image, x1, y1, x2, y2, score]. Rows of padding come last and are -1.
+    """
+    p = ctx.param
+    require(
+        len(maps) == 2 * len(p.box_group_param),
+        f"needs two bottoms, probabilities and deltas, for each box_group_param: {len(maps)} bottoms for "
+        f"{len(p.box_group_param)}",
+    )
+    pairs = list(zip(maps[::2], maps[1::2], p.box_group_param, strict=True))
+    images = [count_images(deltas.shape[0], len(group.field_w) or 1, "a bottom") for _, deltas, group in pairs]
+    require(all(n == images[0] for n in images), f"all bottoms must be of one number of images, not {images}")
+    parts = [_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
+    boxes, scores, valid = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+    return proposals(read_choice(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
+
+
+register(
+    LayerType(
+        Signature("BoxGroupOutput", bottoms=(2, None), tops=(1, 2), param="box_group_output_param", in_place=False),
+        Traced(box_group_output),
+        Gradient(exists=False),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
+            origin="Cascade R-CNN",
+            unsupported={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
+        ),
+    )
+)
+
+
+def _group_candidates(
+    ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return boxes (images, fields * places, 4), their scores, and which of them are large and likely enough."""
+    p, field = ctx.param, anchor_grid(group.field_w, group.field_h, group.stride)
+    require_pair(probabilities.shape, deltas.shape)
+    batch, _, height, width = deltas.shape
+    n_fields = len(field.width)
+    images = count_images(batch, n_fields)
+    scores = 1 - lax.stop_gradient(promote(probabilities))[:, 0]
+    found = field.decoded(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
+    image = jnp.asarray([width, height], found.dtype)[:, None, None] * field.stride
+    corners = jnp.maximum(found[:, :2], 0), jnp.minimum(found[:, :2] + found[:, 2:] - 1, image)
+    sides = corners[1] - corners[0] + 1
+    valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
+    boxes = jnp.moveaxis(jnp.concatenate(corners, axis=1), 1, -1)
+    flat = n_fields * height * width
+    return (
+        group_by_image(boxes, images, n_fields).reshape(images, flat, 4),
+        group_by_image(scores, images, n_fields).reshape(images, flat),
+        group_by_image(valid, images, n_fields).reshape(images, flat),
+    )
+
+
+def frcnn_output(
+    ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
+) -> jax.Array:
+    """Detections in one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first.
+
+    Bottoms are probabilities N x classes, deltas N x 4 * classes (N x 8 if not `cls_aware`), ROIs N x 5 or N x 6, and
+    height and width of the image. Boxes are cut to the image; those of a class that reach `conf_thr` are suppressed by
+    better ones. At most `max_det_num` are kept. The first row is always 0 and then -1. Rows of padding, last, are -1,
+    and ROIs that begin with a negative number are none.
+    """
+    p, dtype = ctx.param, probabilities.dtype
+    prob, boxes, there, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
+    n, classes = prob.shape
+    boxes = jnp.concatenate([jnp.maximum(boxes[..., :2], 0), jnp.minimum(boxes[..., 2:], corners)], axis=-1)
+    boxes = jnp.broadcast_to(jnp.swapaxes(boxes, 0, 1), (classes - 1, n, 4))
+    scores = prob[:, 1:].T
+    measure = overlap_measure(p.nms_type, 1.0)
+    suppress = jax.vmap(partial(_suppress, measure, p.iou_thr))
+    kept, boxes, scores = suppress(boxes, scores, there & (scores >= p.conf_thr))
+    numbers = jnp.arange(1, classes, dtype=scores.dtype)[:, None]
+    columns = [jnp.zeros_like(scores), *jnp.moveaxis(boxes, -1, 0), jnp.broadcast_to(numbers, scores.shape), scores]
+    rows = jnp.stack(columns, axis=-1).reshape(-1, 7)
+    kept = _keep_best(kept.reshape(-1), rows[:, -1], p.max_det_num)
+    order = jnp.argsort(~kept, stable=True)
+    if p.max_det_num and not (isinstance(n, int) and n * (classes - 1) < p.max_det_num):
+        order = jnp.concatenate([order, jnp.zeros(p.max_det_num, order.dtype)])[: p.max_det_num]
+        there = jnp.arange(p.max_det_num) < jnp.sum(kept)
+    else:
+        there = kept[order]
+    found = jnp.where(there[:, None], rows[order], -1)
+    filler = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
+    return with_four_axes(jnp.concatenate([filler, found]).astype(dtype))
+
+
+register(
+    LayerType(
+        Signature(
+            "FrcnnOutput",
+            bottoms=4,
+            param="frcnn_output_param",
+            in_place=False,
+        ),
+        Traced(frcnn_output),
+        Gradient(exists=False),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
+            origin="Cascade R-CNN",
+            restrictions="`save_output_param` writes no files.",
+            unsupported={"shard": "boxes suppress each other, whatever rows they are in", "joined": OWN_IMAGES},
+        ),
+    )
+)
+
+
+def _read_inputs(
+    ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), which are there, and the image's corner."""
+    require_one_number_of_rows(probabilities=probabilities, deltas=deltas, rois=rois)
+    prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
+    classes = prob.shape[1]
+    require(classes > 1, f"needs background and one class or more, not probabilities of {classes} classes")
+    aware = ctx.layer.bbox_reg_param.cls_aware
+    given = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if aware else 8)
+    given = given.reshape(given.shape[0], classes if aware else 2, 4)[:, 1:]
+    rows = read_rows(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
+    require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
+    height, width = read_rows(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
+    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).undone(given))
+    return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
+
+
+def _suppress(
+    measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Sort the boxes of a class by score; return which are kept, the boxes and the scores."""
+    order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
+    boxes, scores, valid = boxes[order], scores[order], valid[order]
+    return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores
+
+
+def _keep_best(kept: jax.Array, scores: jax.Array, most: int) -> jax.Array:
+    """Return which of those kept are among the best, no more than `most` unless that is 0."""
+    if not most:
+        return kept
+    rank = jnp.argsort(jnp.argsort(jnp.where(kept, -scores, jnp.inf), stable=True))
+    return kept & (rank < most)

@@ -1,20 +1,69 @@
-"""DetectionAccuracy: figures on a map that holds class scores and deltas."""
+"""DetectionAccuracy, DetectionGroupAccuracy and BboxAccuracy: the share of right classes, and mean overlaps."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...errors import require
+from .. import across
+from ..boxes import overlaps
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
-from .fields import fields
-from .figures import mean_overlap, shares_of_right_classes
-from .multitask import labels_of
-from .regression import bounds, normalization
-from .shapes import require_scores_and_deltas
+from .box_maps import (
+    anchor_grid,
+    bounds,
+    count_images,
+    move_boxes,
+    normalization,
+    read_rows,
+    require_one_number_of_rows,
+    require_pair,
+    require_scores_and_deltas,
+)
+from .detection_loss import Labels, read_labels
+
+
+def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
+    """Return the share of places whose class is right, and that of those with an object; 1 x 1 x 1 x 2, -1 for none.
+
+    Args:
+        ctx: the layer.
+        right: (batch, height, width).
+        labels: ground truth.
+        classes: its classes, as they are counted.
+    """
+    ignored = labels.ignored(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
+    shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
+    return jnp.stack(shares).reshape(1, 1, 1, 2)
+
+
+def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
+    """Return how much boxes overlap the objects where there are some, in the mean; 1 x 1 x 1 x 1, -1 for none.
+
+    Args:
+        ctx: the layer.
+        boxes: (batch, 4, height, width), left, top, width and height.
+        labels: ground truth.
+        plus: how much larger a side is than x2 - x1.
+    """
+    truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
+    fits = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
+    return _mean(ctx, fits, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
+
+
+def _corners(boxes: jax.Array, plus: float) -> jax.Array:
+    return jnp.moveaxis(jnp.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:] - plus], axis=1), 1, -1)
+
+
+def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
+    values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
+    total, count = (across.total(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(counts, values, 0), counts))
+    return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
@@ -24,11 +73,11 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     top is the mean overlap of boxes with the objects, by sides x2 - x1. Without any to count, figures are -1.
     """
     p = ctx.param
-    field = fields([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
+    field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_scores_and_deltas(p, x.shape)
     require(1 <= p.top_k <= p.cls_num, f"top_k must lie between 1 and cls_num {p.cls_num}, not be {p.top_k}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
-    labels = labels_of(truth, x.shape, "bottom 1 (ground truth)")
+    labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
     scores, classes = x[:, : p.cls_num], jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     numbers = jnp.arange(p.cls_num)[:, None, None]
@@ -54,5 +103,82 @@ register(
         Traced(detection_accuracy),
         Gradient(exists=False, indices=Indices((1,))),
         docs=LayerDocs(origin="MS-CNN"),
+    )
+)
+
+
+def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
+    """The share of places whose class has the largest score, and that of those with an object; 1 x 1 x 1 x 2.
+
+    Bottoms are as for DetectionGroupLoss. Places of label 0 and an overlap of `bg_threshold` or more are left out. A
+    second top is the mean overlap of boxes with the objects, by sides x2 - x1 + 1. Without any to count, figures
+    are -1.
+    """
+    p = ctx.param
+    field = anchor_grid(p.field_w, p.field_h, p.stride)
+    require_pair(scores.shape, deltas.shape)
+    count_images(scores.shape[0], len(field.width))
+    require(scores.shape[1] == p.cls_num, f"needs scores of cls_num {p.cls_num} classes, not {scores.shape[1]}")
+    require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
+    labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
+    classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
+    right = jnp.argmax(promote(scores), axis=1) == classes
+    shares = shares_of_right_classes(ctx, right, labels, classes)
+    if ctx.n_tops < 2:
+        return shares
+    boxes = field.decoded(promote(deltas), normalization(ctx), bounds(p))
+    return shares, mean_overlap(ctx, boxes, labels, 1.0)
+
+
+register(
+    LayerType(
+        Signature(
+            "DetectionGroupAccuracy",
+            bottoms=3,
+            tops=(1, 2),
+            param="detection_group_accuracy_param",
+            in_place=False,
+        ),
+        Traced(detection_group_accuracy),
+        Gradient(exists=False, indices=Indices((2,))),
+        docs=LayerDocs(origin="Cascade R-CNN"),
+    )
+)
+
+
+_GROUND_TRUTH = 0.975  # an ROI that overlaps by more is taken for ground truth itself, and left out
+
+
+def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
+    """Mean overlap of boxes, moved by their deltas, with matched ground truth; a second top is that of the ROIs.
+
+    Bottoms are deltas N x 4 * classes (N x 8 if not `cls_aware`), ROIs N x 5, and rows [label, box, overlap]. Only rows
+    with a label above 0 and an overlap up to 0.975 count; without any, tops are -1.
+    """
+    require_one_number_of_rows(deltas=deltas, rois=rois, matched=matched)
+    aware = ctx.layer.bbox_reg_param.cls_aware
+    given = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if aware else (8,)))
+    rows, truth = (
+        read_rows(promote(rois), "bottom 1 (ROIs)", 5),
+        read_rows(promote(matched), "bottom 2 (ground truth)", 6),
+    )
+    label = truth[:, 0].astype(jnp.int32)
+    counts = (truth[:, 0] > 0) & (truth[:, -1] <= _GROUND_TRUTH) & (rows[:, 0] >= 0)
+    first = 4 * (label if aware else jnp.minimum(label, 1))
+    own = jnp.take_along_axis(given, first[:, None] + jnp.arange(4), axis=1)  # NaN for a class that there is not
+    total = across.total(ctx, jnp.sum(counts, dtype=given.dtype))
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(own)), rows[:, 1:]
+    fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
+    sums = [across.total(ctx, jnp.sum(fit)) for fit in fits]
+    found = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
+    return tuple(found[: ctx.n_tops])
+
+
+register(
+    LayerType(
+        Signature("BboxAccuracy", bottoms=3, tops=(1, 2), in_place=False),
+        Traced(bbox_accuracy),
+        Gradient(exists=False, indices=Indices((1, 2))),
+        docs=LayerDocs(origin="Cascade R-CNN"),
     )
 )

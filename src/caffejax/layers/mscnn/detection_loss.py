@@ -1,20 +1,162 @@
-"""DetectionLoss: the loss of what proposes boxes, from a map that holds class scores and deltas."""
+"""DetectionLoss and DetectionGroupLoss: losses of class scores and box deltas on maps, over a sample of the cells."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ...errors import require
 from .. import across
+from ..axes import four_axes
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
-from .fields import fields
-from .multitask import Labels, balanced, box_loss, class_loss, labels_of, two_losses, weight_of
-from .ranks import highest
-from .regression import bounds, normalization
-from .shapes import require_scores_and_deltas
+from .box_maps import (
+    anchor_grid,
+    bounds,
+    count_images,
+    group_by_image,
+    normalization,
+    require_pair,
+    require_scores_and_deltas,
+    ungroup_images,
+)
+
+
+def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
+    """Return which are the `count` highest of each row; of equal scores the last comes first.
+
+    Args:
+        scores: (rows, n).
+        among: (rows, n), False for places that take no part.
+        count: (rows,).
+    """
+    falling = jnp.argsort(jnp.flip(jnp.where(among, -scores, jnp.inf), 1), axis=1, stable=True)
+    rank = jnp.flip(jnp.argsort(falling, axis=1), 1)
+    return among & (rank < count[:, None])
+
+
+def masked_sample(key: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
+    """Return which `count` of each row are drawn at random; all if there are no more.
+
+    Args:
+        key: a random key.
+        among: (rows, n), False for places that take no part.
+        count: (rows,).
+    """
+    return masked_topk(jax.random.uniform(key, among.shape), among, count)
+
+
+_LEAST = float(jnp.finfo(jnp.float32).tiny)  # no logarithm is taken of a smaller probability
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Ground truth at each place of a map.
+
+    Attributes:
+        classes: (batch, height, width), whole numbers; 0 is background.
+        boxes: (batch, 4, height, width), centre, width and height.
+        overlap: (batch, height, width), with the nearest object.
+    """
+
+    classes: jax.Array
+    boxes: jax.Array
+    overlap: jax.Array
+
+    def ignored(self, ctx: Any, classes: jax.Array) -> jax.Array:
+        """Return True where the class is loss_param's ignore_label."""
+        p = ctx.layer.loss_param
+        return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
+
+
+def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
+    """Return a bottom (batch, 6, height, width) of label, box and overlap as `Labels`.
+
+    Raises:
+        LayerError: if it is not of the shape of the scores.
+    """
+    batch, _, height, width = four_axes(scores, "bottom 0")
+    require(
+        tuple(x.shape) == (batch, 6, height, width),
+        f"{name} must have label, box (4) and overlap for each place, ({batch}, 6, {height}, {width}), not {x.shape}",
+    )
+    x = jax.lax.stop_gradient(x)
+    return Labels(x[:, 0].astype(jnp.int32), x[:, 1:5], x[:, 5])
+
+
+def log_probabilities(scores: jax.Array) -> jax.Array:
+    """Return those of classes along axis 1, as the forks hold them: no less than that of the smallest float."""
+    return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
+
+
+def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the weighted mean of -log of the classes' probabilities, and its gradient by the scores.
+
+    Args:
+        ctx: the layer.
+        scores: (batch, classes, height, width).
+        classes: (batch, height, width). Where one counts that there is not, the loss is NaN.
+        weights: (batch, height, width), NaN where a place does not count.
+    """
+    own = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
+    counts = ~jnp.isnan(weights)
+    weights = jnp.where(counts, weights, 0)
+    count = across.count(ctx, counts).astype(scores.dtype)
+    loss = -jnp.sum(jnp.where(own, log_probabilities(scores), 0) * weights[:, None]) / count
+    known = jnp.all(jnp.any(own, axis=1) | ~counts)
+    return jnp.where(known, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - own) * weights[:, None] / count
+
+
+def box_loss(
+    ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Return the mean of half the squared difference, if `smooth` of its smooth L1 form; and its gradient by deltas.
+
+    Args:
+        ctx: the layer.
+        deltas, targets: (batch, 4, height, width).
+        counts: (batch, height, width), which places count.
+        smooth: linear where the difference is more than 1.
+    """
+    difference = jnp.where(counts[:, None], deltas - targets, 0)
+    slope = jnp.clip(difference, -1, 1) if smooth else difference
+    count = 4 * across.count(ctx, counts).astype(deltas.dtype)
+    return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
+
+
+def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
+    """Return the top: both losses, and that of boxes; 1 x 1 x 1 x 2. It is of the whole batch, though it has axes."""
+    return across.mean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
+
+
+def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
+    """Return what the device's own gradients are multiplied by, from the diff of `join_losses`."""
+    return dy.reshape(2)[0] / across.devices(ctx)
+
+
+def balanced_weights(
+    ctx: Context, objects: jax.Array, background: jax.Array, share: float, dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Return the weights of objects and of background by which the former make that share of all that is sampled.
+
+    Args:
+        ctx: the layer.
+        objects, background: which places are, and are sampled.
+        share: of objects.
+        dtype: of the weights.
+    """
+    sums = [across.total(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
+    of_objects, of_background = (
+        jnp.where(total > 0, part * sum(sums) / jnp.maximum(total, 1), 1)
+        for part, total in zip((share, 1 - share), sums, strict=True)
+    )
+    return of_objects, of_background
+
 
 _FEWEST = 4  # background places of each class that are looked at in any case
 
@@ -29,16 +171,16 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
     `bg_threshold`; it counts if it is hard for some class ("bootstrap"), drawn ("random"), some of both ("mixture"), or
     all of it, as `sample_mode` says. Deltas are bounded, though not for the gradient.
     """
-    (of_classes, _), (of_boxes, _) = _losses(ctx, x, truth)
-    return two_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
+    (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
+    return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
 
 
 def detection_loss_backward(
     ctx: Context, x: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    (_, by_scores), (_, by_deltas) = _losses(ctx, x, truth)
+    (_, by_scores), (_, by_deltas) = _map_losses(ctx, x, truth)
     by_x = jnp.concatenate([by_scores, getattr(ctx.param, "lambda") * by_deltas], axis=1)
-    return weight_of(ctx, dy) * by_x, None
+    return loss_weight(ctx, dy) * by_x, None
 
 
 register(
@@ -59,18 +201,18 @@ register(
 )
 
 
-def _losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
+def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     """Return the loss of classes and its gradient by scores; and those of boxes by deltas."""
     p, norm = ctx.param, normalization(ctx)
-    field = fields([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
+    field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_scores_and_deltas(p, x.shape)
-    labels = labels_of(truth, x.shape, "bottom 1 (ground truth)")
+    labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
     scores, deltas = x[:, : p.cls_num], x[:, p.cls_num :]
-    objects, background = labels.classes != 0, _background(ctx, scores, labels)
+    objects, background = labels.classes != 0, _select_background(ctx, scores, labels)
     weights = jnp.ones(objects.shape, x.dtype)
     if p.pos_neg_weighted:
-        of_objects, of_background = balanced(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
+        of_objects, of_background = balanced_weights(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
         weights = jnp.where(objects, of_objects, jnp.where(across.total(ctx, jnp.sum(objects)) > 0, of_background, 1))
     ignored = labels.ignored(ctx, labels.classes)
     counts = (objects | background) & ~ignored
@@ -80,7 +222,7 @@ def _losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     return of_classes, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
-def _background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
+def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
     """Return which places of background count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     places = shape[1] * shape[2]
@@ -94,17 +236,132 @@ def _background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
         for k in range(1, p.cls_num):
             count = jnp.floor(jnp.sum(classes == k, axis=1) * share).astype(jnp.int32)
             hard = scores[:, k].reshape(shape[0], places)
-            found |= highest(hard, among, jnp.maximum(count, _FEWEST))
+            found |= masked_topk(hard, among, jnp.maximum(count, _FEWEST))
     if p.sample_mode != "bootstrap":
         count = jnp.floor(jnp.sum(classes != 0, axis=1) * share).astype(jnp.int32)
         fewest = _FEWEST * (p.cls_num - 1)
-        found |= _drawn(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
+        found |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
     return found.reshape(shape)
 
 
-def _drawn(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
+def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
     """Return which places of each row `count` draws hit, with repetition and of all places, of those that take part."""
     rows, places = among.shape
     hits = jax.random.randint(key, (rows, most), 0, places)
     hits = jnp.where(jnp.arange(most) < count[:, None], hits, places)  # out of range: no hit
     return among & jax.vmap(lambda h: jnp.zeros(places, bool).at[h].set(True, mode="drop"))(hits)
+
+
+def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
+    """Softmax loss of class scores plus `lambda` times the loss of deltas, of a sample of each image; 1 x 1 x 1 x 2.
+
+    Maps of scores, deltas and ground truth (label, box, overlap) have an item for each image and field. The second
+    number is the part of the deltas, and its diff counts for nothing. Objects have labels above 0, background 0 and an
+    overlap below `bg_threshold`. Of `batch_size`, or of all if -1, background is `bg_multiple` times the objects, drawn
+    or the hardest. With field_xyr and field_whr, deltas are bounded, though not for the gradient.
+    """
+    (of_classes, _), (of_boxes, _) = _group_losses(ctx, scores, deltas, truth)
+    return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
+
+
+def detection_group_loss_backward(
+    ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array, None]:
+    (_, by_scores), (_, by_deltas) = _group_losses(ctx, scores, deltas, truth)
+    weight = loss_weight(ctx, dy)
+    return weight * by_scores, weight * getattr(ctx.param, "lambda") * by_deltas, None
+
+
+register(
+    LayerType(
+        Signature(
+            "DetectionGroupLoss",
+            bottoms=3,
+            param="detection_group_loss_param",
+            loss=True,
+            in_place=False,
+        ),
+        Traced(detection_group_loss),
+        Gradient(
+            detection_group_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((2,)),
+            exempt_from_force_backward=(2,),
+        ),
+        docs=LayerDocs(
+            origin="Cascade R-CNN",
+            restrictions="Predictions are bounded in the loss, not in the bottom that others read.",
+        ),
+    )
+)
+
+
+def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
+    """Return the loss of classes and its gradient by scores; and those of boxes by deltas."""
+    p, norm = ctx.param, normalization(ctx)
+    field = anchor_grid(p.field_w, p.field_h, p.stride)
+    require_pair(scores.shape, deltas.shape)
+    require(scores.shape[1] == p.cls_num, f"needs scores of cls_num {p.cls_num} classes, not {scores.shape[1]}")
+    require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
+    require(
+        p.bbox_loss_type in ("Smooth_L1", "Euclidean_L2"),
+        f"bbox_loss_type must be Smooth_L1 or Euclidean_L2, not '{p.bbox_loss_type}'",
+    )
+    labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
+    scores, deltas = promote(scores), promote(deltas)
+    sample = _sample_cells(ctx, scores, labels, len(field.width))
+    classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
+    weights = _cell_weights(ctx, labels, sample, scores.dtype)
+    of_classes = class_loss(ctx, scores, classes, jnp.where(sample & ~labels.ignored(ctx, classes), weights, jnp.nan))
+    if p.HasField("field_xyr") and p.HasField("field_whr"):
+        deltas = bounds(p).normalized_held(deltas, 1, norm)
+    counts = sample & (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)
+    targets = field.encoded(promote(labels.boxes), norm)
+    return of_classes, box_loss(ctx, deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
+
+
+def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int) -> jax.Array:
+    """Return which places are sampled, (batch, height, width)."""
+    p, shape = ctx.param, labels.classes.shape
+    require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
+    images = count_images(shape[0], n_fields)
+
+    def flat(x: jax.Array) -> jax.Array:
+        return group_by_image(x, images, n_fields).reshape(images, n_fields * shape[1] * shape[2])
+
+    objects = flat(labels.classes > 0)
+    background = flat((labels.classes == 0) & (labels.overlap < p.bg_threshold))
+    n_objects = jnp.sum(objects, axis=1, dtype=jnp.int32)
+    if p.batch_size == -1:
+        n_background = jnp.maximum(n_objects * p.bg_multiple, p.min_num_neg)
+    else:
+        n_objects = jnp.minimum(n_objects, int(p.batch_size / (1 + p.bg_multiple) + 0.5))
+        n_background = p.batch_size - n_objects
+        objects = masked_sample(jax.random.fold_in(ctx.key, 0), objects, n_objects)
+    n_background = jnp.minimum(n_background, jnp.sum(background, axis=1, dtype=jnp.int32))
+    rankings = ("conf_loss", "conf_prob")  # background that is the least likely has the largest loss, too
+    require(p.neg_ranking_type in rankings, f"neg_ranking_type must be one of {rankings}, not '{p.neg_ranking_type}'")
+    hard = flat(-jax.nn.log_softmax(scores, axis=1)[:, 0])
+    match p.neg_mining_type:
+        case "bootstrap":
+            background = masked_topk(hard, background, n_background)
+        case "mixture":
+            hardest = masked_topk(hard, background, (n_background + 1) // 2)
+            others = masked_sample(jax.random.fold_in(ctx.key, 1), background & ~hardest, n_background // 2)
+            background = hardest | others
+        case "random":
+            background = masked_sample(jax.random.fold_in(ctx.key, 1), background, n_background)
+        case other:
+            require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{other}'")
+    found = (objects | background).reshape(images, n_fields, *shape[1:])
+    return ungroup_images(found, shape[0], n_fields)
+
+
+def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
+    """Return the weight of each place, (batch, height, width)."""
+    p, objects = ctx.param, labels.classes > 0
+    if not p.pos_neg_weighted:
+        return jnp.ones(objects.shape, dtype)
+    return jnp.where(
+        objects, *balanced_weights(ctx, objects & sample, ~objects & sample, 1 / (1 + p.bg_multiple), dtype)
+    )

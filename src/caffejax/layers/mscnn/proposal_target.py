@@ -1,20 +1,119 @@
-"""ProposalTarget: what a stage of a detector learns from: sampled ROIs, their labels, and the deltas to be found."""
+"""ProposalTarget: sampled ROIs for training a detection stage, with labels and box targets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...errors import require
+from ...errors import LayerError, require
+from ..boxes import overlaps
 from ..context import Context, Shape
 from ..no_gradient import no_gradient
 from ..on_host import generator, promoted
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
-from .regression import normalization
-from .sampling import Sample, Truth, sampled
-from .shapes import require_rows, rows_of, with_four_axes
+from .box_maps import normalization, read_rows, require_rows, with_four_axes
+
+_SMALLEST = 32  # pixels, of a box drawn at random
+_TRIES = 10_000
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """Ground truth.
+
+    Attributes:
+        rows: (M, 5), [image, x1, y1, x2, y2].
+        labels: (M,).
+        ignored: (M,), True where an ROI that overlaps enough is no object, nor background.
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    ignored: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sampled ROIs, the objects first.
+
+    Attributes:
+        rows: (n, 5), [image, x1, y1, x2, y2].
+        match: (n,), the number of each one's ground truth; -1 for none.
+        overlap: (n,), with it.
+        objects: how many are objects.
+    """
+
+    rows: np.ndarray
+    match: np.ndarray
+    overlap: np.ndarray
+    objects: int
+
+
+def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[], np.random.Generator]) -> Sample:
+    """Sample ROIs as a ProposalTargetParameter says.
+
+    Args:
+        p: the parameters.
+        rows: (N, 5), all ROIs.
+        truth: the ground truth.
+        draw: gives what to draw with, where something is drawn.
+    """
+    match, most = _match_rois(rows, truth)
+    found = np.flatnonzero(most >= p.fg_thr)
+    require(np.all(truth.labels[match[found]] > 0), f"ground truth must have labels above 0, not {truth.labels}")
+    objects = found[~truth.ignored[match[found]]]
+    fits = (most >= p.bg_thr_lw) & (most < p.bg_thr_hg)
+    background = np.flatnonzero(fits & (most < p.fg_thr))
+    others = np.flatnonzero(~fits & (most < p.fg_thr))
+    if p.batch_size == -1:
+        batch, quota = len(objects) + len(background), len(objects)
+    else:
+        batch, quota = p.batch_size, int(np.floor(p.fg_fraction * p.batch_size + 0.5))
+    objects = _draw_most(objects, min(quota, batch), draw)
+    room = batch - len(objects)
+    if len(background) > room:
+        background = _draw_most(background, room, draw)
+    elif p.pickup_discard:
+        background = np.concatenate([background, others[: room - len(background)]])
+    chosen = np.concatenate([objects, background])
+    if not len(chosen):
+        return Sample(_draw_backup_roi(p, truth, draw()), np.full(1, -1), np.zeros(1, most.dtype), 0)
+    return Sample(rows[chosen], match[chosen], most[chosen], len(objects))
+
+
+def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each ROI which ground truth of its image it overlaps most, -1 if there is none, and how much."""
+    if not len(truth.rows):
+        return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
+    overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
+    overlap = np.where(rows[:, None, 0] == truth.rows[None, :, 0], overlap, -1)
+    best, most = np.argmax(overlap, axis=1), np.max(overlap, axis=1)
+    return np.where(most < 0, -1, best), np.maximum(most, 0)
+
+
+def _draw_most(numbers: np.ndarray, most: int, draw: Callable[[], np.random.Generator]) -> np.ndarray:
+    return numbers if len(numbers) <= most else draw().permutation(numbers)[:most]
+
+
+def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) -> np.ndarray:
+    """Return one box drawn at random that is no object, (1, 5)."""
+    width, height = p.img_width, p.img_height
+    require(
+        min(width, height) > _SMALLEST,
+        f"no ROI is left, and none can be drawn: img_width {width} and img_height {height} must be above {_SMALLEST}",
+    )
+    for _ in range(_TRIES):
+        corner = [random.integers(width - _SMALLEST), random.integers(height - _SMALLEST)]
+        sides = [max(random.integers(n - c), _SMALLEST) for n, c in zip((width, height), corner, strict=True)]
+        ends = [c + s - 1 for c, s in zip(corner, sides, strict=True)]
+        row = np.asarray([[random.integers(p.num_img_per_batch), *corner, *ends]], truth.rows.dtype)
+        if _match_rois(row, truth)[1][0] < p.fg_thr:
+            return row
+    raise LayerError("no ROI is left, and none can be drawn: ground truth is wherever a box fits")
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -25,8 +124,8 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     `pickup_discard`. At most `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box,
     overlap], 0 for background. A seventh top has weights by which objects make `fg_fraction` of all.
     """
-    p, found = ctx.param, _truth(ctx, promoted(truth))
-    rows = rows_of(promoted(rois), "bottom 0 (ROIs)", 5)
+    p, found = ctx.param, _read_truth(ctx, promoted(truth))
+    rows = read_rows(promoted(rois), "bottom 0 (ROIs)", 5)
     rows = rows[rows[:, 0] >= 0]
     for name, images in ("ROIs", rows[:, 0]), ("ground truth", found.rows[:, 0]):
         require(
@@ -36,10 +135,10 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
         )
     if p.append_gtbox:
         rows = np.concatenate([rows, found.rows])
-    sample = sampled(p, rows, found, lambda: generator(ctx))
+    sample = sample_rois(p, rows, found, lambda: generator(ctx))
     labels = np.zeros(len(sample.rows), rows.dtype)
     labels[: sample.objects] = found.labels[sample.match[: sample.objects]]
-    tops = sample.rows, labels[:, None], *_targets(ctx, sample, labels, found), _matched(sample, labels, found)
+    tops = sample.rows, labels[:, None], *_targets(ctx, sample, labels, found), _matched_rows(sample, labels, found)
     weights = [_weights(p, sample, labels)] if ctx.n_tops > 6 else []
     return tuple(with_four_axes(top.astype(rois.dtype)) for top in (*tops, *weights))
 
@@ -82,15 +181,15 @@ def _columns(ctx: Context) -> int:
     return 4 * int(ctx.param.cls_num if ctx.layer.bbox_reg_param.cls_aware else 2)
 
 
-def _truth(ctx: Context, truth: np.ndarray) -> Truth:
-    rows = rows_of(truth, "bottom 1 (ground truth)")
+def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
+    rows = read_rows(truth, "bottom 1 (ground truth)")
     rows = rows[rows[:, 0].astype(int) >= 0]
     labels, most = rows[:, 5].astype(int), ctx.param.cls_num - 1
     require(np.all(labels <= most), f"labels must not be above {most} (cls_num {most + 1}): {labels}")
-    return Truth(rows[:, :5], labels, rows[:, 6] != 0)
+    return GroundTruth(rows[:, :5], labels, rows[:, 6] != 0)
 
 
-def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: Truth) -> tuple[np.ndarray, ...]:
+def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, ...]:
     """Return the normalized deltas from objects to their ground truth, and the weights, for each row and class."""
     p, n = ctx.param, sample.objects
     boxes, found = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
@@ -107,7 +206,7 @@ def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: Truth) -> 
     return targets.reshape(flat), weights.reshape(flat), weights.reshape(flat)
 
 
-def _matched(sample: Sample, labels: np.ndarray, truth: Truth) -> np.ndarray:
+def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.ndarray:
     n = sample.objects
     rows = np.zeros((len(sample.rows), 6), sample.rows.dtype)
     rows[:n] = np.concatenate([labels[:n, None], truth.rows[sample.match[:n], 1:], sample.overlap[:n, None]], axis=1)

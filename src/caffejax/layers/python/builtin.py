@@ -5,13 +5,10 @@ They stand in for modules that are not there: a module of that name that can be 
 
 from __future__ import annotations
 
-from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH
-from ..detectnet.scoring import MEAN_AP, SCORE_DETECTIONS
-from ..rcnn.anchor_target_layer import ANCHOR_TARGET_LAYER
-from ..rcnn.mask_layer import MASK_LAYER
-from ..rcnn.proposal_layer import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
-from ..rcnn.proposal_target_layer import PROPOSAL_TARGET_LAYER
-from ..rcnn.stage_bridge_layer import STAGE_BRIDGE_LAYER
+from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH, MEAN_AP, SCORE_DETECTIONS
+from ..rcnn.mnc_layers import MASK_LAYER, STAGE_BRIDGE_LAYER
+from ..rcnn.rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
+from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
 from ..spatial_dropout import SPATIAL_DROPOUT_LAYER
 from ..types import LayerType
 

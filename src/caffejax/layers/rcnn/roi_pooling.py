@@ -1,15 +1,157 @@
-"""ROIPooling: maxima over the bins of each region of interest."""
+"""ROIPooling and PSROIPooling: maxima and averages over the bins of regions of interest."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 
+from ...errors import require
+from ...kernels.gradient import with_gradient
+from ...kernels.varying import vary_as
 from ..context import Context
+from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .maxima import Rectangles, maxima, spread
 from .rois import bins, images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
+
+_TABLE = 1 << 24  # numbers in the tables of one chunk
+
+Cells = tuple[jax.Array, ...]  # the values, and what goes with them
+Better = Callable[[Cells, Cells], Cells]
+
+
+class Rectangles(NamedTuple):
+    """Rectangles of maps: of each region all pairs of a range of rows and one of columns.
+
+    Attributes:
+        image: (R,), whose map.
+        top, bottom: (R, ph), from row `top` to before row `bottom`.
+        left, right: (R, pw), likewise.
+    """
+
+    image: jax.Array
+    top: jax.Array
+    bottom: jax.Array
+    left: jax.Array
+    right: jax.Array
+
+    @property
+    def empty(self) -> jax.Array:
+        """(R, 1, ph, pw), True where there is nothing inside."""
+        return ((self.top >= self.bottom)[:, :, None] | (self.left >= self.right)[:, None, :])[:, None]
+
+
+def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
+    """Return the maxima of x, (N, C, H, W), over rectangles: (R, C, ph, pw); 0 of empty ones.
+
+    The gradient goes to the first of equal maxima. It finds their places anew, so that no table is kept for it.
+    """
+
+    def forward(x: jax.Array, where: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
+        found = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), where, _maximum)[0], x)
+        return jnp.where(where.empty, 0, found), (x, where)
+
+    def backward(residuals: tuple[jax.Array, Rectangles], dy: jax.Array, _: Any) -> tuple[jax.Array, None]:
+        return scatter_maxima_diff(dy, *residuals), None
+
+    return with_gradient(forward, backward)(x, where)
+
+
+def scatter_maxima_diff(dy: jax.Array, x: jax.Array, where: Rectangles) -> jax.Array:
+    """Return what `rectangle_maxima` makes of its result's diff for `x`."""
+    passed = jnp.where(where.empty, 0, promote(dy))
+    return scatter_add(passed, argmax_cells(x, where), where.image, x.shape).astype(x.dtype)
+
+
+def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
+    """Return where the maxima are, (R, C, ph, pw), as row * W + column; of equal ones the first in row order."""
+    height, width = x.shape[2:]
+    number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
+
+    def chunk(maps: jax.Array) -> jax.Array:
+        return _best_in_rectangles((maps, jnp.broadcast_to(number, maps.shape)), where, _first_maximum)[1]
+
+    return _map_channel_chunks(chunk, lax.stop_gradient(x))
+
+
+def scatter_add(dy: jax.Array, place: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
+    """Return maps of that shape, (N, C, H, W), with dy, (R, C, ph, pw), added up at its places."""
+    n, channels, height, width = shape
+
+    def channel(dy: jax.Array, at: jax.Array) -> jax.Array:
+        zeros = vary_as(jnp.zeros(n * height * width, dy.dtype), dy, at)
+        return zeros.at[at].add(dy, mode="promise_in_bounds")
+
+    at = image[:, None, None, None] * (height * width) + place
+    return jnp.moveaxis(jax.vmap(channel, 1)(dy, at).reshape(channels, n, height, width), 0, 1)
+
+
+def _maximum(a: Cells, b: Cells) -> Cells:
+    return (jnp.maximum(a[0], b[0]),)
+
+
+def _first_maximum(a: Cells, b: Cells) -> Cells:
+    second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+    return jnp.where(second, b[0], a[0]), jnp.where(second, b[1], a[1])
+
+
+def _best_in_rectangles(cells: Cells, where: Rectangles, better: Better) -> Cells:
+    """Return the best of cells (N, H, W, c) over rectangles, (R, ph, pw, c)."""
+    height, width = cells[0].shape[1:3]
+    of_rows = _doubling_levels(cells, height, 1, better)
+    tables = [_doubling_levels(level, width, 2, better) for level in of_rows]
+    parts = range(len(cells))
+    table = [jnp.stack([jnp.stack([level[i] for level in row]) for row in tables]) for i in parts]
+    tall, rows = _covering_ranges(where.top, where.bottom, height)
+    wide, columns = _covering_ranges(where.left, where.right, width)
+    image = where.image[:, None, None]
+    best: Cells | None = None
+    for row, column in itertools.product(rows, columns):
+        at = tall[:, :, None], wide[:, None, :], image, row[:, :, None], column[:, None, :]
+        found = tuple(part.at[at].get(mode="promise_in_bounds") for part in table)
+        best = found if best is None else better(best, found)
+    assert best is not None
+    return best
+
+
+def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
+    """Return the best over 1, 2, 4, ... cells from each on; the last few are of cells beyond the end."""
+    levels = [cells]
+    for k in range(length.bit_length() - 1):
+        levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
+    return levels
+
+
+def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """Return the level of the two ranges that cover low .. high - 1, and where they begin."""
+    size = jnp.maximum(high - low, 1)
+    level = sum(((size >> k) > 0).astype(jnp.int32) for k in range(1, length.bit_length()))
+    level = jnp.asarray(level, jnp.int32) + jnp.zeros_like(size)
+    first = jnp.clip(low, 0, length - 1)
+    return level, (first, jnp.maximum(first + size - (1 << level), 0))
+
+
+def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """Call a function of (N, H, W, c), which gives (R, ph, pw, c), for all of (N, C, H, W)."""
+    n, channels, height, width = x.shape
+    levels = height.bit_length() * width.bit_length()
+    per_channel = levels * height * width * (n if isinstance(n, int) else 1)
+    size = max(8, _TABLE // per_channel)
+    last = jnp.moveaxis(x, 1, -1)
+    if size >= channels:
+        return jnp.moveaxis(function(last), -1, 1)
+    count = math.ceil(channels / size)
+    size = math.ceil(channels / count)
+    filled = jnp.pad(last, ((0, 0), (0, 0), (0, 0), (0, count * size - channels)))
+    chunks = jnp.moveaxis(filled.reshape(n, height, width, count, size), 3, 0)
+    found = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
+    return found.reshape(found.shape[0], count * size, *found.shape[3:])[:, :channels]
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
@@ -18,14 +160,14 @@ def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     Rows of the second bottom are image, x1, y1, x2, y2. Their corners, widened by `pad_ratio` of the sides, times
     `spatial_scale` are rounded, and bins may share cells. An empty bin gives 0, an image that is not there NaN.
     """
-    where, wrong = _bins(ctx, data, rois)
-    return maxima(data, where) + wrong.astype(data.dtype)
+    where, wrong = _roi_bins(ctx, data, rois)
+    return rectangle_maxima(data, where) + wrong.astype(data.dtype)
 
 
 def roi_pooling_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    return spread(dy, data, _bins(ctx, data, rois)[0]), None
+    return scatter_maxima_diff(dy, data, _roi_bins(ctx, data, rois)[0]), None
 
 
 register(
@@ -42,7 +184,7 @@ register(
 )
 
 
-def _bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
+def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
     """Return the bins, and what to add to the values of each region."""
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
@@ -53,3 +195,81 @@ def _bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, j
     left, right = bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
     image, wrong = images_in(image, data.shape)
     return Rectangles(image, top, bottom, left, right), wrong[:, None, None, None]
+
+
+_LEAST = 0.1  # of a region's sides, in cells
+
+
+def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+    """Averages over group_size x group_size bins of each region, bin (i, j) of map channel (c * group + i) * group + j.
+
+    The top is R x output_dim x group_size x group_size. Corners are rounded before they are scaled. An empty bin
+    gives 0, an image that is not there NaN.
+    """
+    in_row, in_column, area, wrong = _psroi_bins(ctx, data, rois)
+    groups = ctx.param.group_size
+    maps = promote(data).reshape(data.shape[0], -1, groups, groups, *data.shape[2:])
+
+    def row_of_bins(given: tuple[jax.Array, jax.Array]) -> jax.Array:
+        maps, in_row = given  # (N, C, group, H, W), (R, N, H): sums along the columns of cells, then along the rows
+        return jnp.einsum("rcjw,rjw->rcj", jnp.einsum("rnh,ncjhw->rcjw", in_row, maps), in_column)
+
+    sums = lax.map(row_of_bins, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(in_row, 1, 0)))
+    return (jnp.moveaxis(sums, 0, 2) / area + wrong).astype(data.dtype)
+
+
+def psroi_pooling_backward(
+    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    in_row, in_column, area, _ = _psroi_bins(ctx, data, rois)
+
+    def row_of_bins(given: tuple[jax.Array, jax.Array]) -> jax.Array:
+        dy, in_row = given
+        return jnp.einsum("rnh,rcjw->ncjhw", in_row, jnp.einsum("rcj,rjw->rcjw", dy, in_column))
+
+    shares = jnp.moveaxis(promote(dy) / area, 2, 0)
+    found = lax.map(row_of_bins, (shares, jnp.moveaxis(in_row, 1, 0)))
+    return jnp.moveaxis(found, 0, 2).reshape(data.shape).astype(data.dtype), None
+
+
+register(
+    LayerType(
+        Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
+        Traced(psroi_pooling),
+        Gradient(psroi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(
+            origin="R-FCN",
+            restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
+        ),
+    )
+)
+
+
+def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Return 1 for cells in a bin: (R, group, N, H) and (R, group, W); the bins' areas; what to add to the values."""
+    require_maps_and_rois(data, rois)
+    p = ctx.param
+    require(p.group_size > 0 and p.output_dim > 0, "group_size and output_dim must be > 0")
+    channels = p.output_dim * p.group_size**2
+    require(
+        data.shape[1] == channels,
+        f"needs output_dim * group_size**2 = {channels} channels, but bottom 0 has {data.shape[1]}",
+    )
+    image, boxes = numbers(rois)
+    image, wrong = images_in(image, data.shape)
+    start, end = rounded(boxes[:, :2]) * p.spatial_scale, (rounded(boxes[:, 2:]) + 1) * p.spatial_scale
+    size = jnp.maximum(end - start, _LEAST)
+    top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
+    left, right = bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])
+    of_image = image[:, None] == jnp.arange(data.shape[0])
+    dtype = jnp.promote_types(data.dtype, jnp.float32)
+    in_row = (_is_between(top, bottom, data.shape[2])[:, :, None] & of_image[:, None, :, None]).astype(dtype)
+    in_column = _is_between(left, right, data.shape[3]).astype(dtype)
+    area = jnp.maximum(bottom - top, 0)[:, :, None] * jnp.maximum(right - left, 0)[:, None, :]
+    return in_row, in_column, jnp.maximum(area, 1)[:, None].astype(dtype), wrong[:, None, None, None]
+
+
+def _is_between(low: jax.Array, high: jax.Array, length: int) -> jax.Array:
+    cell = jnp.arange(length)
+    return (cell >= low[:, :, None]) & (cell < high[:, :, None])

@@ -1,13 +1,231 @@
-"""BN: batch normalisation with a factor and a bias for each channel in one layer; of PSPNet, and of SegNet."""
+"""BN: batch normalization with a scale and a shift for each channel in one layer, of PSPNet and of SegNet."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from ...kernels.affine import by_channel
+from ...kernels.normalization import batch_normalized
+from ...kernels.sums import FIRST
+from ..context import Context, ParamSpec, Shape
+from ..dtypes import promote
+from ..epilogue import Epilogue
+from ..namespace import rsqrt, stop_gradient
+from ..normalization import less_moved, statistics, synced_over
 from ..registry import register
-from ..types import LayerDocs, LayerType, Signature, Variants
-from .bn_pspnet import FROZEN, PSPNET
-from .bn_segnet import SEGNET, WITH_STATISTICS
+from ..tops import first
+from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+
+Arrays = tuple[jax.Array, ...]
+
+
+def blob_shape(x: Any) -> Shape:
+    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    return (1, x.shape[1], 1, 1)
+
+
+def channels_of(blob: jax.Array) -> jax.Array:
+    return blob.reshape(-1)
+
+
+def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> jax.Array:
+    return by_channel(x, factor, bias, fast=ctx.fast).astype(x.dtype)
+
+
+def normalized(
+    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
+) -> Arrays:
+    """Return the top, and the batch's mean and variance; `near` is a guess at the mean."""
+    if ctx.fast:
+        guess = jax.lax.stop_gradient(promote(near))
+        guess = jnp.where(jnp.isfinite(guess), guess, 0)
+        how: Any = {"relu": relu, "axis_name": synced_over(ctx)}
+        found: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
+        return found
+    mean, variance = statistics(ctx, x)
+    y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
+    y = y * FIRST.along(factor, x) + FIRST.along(bias, x)
+    return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
+
+
+def normalized_diffs(
+    ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
+) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+    """Return the diffs of factor and bias, and of the bottom, where the batch is normalised by itself."""
+    mean, variance = statistics(ctx, x)
+    deviation, dy = jnp.sqrt(variance + eps), promote(dy)
+    normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
+    d_factor, d_bias = FIRST.sums(dy * normal), FIRST.sums(dy)
+    dx = less_moved(ctx, dy, normal) * FIRST.along(channels_of(factor) / deviation, x)
+    return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
+
+
+def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
+    """slope * (x - mean) / sqrt(variance + eps) + bias, channel by channel; blobs of (1, channels, 1, 1).
+
+    In TRAIN mean and variance are the batch's, and the blobs mean and variance become momentum * blob + (1 - momentum)
+    * batch's; in TEST, or if `frozen`, they are the blobs. If `frozen`, slope and bias get no gradient.
+    """
+    if not _by_batch(ctx):
+        return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
+    return moving_bn_fused(ctx, blobs, x, ())
+
+
+def moving_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p, shape = ctx.param, blob_shape(x)
+    require(not p.icnet, "icnet: true is not supported")
+    require(0 <= p.momentum <= 1, f"momentum must lie between 0 and 1, not be {p.momentum:g}")
+    variance = type(p.slope_filler)(type="constant", value=1)
+    learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
+    return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
+
+
+def moving_bn_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, jax.Array]:
+    slope, _, mean, variance = blobs
+    if _by_batch(ctx):
+        (d_slope, d_bias), dx = normalized_diffs(ctx, slope, x, dy, ctx.param.eps)
+        return (d_slope, d_bias, None, None), dx
+    deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
+    dx = promote(dy) * FIRST.along(channels_of(slope) / deviation, x)
+    if ctx.param.frozen:
+        return (None, None, None, None), dx
+    normal = (promote(x) - FIRST.along(channels_of(mean), x)) / FIRST.along(deviation, x)
+    d_slope, d_bias = FIRST.sums(promote(dy) * normal), FIRST.sums(promote(dy))
+    return (d_slope.reshape(slope.shape), d_bias.reshape(slope.shape), None, None), dx
+
+
+def _moving_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _by_batch(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+
+
+def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    slope, bias, mean, variance = (promote(channels_of(b)) for b in blobs)
+    factor = slope * rsqrt(variance + ctx.param.eps)
+    bias = bias - mean * factor
+    return (stop_gradient(factor), stop_gradient(bias)) if ctx.param.frozen else (factor, bias)
+
+
+def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count a ReLU right after it, where the batch is normalised by itself."""
+    return int(_by_batch(ctx) and epilogues[0].is_relu)
+
+
+def moving_bn_fused(
+    ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
+) -> tuple[jax.Array, Arrays]:
+    """Compute it with what `moving_bn_fusible` counts."""
+    slope, bias, mean, variance = map(channels_of, blobs)
+    top, *batch = normalized(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
+    momentum = ctx.param.momentum
+    new = (momentum * old + (1 - momentum) * now for old, now in zip((mean, variance), batch, strict=True))
+    return top, tuple(
+        jax.lax.stop_gradient(n).reshape(b.shape).astype(b.dtype) for n, b in zip(new, blobs[2:], strict=True)
+    )
+
+
+PSPNET = LayerType(
+    Signature("BN", param="bn_param"),
+    Traced(moving_bn, params=moving_bn_params, stateful=True, fusion=Fusion(moving_bn_fusible, moving_bn_fused)),
+    Gradient(moving_bn_backward),
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
+        by_channel=ByChannel(_moving_is_affine, moving_factor_and_bias),
+        weight_axes=4,
+    ),
+    docs=LayerDocs(origin="yjxiong/caffe, PSPNet"),
+)
+FROZEN = replace(
+    PSPNET,
+    gradient=Gradient(moving_bn_backward, overrides_autodiff=True),
+    docs=replace(
+        PSPNET.docs, unsupported={"second": "the top depends on slope and bias, of which its gradient takes no notice"}
+    ),
+)
+
+
+def _by_batch(ctx: Context) -> bool:
+    return ctx.training and not ctx.param.frozen
+
+
+SEGNET_EPS = 1e-9
+
+
+def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
+    """scale * (x - mean) / sqrt(variance + 1e-9) + shift by the batch's mean and variance, tops 2 and 3 if there are.
+
+    Channel by channel, in TEST too. With bn_mode INFERENCE just scale * x + shift. The further tops, scale and shift
+    are all (1, channels, 1, 1).
+    """
+    if _learns(ctx) or ctx.n_tops > 1:
+        return segnet_bn_fused(ctx, blobs, x, ())
+    return scaled(ctx, x, *segnet_factor_and_bias(ctx, blobs))
+
+
+def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    require(_learns(ctx) or ctx.n_tops == 1, "with bn_mode: INFERENCE there are no tops for mean and variance")
+    return [ParamSpec(blob_shape(x), ctx.param.scale_filler), ParamSpec(blob_shape(x), ctx.param.shift_filler)]
+
+
+def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
+    d_top, scale = first(dy), blobs[0]
+    if _learns(ctx):
+        return normalized_diffs(ctx, scale, x, d_top, SEGNET_EPS)
+    d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
+    return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
+
+
+def _segnet_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not _learns(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+
+
+def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+    return channels_of(blobs[0]), channels_of(blobs[1])
+
+
+def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+    """Count a ReLU right after it, where the batch is normalised by itself."""
+    return int(_learns(ctx) and epilogues[0].is_relu)
+
+
+def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
+    """Compute it with what `segnet_bn_fusible` counts."""
+    scale, shift = map(channels_of, blobs)
+    top, *batch = normalized(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
+    return (
+        top if ctx.n_tops == 1 else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in batch[: ctx.n_tops - 1]))
+    )
+
+
+SEGNET = LayerType(
+    Signature("BN", param="bn_param"),
+    Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_bn_fusible, segnet_bn_fused)),
+    Gradient(segnet_bn_backward),
+    LayerTraits(
+        dtype_policy="bottoms",
+        spatial_map="same",
+        by_channel=ByChannel(_segnet_is_affine, segnet_factor_and_bias),
+        weight_axes=4,
+    ),
+    docs=LayerDocs(origin="SegNet, DeconvNet"),
+)
+WITH_STATISTICS = replace(
+    SEGNET,
+    signature=Signature("BN", tops=(2, 3), param="bn_param"),
+    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True),
+)
+
+
+def _learns(ctx: Context) -> bool:
+    return bool(ctx.param.bn_mode == ctx.param.LEARN)
 
 
 def bn_variant(layer: Any) -> str:

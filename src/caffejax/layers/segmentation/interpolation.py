@@ -1,4 +1,4 @@
-"""Linear interpolation along the axes of the plane."""
+"""Interp, ResizeBilinear and Padding: bilinear interpolation along height and width, and borders."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...errors import require
 from ...kernels.gradient import with_gradient
 from ...kernels.table import table
+from ..axes import possible_plane
+from ..context import Context, Shape
 from ..dtypes import promote
+from ..registry import register
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """Where along an axis the numbers of the top lie.
 
     Attributes:
@@ -28,7 +33,7 @@ class Places(NamedTuple):
     part: np.ndarray
 
 
-def interpolated(x: jax.Array, places: Sequence[Places], *, fast: bool) -> jax.Array:
+def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax.Array:
     """Interpolate (num, channels, height, width) along height and width.
 
     Integers are made float32. If `fast`, the gradient is a product with a matrix of weights rather than numbers
@@ -39,12 +44,12 @@ def interpolated(x: jax.Array, places: Sequence[Places], *, fast: bool) -> jax.A
 
     def forward(x: jax.Array) -> tuple[jax.Array, tuple[()]]:
         y = promote(x)
-        for axis in _order(size, places):
-            y = _along(y, axis, places[axis - 2])
+        for axis in _axis_order(size, places):
+            y = _interpolate_axis(y, axis, places[axis - 2])
         return y.astype(kind), ()
 
     def backward(_: Any, dy: jax.Array, wanted: Any) -> tuple[jax.Array]:
-        return (interpolated_diff(dy, places, size).astype(kind),)
+        return (interpolate_diff(dy, places, size).astype(kind),)
 
     if not fast or not jnp.issubdtype(x.dtype, jnp.floating):
         return forward(x)[0]
@@ -52,28 +57,28 @@ def interpolated(x: jax.Array, places: Sequence[Places], *, fast: bool) -> jax.A
     return y
 
 
-def interpolated_diff(dy: jax.Array, places: Sequence[Places], size: Sequence[int]) -> jax.Array:
+def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[int]) -> jax.Array:
     """Return the bottom's diff, of that height and width."""
     d = promote(dy)
-    for axis in reversed(_order(size, places)):
+    for axis in reversed(_axis_order(size, places)):
         along, n = places[axis - 2], size[axis - 2]
-        weights = table(partial(_weights, along, n), (len(along.low), n), d.dtype)
+        weights = table(partial(_weight_matrix, along, n), (len(along.low), n), d.dtype)
         d = jnp.moveaxis(jnp.tensordot(d, weights, (axis, 0)), -1, axis)
     return d
 
 
-def _order(size: Sequence[int], places: Sequence[Places]) -> list[int]:
+def _axis_order(size: Sequence[int], places: Sequence[Positions]) -> list[int]:
     """Return the axes that change anything, that first which leaves least to do for the other."""
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, places, strict=True)}
     changed = {2: _is_changed(places[0], size[0]), 3: _is_changed(places[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
 
 
-def _is_changed(places: Places, n: int) -> bool:
+def _is_changed(places: Positions, n: int) -> bool:
     return len(places.low) != n or bool(np.any(places.part)) or bool(np.any(places.low != np.arange(n)))
 
 
-def _along(x: jax.Array, axis: int, places: Places) -> jax.Array:
+def _interpolate_axis(x: jax.Array, axis: int, places: Positions) -> jax.Array:
     low, part = places
     steps = np.diff(low)
     if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # every so many cells, as they are
@@ -88,9 +93,195 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(low + 1, n - 1)
 
 
-def _weights(places: Places, n: int) -> np.ndarray:
+def _weight_matrix(places: Positions, n: int) -> np.ndarray:
     """Return how much of each cell goes into each number of the top: (top, bottom)."""
     rows, found = np.arange(len(places.low)), np.zeros((len(places.low), n))
     np.add.at(found, (rows, places.low), 1 - places.part)
     np.add.at(found, (rows, _next(places.low, n)), places.part)
     return found
+
+
+def interp(ctx: Context, x: jax.Array) -> jax.Array:
+    """Bilinear interpolation to a size, the corners of bottom and top on each other.
+
+    The size is `height` x `width`, (n - 1) / shrink_factor + 1, or n + (n - 1) * (zoom_factor - 1); with both factors,
+    `height` and `width` win, else it is shrunk first. pad_beg and pad_end are 0, or cut off rows and columns.
+    """
+    (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
+    inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
+    return interpolate(inside, _interp_positions(ctx, x, size), fast=ctx.fast)
+
+
+def interp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
+    inside = interpolate_diff(dy, _interp_positions(ctx, x, size), (bottom[0] - top, bottom[1] - top))
+    borders = [(0, 0), (0, 0), *((top, n - end) for n, end in zip(x.shape[2:], bottom, strict=True))]
+    return jnp.pad(inside, borders).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
+        Traced(interp),
+        Gradient(interp_backward),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(
+            origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork."
+        ),
+    )
+)
+
+
+def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
+    """Return where the part that counts begins along both axes, and where it ends along each."""
+    p = ctx.param
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    require(
+        p.pad_beg <= 0 and p.pad_end <= 0,
+        f"pad_beg {p.pad_beg} and pad_end {p.pad_end} must not be positive: it only cuts off",
+    )
+    end = tuple(n + p.pad_end for n in x.shape[2:])
+    require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} leave nothing of {x.shape[2:]}")
+    return -p.pad_beg, end
+
+
+def _interp_size(ctx: Context, x: Any) -> Shape:
+    """Return the top's height and width."""
+    p = ctx.param
+    require(not p.HasField("full_zoom_factor"), "full_zoom_factor is not supported; use zoom_factor")
+    begin, end = _interp_crop(ctx, x)
+    inner = tuple(n - begin for n in end)
+    for name in ("shrink_factor", "zoom_factor"):
+        require(getattr(p, name) >= 1, f"{name} must be at least 1, not {getattr(p, name)}")
+    shrinks, zooms = p.HasField("shrink_factor"), p.HasField("zoom_factor")
+    if p.HasField("height") and p.HasField("width") and shrinks == zooms:
+        require(p.height > 0 and p.width > 0, f"height {p.height} and width {p.width} must be positive")
+        return p.height, p.width
+    require(shrinks or zooms, "needs height and width, a shrink_factor or a zoom_factor")
+    shrunk = tuple((n - 1) // p.shrink_factor + 1 for n in inner)
+    return tuple(n + (n - 1) * (p.zoom_factor - 1) for n in shrunk)
+
+
+def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[Positions, Positions]:
+    possible_plane(size, x.shape)
+    begin, end = _interp_crop(ctx, x)
+    rows, columns = (_corner_aligned(stop - begin, n) for stop, n in zip(end, size, strict=True))
+    return rows, columns
+
+
+def _corner_aligned(n: int, out: int) -> Positions:
+    steps = max(out - 1, 1)
+    low, rest = np.divmod(np.arange(out) * (n - 1 if out > 1 else 0), steps)
+    return Positions(low, rest / steps)
+
+
+_QUANTIZED = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "saturate")
+_FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
+
+
+def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
+    """Bilinear interpolation to output_height x output_width, else scale_height and scale_width times as much.
+
+    Of NHWC, or NCHW as data_format says. Pixel i of the top lies at i * size / output size; with align_corners at
+    i * (size - 1) / (output size - 1), and with half_pixel_centers or pytorch_half_pixel at
+    (i + 0.5) * size / output size - 0.5. What lies before the first or after the last pixel equals that.
+    """
+    channels_last = _FIRST[_read_format(ctx, x)] == 1
+    planes = x.transpose(0, 3, 1, 2) if channels_last else x
+    top = interpolate(planes, _resize_positions(ctx, x), fast=ctx.fast)
+    return top.transpose(0, 2, 3, 1) if channels_last else top
+
+
+def resize_bilinear_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    first = _FIRST[_read_format(ctx, x)]
+    planes = dy.transpose(0, 3, 1, 2) if first == 1 else dy
+    diff = interpolate_diff(planes, _resize_positions(ctx, x), x.shape[first : first + 2])
+    return (diff.transpose(0, 2, 3, 1) if first == 1 else diff).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("ResizeBilinear", param="resize_bilinear_param", in_place=False),
+        Traced(resize_bilinear),
+        Gradient(resize_bilinear_backward),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="synopsys-caffe", restrictions="No NCHWD, and no quantized numbers. No recorded case."),
+    )
+)
+
+
+def _read_format(ctx: Context, x: Any) -> str:
+    p = ctx.param
+    require(p.data_format in _FIRST, f"data_format '{p.data_format}' is not supported; use NHWC or NCHW")
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes, {p.data_format}, not shape {x.shape}")
+    quantized = [name for name in _QUANTIZED if getattr(p, name) != p.DESCRIPTOR.fields_by_name[name].default_value]
+    require(not quantized, f"{', '.join(quantized)}: quantized numbers are not supported")
+    modes = [name for name in ("align_corners", "half_pixel_centers", "pytorch_half_pixel") if getattr(p, name)]
+    require(len(modes) <= 1, f"{' and '.join(modes)} exclude each other")
+    return str(p.data_format)
+
+
+def _resize_positions(ctx: Context, x: Any) -> tuple[Positions, Positions]:
+    p, first = ctx.param, _FIRST[_read_format(ctx, x)]
+    old, channels = x.shape[first : first + 2], x.shape[3 if first == 1 else 1]
+    size = _output_side(p, "height", old[0]), _output_side(p, "width", old[1])
+    possible_plane(size, (x.shape[0], channels))
+    rows, columns = (_resize_axis(p, n, out) for n, out in zip(old, size, strict=True))
+    return rows, columns
+
+
+def _output_side(p: Any, name: str, n: int) -> int:
+    if p.HasField(f"output_{name}"):
+        side = getattr(p, f"output_{name}")
+    else:
+        scale = getattr(p, f"scale_{name}")
+        require(np.isfinite(scale), f"scale_{name} must be a number, not {scale}")
+        side = int(np.floor(np.float32(n) * np.float32(scale)))
+    require(side > 0, f"output_{name}, or scale_{name} of a size of {n}, must give 1 pixel or more, not {side}")
+    return int(side)
+
+
+def _resize_axis(p: Any, n: int, out: int) -> Positions:
+    number = np.arange(out, dtype=np.float32)
+    corners = p.align_corners and out > 1
+    step = np.float32(n - 1) / np.float32(out - 1) if corners else np.float32(n) / np.float32(out)
+    half = np.float32(0.5)
+    if p.half_pixel_centers or (p.pytorch_half_pixel and out > 1):
+        at = (number + half) * step - half
+    else:
+        at = np.zeros_like(number) if p.pytorch_half_pixel else number * step
+    low = np.floor(at)
+    return Positions(np.clip(low, 0, n - 1).astype(int), np.where(at < 0, 0, at - low))
+
+
+def padding(ctx: Context, x: jax.Array) -> jax.Array:
+    """pad_beg rows and columns of zeros before the plane and pad_end after it; negative numbers cut off as many."""
+    return _pad(x, *_read_padding(ctx, x))
+
+
+def padding_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    before, after = _read_padding(ctx, x)
+    return _pad(dy, -before, -after)
+
+
+register(
+    LayerType(
+        Signature("Padding", param="padding_param", in_place=False),
+        Traced(padding),
+        Gradient(padding_backward),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="DeepLab"),
+    )
+)
+
+
+def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
+    before, after = ctx.param.pad_beg, ctx.param.pad_end
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    left = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
+    require(min(left) > 0, f"pad_beg {before} and pad_end {after} leave nothing of the plane {x.shape[2:]}")
+    return before, after
+
+
+def _pad(x: jax.Array, before: int, after: int) -> jax.Array:
+    return lax.pad(x, x.dtype.type(0), [(0, 0, 0)] * 2 + [(before, after, 0)] * 2)

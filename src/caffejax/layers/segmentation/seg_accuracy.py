@@ -1,4 +1,4 @@
-"""SegAccuracy: how well a map of labels is met, from a matrix of which class was taken for which."""
+"""SegAccuracy and EltwiseAccuracy: accuracy of a label for each pixel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
     counts = jnp.einsum("bpi,bpj->ij", own, guessed, precision="highest")
     counts = sum(blobs, start=across.total(ctx, counts))
-    figures = jnp.where(unknown, jnp.nan, _figures(counts))
+    figures = jnp.where(unknown, jnp.nan, _accuracies(counts))
     return figures.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
 
 
@@ -44,11 +44,11 @@ def seg_accuracy_params(ctx: Context, scores: Any, labels: Any) -> list[ParamSpe
     return [] if ctx.param.reset else [ParamSpec((classes, classes), learnable=False, persistent=False)]
 
 
-def _classes(ctx: Context, scores: Any, labels: Any) -> int | None:
+def _class_count_if_simple(ctx: Context, scores: Any, labels: Any) -> int | None:
     return int(scores.shape[1]) if len(scores.shape) > 1 and len(ctx.param.ignore_label) <= 1 else None
 
 
-def _ignored(ctx: Context) -> int | None:
+def _only_ignored_label(ctx: Context) -> int | None:
     return int(ctx.param.ignore_label[0]) if len(ctx.param.ignore_label) == 1 else None
 
 
@@ -56,7 +56,7 @@ register(
     LayerType(
         Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
         Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
-        Gradient(exists=False, indices=Indices((1,), _classes, _ignored)),
+        Gradient(exists=False, indices=Indices((1,), _class_count_if_simple, _only_ignored_label)),
         docs=LayerDocs(origin="DeepLab, PSPNet"),
     )
 )
@@ -72,10 +72,47 @@ def require_label_map(scores: Any, labels: Any) -> None:
     )
 
 
-def _figures(counts: jax.Array) -> jax.Array:
+def _accuracies(counts: jax.Array) -> jax.Array:
     """Return the three figures of counts by (label, guess)."""
     right, labelled, guessed = jnp.diagonal(counts), jnp.sum(counts, axis=1), jnp.sum(counts, axis=0)
     together = labelled + guessed - right
     union = jnp.where(together > 0, right / jnp.maximum(together, 1), 1)
     recall = jnp.sum(right / jnp.maximum(labelled, 1)) / jnp.maximum(jnp.sum(labelled > 0), 1)
     return jnp.stack([jnp.sum(right) / jnp.maximum(jnp.sum(counts), 1), recall, jnp.mean(union)])
+
+
+def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """A pixel is right if its label is among the top_k classes; of equal scores the higher class is first.
+
+    The top is 1 x 1 x 1 x 1. A label that is no class is wrong; pixels with `ignore_label` do not count.
+    """
+    p, classes = ctx.param, scores.shape[1]
+    require_label_map(scores, labels)
+    require(1 <= p.top_k <= classes, f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}")
+    index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
+    number = jnp.arange(classes).reshape(-1, 1, 1)
+    own = jnp.sum(jnp.where(index == number, scores, 0), axis=1, keepdims=True)
+    before = jnp.sum((scores > own) | ((scores == own) & (number > index)), axis=1, keepdims=True)
+    right = (before < p.top_k) & (index >= 0) & (index < classes)
+    counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
+    found, among = (across.total(ctx, jnp.sum(x)) for x in (right & counts, counts))
+    share = found / jnp.maximum(among, 1)
+    return share.astype(jnp.float32).reshape(1, 1, 1, 1)
+
+
+def _ignored_label(ctx: Context) -> int | None:
+    return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
+
+
+def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
+    return int(scores.shape[1]) if len(scores.shape) > 1 else None
+
+
+register(
+    LayerType(
+        Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
+        Traced(eltwise_accuracy),
+        Gradient(exists=False, indices=Indices((1,), _class_count, _ignored_label)),
+        docs=LayerDocs(origin="DeconvNet"),
+    )
+)

@@ -1,4 +1,4 @@
-"""Unpooling: windows of a larger plane filled with one number each."""
+"""Unpooling and Upsample: values scattered to the positions of maxima, or repeated over windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,38 @@ from ..context import Context, ParamSpec, Shape
 from ..pooling import areas_of, average_windows, pool_diff, window_pair
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
-from .placing import numbers_at, placed
+
+
+def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
+    """Put each number of (num, channels, *) where the mask says, in planes of that size that are else 0.
+
+    Of several at one place the last stays. A place outside of the plane makes all of it NaN.
+    """
+    require(x.shape == mask.shape, f"data and mask must have one shape: {x.shape} and {mask.shape}")
+    cells = size[0] * size[1]
+
+    def plane(values: jax.Array, at: jax.Array) -> jax.Array:
+        known = (at >= 0) & (at < cells)
+        order = jnp.arange(values.size, dtype=jnp.int32)
+        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(known, at, cells)].max(order, mode="drop")
+        found = jnp.where(last >= 0, values[jnp.maximum(last, 0)], 0)
+        return jnp.where(jnp.all(known), found, jnp.nan)
+
+    top = jax.vmap(jax.vmap(plane))(_flatten_plane(x), _flatten_plane(mask).astype(jnp.int32))
+    return top.reshape(*x.shape[:2], *size).astype(x.dtype)
+
+
+def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
+    """Return what `y` has at the mask's places, in the mask's shape; 0 for places outside."""
+    pick = jax.vmap(
+        jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
+    )
+    return pick(_flatten_plane(y), _flatten_plane(mask).astype(jnp.int32)).reshape(mask.shape)
+
+
+def _flatten_plane(x: jax.Array) -> jax.Array:
+    return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3])
+
 
 Arrays = tuple[jax.Array, ...]
 
@@ -24,13 +55,13 @@ def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
     Without a mask it goes to the top left of its window. Of several at one place the last stays; each of them gets the
     gradient there. A place outside gives NaN.
     """
-    return placed(x, _mask(ctx, x, mask), _size(ctx, x))
+    return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
 
 
 def max_unpooling_backward(
     ctx: Context, x: jax.Array, *mask: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array | None, ...]:
-    return numbers_at(dy, _mask(ctx, x, mask)), *(None for _ in mask)
+    return gather_by_mask(dy, _unpool_mask(ctx, x, mask)), *(None for _ in mask)
 
 
 def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -38,7 +69,7 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
 
     The top of the pass before is not cleared: it is added, too. The gradient is divided with TILE as well.
     """
-    window, size = _window(ctx, x), _size(ctx, x)
+    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
     if ctx.param.unpool == ctx.param.TILE:
         shares = x * areas_of(size, window, tuple(x.shape[2:]), x.dtype)
@@ -48,30 +79,33 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
 
 
 def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    return [ParamSpec((*x.shape[:2], *_size(ctx, x)), learnable=False, persistent=False)]
+    return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False)]
 
 
 def window_unpooling_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[None], jax.Array]:
-    return (None,), average_windows(dy, _window(ctx, x), tuple(x.shape[2:]))
+    return (None,), average_windows(dy, _unpool_window(ctx, x), tuple(x.shape[2:]))
 
 
-_MAX = LayerType(
+_MAX_UNPOOLING = LayerType(
     Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False),
     Traced(max_unpooling),
     Gradient(
         max_unpooling_backward,
         overrides_autodiff=True,
         indices=Indices(
-            (1,), lambda ctx, x, *mask: _size(ctx, x)[0] * _size(ctx, x)[1], gathers=True, ignores_gradient=True
+            (1,),
+            lambda ctx, x, *mask: _unpool_size(ctx, x)[0] * _unpool_size(ctx, x)[1],
+            gathers=True,
+            ignores_gradient=True,
         ),
         exempt_from_force_backward=(1,),
     ),
     LayerTraits(row_wise=True, dtype_policy="bottoms"),
     docs=LayerDocs(origin="DeconvNet"),
 )
-_WINDOWS = LayerType(
+_WINDOW_UNPOOLING = LayerType(
     Signature("Unpooling", param="unpooling_param", in_place=False),
     Traced(window_unpooling, params=window_unpooling_params, stateful=True),
     Gradient(window_unpooling_backward, overrides_autodiff=True),
@@ -84,7 +118,7 @@ register(
         Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False, aliases=("UnPooling",)),
         Variants(
             lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
-            {"MAX": _MAX, "AVE, TILE": _WINDOWS},
+            {"MAX": _MAX_UNPOOLING, "AVE, TILE": _WINDOW_UNPOOLING},
             "They are told apart by the method `unpool`.",
         ),
         docs=LayerDocs(origin="DeconvNet"),
@@ -92,7 +126,7 @@ register(
 )
 
 
-def _size(ctx: Context, x: Any) -> Shape:
+def _unpool_size(ctx: Context, x: Any) -> Shape:
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = window_pair(p, "unpool_size", "unpool_h", "unpool_w")
@@ -100,8 +134,8 @@ def _size(ctx: Context, x: Any) -> Shape:
     return size
 
 
-def _window(ctx: Context, x: Any) -> Window:
-    p, size = ctx.param, _size(ctx, x)
+def _unpool_window(ctx: Context, x: Any) -> Window:
+    p, size = ctx.param, _unpool_size(ctx, x)
     kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
     stride, pad = window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
@@ -115,11 +149,98 @@ def _window(ctx: Context, x: Any) -> Window:
     return Window.symmetric(inside, stride, pad)
 
 
-def _mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
+def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
     if mask:
         return mask[0]
-    window, (_, width) = _window(ctx, x), _size(ctx, x)
+    window, (_, width) = _unpool_window(ctx, x), _unpool_size(ctx, x)
     rows, columns = (
         jnp.maximum(jnp.arange(n) * s - a, 0) for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)
     )
     return jnp.broadcast_to(rows[:, None] * width + columns, x.shape)
+
+
+def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Each number goes to the place in the top's plane that the mask, Pooling's second top, has for it; others are 0.
+
+    Of several at one place the last stays; each of them gets the gradient there. A place outside gives NaN.
+    """
+    return scatter_by_mask(x, mask, _upsample_size(ctx, x))
+
+
+def upsample_by_mask_backward(
+    ctx: Context, x: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    return gather_by_mask(dy, mask), None
+
+
+def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
+    """Each number repeated `scale` times, 1 by default, along height and width."""
+    n = _repeat_factor(ctx, x)
+    return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
+
+
+def upsample_repeated_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    n, (height, width) = _repeat_factor(ctx, x), x.shape[2:]
+    return jnp.sum(dy.reshape(*x.shape[:2], height, n, width, n), axis=(3, 5))
+
+
+_SEGNET = LayerType(
+    Signature("Upsample", bottoms=2, param="upsample_param", in_place=False),
+    Traced(upsample_by_mask),
+    Gradient(
+        upsample_by_mask_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), lambda ctx, x, mask: _cells(_upsample_size(ctx, x)), gathers=True, ignores_gradient=True),
+        exempt_from_force_backward=(1,),
+    ),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="SegNet, ENet"),
+)
+_YOLO = LayerType(
+    Signature("Upsample", param="upsample_param", in_place=False),
+    Traced(upsample_repeated),
+    Gradient(upsample_repeated_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(origin="MobileNet-YOLO"),
+)
+register(
+    LayerType(
+        Signature("Upsample", bottoms=(1, 2), param="upsample_param", in_place=False),
+        Variants(
+            lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
+            {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
+            "SegNet's has a mask for a second bottom.",
+        ),
+        docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
+    )
+)
+
+
+def _upsample_size(ctx: Context, x: Any) -> Shape:
+    p = ctx.param
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    if p.HasField("upsample_h") and p.HasField("upsample_w"):
+        size = (p.upsample_h, p.upsample_w)
+    else:
+        require(
+            p.HasField("scale_h") == p.HasField("scale_w"),
+            "give scale, or both of scale_h and scale_w, or both of upsample_h and upsample_w",
+        )
+        scales = (p.scale_h, p.scale_w) if p.HasField("scale_h") else (p.scale, p.scale)
+        require(min(scales) > 1, f"scale must be more than 1, not {min(scales)}")
+        pads = (p.pad_out_h, p.pad_out_w)
+        require(all(s == 2 or not a for s, a in zip(scales, pads, strict=True)), "pad_out_h and pad_out_w need scale 2")
+        size = tuple(n * s - a for n, s, a in zip(x.shape[2:], scales, pads, strict=True))
+    require(min(size) > 1, f"the top must be larger than {size}")
+    return size
+
+
+def _cells(size: Shape) -> int:
+    return size[0] * size[1]
+
+
+def _repeat_factor(ctx: Context, x: Any) -> int:
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
+    scale = ctx.param.scale if ctx.param.HasField("scale") else 1
+    require(scale > 0, f"scale must be positive, not {scale}")
+    return int(scale)

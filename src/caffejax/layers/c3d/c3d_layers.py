@@ -1,0 +1,363 @@
+"""Layers of C3D over (N, C, length, height, width): Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax(Loss)."""
+
+from __future__ import annotations
+
+import math
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ...kernels.table import table
+from ...kernels.window import Window
+from ..context import Context, ParamSpec, Shape
+from ..convolution import Correlation
+from ..dtypes import promote
+from ..loss import own_classes, require_one_batch
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+
+TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # what C3D 1.0 adds to the messages of the plane
+
+_BY_AXIS = tuple(f"{what}_{axis}" for what in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
+_NOT_READ = (*_BY_AXIS, "dilation", "global_pooling")
+
+
+def volume_param(ctx: Context, own: str) -> Any:
+    """Return the message with the window: the layer's own one if it is there, else that of the type of the plane."""
+    return getattr(ctx.layer, own) if ctx.layer.HasField(own) else ctx.param
+
+
+def volume_window(p: Any) -> Window:
+    """Read the window over (length, height, width) of a message.
+
+    Raises:
+        LayerError: for numbers that are missing, zero, or for windows of other kinds.
+    """
+    for name in _NOT_READ:
+        require(not _is_set(p, name), f"{name} is not for windows over time: kernel_size, stride and pad are for both")
+    depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
+    stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
+    times = _read_number(p, "temporal_stride", 1)
+    rest = _read_number(p, "temporal_pad", 0) if "temporal_pad" in p.DESCRIPTOR.fields_by_name else 0
+    window = Window.symmetric((depth, size, size), (times, stride, stride), (rest, pad, pad))
+    for name in ("kernel", "stride"):
+        require(all(v > 0 for v in getattr(window, name)), f"{name} must be positive: {getattr(window, name)}")
+    return window
+
+
+def volume_size(x: Any) -> Shape:
+    """Return length, height and width of a bottom's shape.
+
+    Raises:
+        LayerError: if it has not five axes.
+    """
+    require(
+        len(x.shape) == 5, f"needs a bottom with 5 axes (number, channels, length, height, width), not shape {x.shape}"
+    )
+    return tuple(x.shape[2:])
+
+
+def _read_number(p: Any, name: str, default: int | None = None) -> int:
+    given = getattr(p, name)
+    if not isinstance(given, int):  # repeated, in the messages of the plane
+        require(len(given) <= 1, f"{name} must be given once, not {len(given)} times")
+        given = given[0] if given else None
+    elif not p.HasField(name):
+        given = None
+    if given is None:
+        require(default is not None, f"{name} must be given")
+        return default or 0
+    return int(given)
+
+
+def _is_set(p: Any, name: str) -> bool:
+    if name not in p.DESCRIPTOR.fields_by_name:
+        return False
+    value = getattr(p, name)
+    return bool(value) and (hasattr(value, "__len__") or p.HasField(name))
+
+
+Arrays = tuple[jax.Array, ...]
+
+
+def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """Cross-correlation of (N, C, length, height, width) with a weight (num_output, C, depth, size, size).
+
+    Its settings are those of convolution3d_param, or as in C3D 1.0 of convolution_param with kernel_depth,
+    temporal_stride and temporal_pad. The bias has shape (1, 1, 1, 1, num_output).
+    """
+    weight, *bias = blobs
+    return volume_correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
+
+
+def convolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p, c = _param(ctx), volume_correlation(ctx, x)
+    return _weight_and_bias(p, (p.num_output, x.shape[1], *c.window.kernel), p.bias_term)
+
+
+def convolution3d_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, jax.Array]:
+    weight, *bias = blobs
+    c = volume_correlation(ctx, x)
+    d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
+    return (c.weight_diff(x, dy), *d_bias), c.spread(dy, weight, c.size(x))
+
+
+def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
+    """Numbers times the kernel, added up where they overlap: Convolution3D's bottom gradient.
+
+    The weight is (C, num_output, depth, size, size); a size n becomes stride * (n - 1) + kernel - 2 * pad. As in C3D,
+    there is a bias unless convolution_param, and not convolution3d_param, says otherwise.
+    """
+    weight, *bias = blobs
+    c = volume_correlation(ctx, x)
+    return c.add_bias(c.spread(x, weight, _spread_size(c, x)), *(b.reshape(-1) for b in bias))
+
+
+def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    p, c = _param(ctx), volume_correlation(ctx, x)
+    return _weight_and_bias(p, (x.shape[1], p.num_output, *c.window.kernel), ctx.param.bias_term)
+
+
+def deconvolution3d_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, jax.Array]:
+    weight, *bias = blobs
+    c = volume_correlation(ctx, x)
+    d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
+    return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
+
+
+_RESTRICTIONS = "No groups. filter_group, which only divides the work, changes nothing."
+
+register(
+    LayerType(
+        Signature("Convolution3D", param="convolution_param", fork_settings=TEMPORAL),
+        Traced(convolution3d, params=convolution3d_params),
+        Gradient(convolution3d_backward),
+        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
+    )
+)
+register(
+    LayerType(
+        Signature("Deconvolution3D", param="convolution_param", fork_settings=TEMPORAL),
+        Traced(deconvolution3d, params=deconvolution3d_params),
+        Gradient(deconvolution3d_backward),
+        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
+    )
+)
+
+
+def _param(ctx: Context) -> Any:
+    return volume_param(ctx, "convolution3d_param")
+
+
+def volume_correlation(ctx: Context, x: Any) -> Correlation:
+    """Return what slides over a bottom of five axes.
+
+    Raises:
+        LayerError: for settings that do not go together, and other shapes.
+    """
+    p = _param(ctx)
+    volume_size(x)
+    require(p.num_output > 0, "num_output must be positive")
+    require(p.group == 1, f"takes no groups of channels, but group is {p.group}")
+    return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
+
+
+def _weight_and_bias(p: Any, shape: Shape, biased: bool) -> list[ParamSpec]:
+    bias = ParamSpec((1, 1, 1, 1, p.num_output), p.bias_filler)
+    return [ParamSpec(shape, p.weight_filler), *([bias] if biased else [])]
+
+
+def _spread_size(c: Correlation, x: jax.Array) -> Shape:
+    w = c.window
+    axes = zip(c.size(x), w.stride, w.kernel, w.low, strict=True)
+    size = tuple(stride * (n - 1) + kernel - 2 * pad for n, stride, kernel, pad in axes)
+    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.kernel}, pad {w.low}")
+    return size
+
+
+def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
+    """MAX or AVE over windows of (N, C, length, height, width); sizes round up, and a last window may overhang.
+
+    AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
+    its whole gradient. Settings are those of pooling3d_param, or as in C3D 1.0 of pooling_param with kernel_depth and
+    temporal_stride.
+    """
+    return pool_windows(x, *volume_windows(ctx, x))
+
+
+def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return pool_windows_diff(x, y, dy, *volume_windows(ctx, x))
+
+
+def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
+    """Return maxima or averages, (N, C, *out), over windows of all axes of (N, C, *size)."""
+    if method == "MAX":
+        return _maxima(x, window)
+    total = _over_windows(lax.add, 0, promote(x), window)
+    return (total / _volumes(total, x, window, out)).astype(x.dtype)
+
+
+def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
+    """Return the diff of x, of which `pool_windows` made y."""
+    if method == "AVE":
+        return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
+    padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
+    size, dx = padded.shape[2:], jnp.zeros_like(padded)
+    for cells in window.cells(out):  # each place of the kernel: where it holds the maximum, and where that lies
+        share = jnp.where(padded[(..., *cells)] == y, dy, 0)
+        around = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
+        dx += lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
+    return _crop_padding(dx, window, x)
+
+
+register(
+    LayerType(
+        Signature("Pooling3D", param="pooling_param", fork_settings=TEMPORAL),
+        Traced(pooling3d),
+        Gradient(pooling3d_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(
+            origin="C3D", restrictions="pad is for AVE, and not for time; STOCHASTIC is refused, as by C3D."
+        ),
+    )
+)
+
+
+def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
+    """Return the method, the window with padding up to where the last one ends, and the output's size.
+
+    Raises:
+        LayerError: for settings that do not go together, and other shapes.
+    """
+    p, size = volume_param(ctx, "pooling3d_param"), volume_size(x)
+    method = str(p.PoolMethod.Name(p.pool))
+    require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
+    window = volume_window(p)
+    (frames, *pads), kernel, stride = window.low, window.kernel, window.stride
+    require(frames == 0, f"takes no padding in time, but temporal_pad is {frames}")
+    require(method == "AVE" or not any(pads), f"MAX pooling takes no padding, but pad is {pads[0]}")
+    out = tuple(math.ceil((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, window.low, strict=True))
+    require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the volume {size} with pad {window.low}")
+    starts = [(o - 1) * s - a for o, s, a in zip(out, stride, window.low, strict=True)]
+    require(
+        all(start < n for start, n in zip(starts, size, strict=True)),
+        f"the last window begins beyond the volume {size}: kernel {kernel}, stride {stride}, pad {window.low}",
+    )
+    return method, window.ending(size, out).without_rest(size), out
+
+
+def _maxima(x: jax.Array, window: Window) -> jax.Array:
+    return _over_windows(lax.max, -np.inf, x, window)
+
+
+def _over_windows(combine: Any, start: float, x: jax.Array, window: Window) -> jax.Array:
+    y: jax.Array = lax.reduce_window(
+        x,
+        np.array(start, x.dtype),
+        combine,
+        (1, 1, *window.kernel),
+        (1, 1, *window.stride),
+        ((0, 0), (0, 0), *window.padding),
+    )
+    return y
+
+
+def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
+    """Give every cell of each window its share: add up over the windows that each place of `x` is in."""
+    size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
+    axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
+    around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
+    apart = lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
+    n = len(window.kernel)
+    alone = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
+    return _crop_padding(_over_windows(lax.add, 0, apart, alone), window, x)
+
+
+def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:
+    kept = (slice(low, low + n) for low, n in zip(window.low, x.shape[2:], strict=True))
+    return dx[(..., *kept)]
+
+
+def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Array:
+    return table(partial(_count_cells, x.shape[2:], window, out), out, of.dtype)
+
+
+def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
+    """Count the cells of the padded volume that each window covers. Padding is the same at both ends."""
+    lengths = []
+    for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
+        start = np.arange(o) * stride - low
+        lengths.append(np.minimum(start + kernel, n + low) - start)
+    return reduce(np.multiply.outer, lengths).astype(np.float32)
+
+
+def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
+    """exp(x) normalised to sum 1 over the channels of every voxel of (N, C, length, height, width)."""
+    volume_size(x)
+    return jax.nn.softmax(promote(x), 1).astype(x.dtype)
+
+
+def voxel_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return y * (dy - jnp.sum(dy * y, axis=1, keepdims=True))
+
+
+register(
+    LayerType(
+        Signature("VoxelSoftmax"),
+        Traced(voxel_softmax),
+        Gradient(voxel_softmax_backward),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(origin="C3D"),
+    )
+)
+
+
+def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Sum of -log of the labels' probabilities over the number of voxels, labels (N, 1, length, height, width).
+
+    A label from the number of classes on counts for nothing in the sum, but for a voxel; a negative one gives NaN.
+    Gradients of such voxels are their probabilities: that of the softmax, less 1 at a label that there is.
+    """
+    own, known, voxels = _read_voxels(scores, labels)
+    picked = jnp.sum(jnp.where(own, jax.nn.log_softmax(promote(scores), 1), 0))
+    return jnp.where(known, -picked / voxels, jnp.nan)
+
+
+def voxel_softmax_loss_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    own, _, voxels = _read_voxels(scores, labels)
+    return dy / voxels * (jax.nn.softmax(promote(scores), 1) - own), None
+
+
+register(
+    LayerType(
+        Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
+        Traced(voxel_softmax_loss),
+        Gradient(
+            voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
+        ),
+        docs=LayerDocs(origin="C3D"),
+    )
+)
+
+
+def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
+    """Return where the labels' own scores are, whether no label is negative, the number of voxels."""
+    volume_size(scores)
+    require_one_batch(scores.shape, labels.shape)
+    wanted = (scores.shape[0], 1, *scores.shape[2:])
+    require(labels.shape == wanted, f"needs a label for each voxel, of shape {wanted}, not {labels.shape}")
+    own = own_classes(labels, scores.shape)
+    return own, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)

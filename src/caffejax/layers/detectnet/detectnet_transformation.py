@@ -1,0 +1,398 @@
+"""DetectNetTransformation: images of one size, augmented in TRAIN, and their grids of labels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from ...schema.caffe_pb2 import DetectNetGroundTruthParameter
+from ..context import Context, Shape
+from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..registry import register
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+
+_BEFORE_CLASSES = 8  # foreground, box (4), 1 / sides (2), norm
+_LEAST = 1.1920929e-07  # smaller areas are none
+_KITTI_CAR = {1: 0}
+
+
+class Objects(NamedTuple):
+    """What the image shows, in pixels.
+
+    Attributes:
+        corner: (M, 2), x and y of the top left.
+        sides: (M, 2), width and height.
+        kind: (M,), numbers of classes as the labels have them.
+        there: (M,), False for rows that hold no object; always for the first.
+    """
+
+    corner: jax.Array
+    sides: jax.Array
+    kind: jax.Array
+    there: jax.Array
+
+
+def objects_of(label: jax.Array) -> Objects:
+    """Return what one image's label (1 + most, 16) says: how many objects, then a row for each."""
+    row = jnp.arange(label.shape[0])
+    return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
+
+
+def grid_size(p: Any) -> tuple[int, int]:
+    """Return how many cells the grid has, down and across."""
+    return round(p.image_size_y / p.stride), round(p.image_size_x / p.stride)
+
+
+def require_ground_truth(p: Any) -> None:
+    """Raise `LayerError` unless the parameters make a grid."""
+    size = f"stride {p.stride}, image_size_x {p.image_size_x} and image_size_y {p.image_size_y}"
+    require(min(p.stride, p.image_size_x, p.image_size_y) > 0, f"{size} must be above 0")
+    require(min(grid_size(p)) > 0, f"{size} make a grid without cells")
+    require(p.scale_cvg > 0, f"scale_cvg must be above 0, not {p.scale_cvg:g}")
+
+
+def coverage_grid(p: Any, objects: Objects) -> jax.Array:
+    """Return (8 + classes, *grid) of objects: foreground, box, 1 / sides, norm, and 1 in the channel of the class.
+
+    Boxes are corners relative to the cell's own. Of the objects that cover a cell the last counts.
+    """
+    classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
+    objects, channel = _cropped_objects(p, objects), jnp.full_like(objects.kind, -1)
+    for source, target in classes.items():
+        channel = jnp.where(objects.kind == source, target, channel)
+    corner, sides = objects.corner, objects.sides
+    there = objects.there & (channel >= 0) & (sides[:, 0] * sides[:, 1] >= _LEAST)
+    region = _region(p, sides)
+    x, y = (jnp.arange(n, dtype=corner.dtype) * p.stride for n in grid_size(p)[::-1])
+    low, high = corner + sides * 0.5 - region * 0.5, corner + sides * 0.5 + region * 0.5
+    inside = (
+        _shared(low[:, 1], high[:, 1], y, p.stride)[:, :, None] * _shared(low[:, 0], high[:, 0], x, p.stride)[:, None]
+    )
+    covers = (inside / p.stride**2 > _LEAST) & there[:, None, None]
+    last = jnp.max(jnp.where(covers, jnp.arange(len(there))[:, None, None], 0), axis=0)  # row 0 is no object
+
+    safe, area = jnp.where(there[:, None], sides, 1), jnp.where(there, region[:, 0] * region[:, 1], 1)
+    norm = jnp.maximum(0.0 if p.obj_norm else 1.0, p.stride**2 / area)
+    own = channel[:, None] == jnp.arange(max(classes.values()) + 1)
+    facts = [jnp.ones_like(norm)[:, None], corner, corner + sides, 1 / safe, norm[:, None], own.astype(corner.dtype)]
+    at_cells = jnp.concatenate(facts, axis=1)[last]
+    origin = jnp.stack(jnp.broadcast_arrays(x, y[:, None]), axis=-1)
+    at_cells = at_cells.at[:, :, 1:5].add(-jnp.tile(origin, 2))
+    return jnp.moveaxis(jnp.where((last > 0)[:, :, None], at_cells, 0), -1, 0)
+
+
+def channels(p: Any) -> int:
+    """Return how many channels the grid has."""
+    return _BEFORE_CLASSES + max([mapping.dst for mapping in p.object_class], default=0) + 1
+
+
+def _cropped_objects(p: Any, objects: Objects) -> Objects:
+    """Return the objects cropped to the image, if they are to be."""
+    if not p.crop_bboxes:
+        return objects
+    size = jnp.asarray([p.image_size_x, p.image_size_y], objects.corner.dtype)
+    corner = jnp.maximum(objects.corner, 0)
+    sides = jnp.minimum(objects.corner + objects.sides, size) - corner
+    return objects._replace(corner=corner, sides=jnp.where(jnp.all(sides > 0, axis=1, keepdims=True), sides, 0))
+
+
+def _region(p: Any, sides: jax.Array) -> jax.Array:
+    """Return the sides of the region in an object's middle that covers cells."""
+    region = sides * p.scale_cvg
+    if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:
+        return jnp.minimum(sides, jnp.maximum(p.min_cvg_len, region))
+    return jnp.minimum(p.max_cvg_len, region)
+
+
+def _shared(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
+    """Return along one axis how much of each cell (columns) lies within each region (rows)."""
+    return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
+
+
+DRAWS = 12  # uniform numbers for each image
+
+
+class Augmentation(NamedTuple):
+    """In this order: colours, flip, scale, rotation, crop.
+
+    Attributes:
+        hue: degrees added to it.
+        saturation: a factor for it.
+        flip: whether left is right.
+        size: height and width to scale the image to.
+        angle: by which it is then turned, in radians.
+        offset: y and x at which it is then cropped; they may lie outside.
+    """
+
+    hue: Any
+    saturation: Any
+    flip: Any
+    size: Any
+    angle: Any
+    offset: Any
+
+
+def require_augmentation(a: Any) -> None:
+    """Raise `LayerError` for parameters that make no sense, or are not followed."""
+    require(
+        min(a.scale_min, a.scale_max) > 0, f"scale_min {a.scale_min:g} and scale_max {a.scale_max:g} must be above 0"
+    )
+    for field, _ in a.ListFields():
+        require(
+            field.message_type is None,
+            f"detectnet_augmentation_param: {field.name} is not supported here; leave it out",
+        )
+
+
+def has_rotation(a: Any) -> bool:
+    """Return whether images may be turned at all."""
+    return bool(a.rotation_prob > 0 and a.max_rotate_degree != 0)
+
+
+def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Array) -> Augmentation:
+    """Return the augmentation of one image.
+
+    Args:
+        truth: the DetectNetGroundTruthParameter, which says how large it will be.
+        a: the DetectNetAugmentationParameter.
+        size: its height and width before.
+        numbers: (DRAWS,), uniform in [0, 1).
+    """
+    u = iter(numbers)
+
+    def maybe(probability: float, value: Any, otherwise: Any) -> Any:
+        return jnp.where(next(u) < probability, value, otherwise)
+
+    hue = maybe(a.hue_rotation_prob, jnp.clip((2 * next(u) - 1) * a.hue_rotation, -180, 180), 0)
+    saturation = maybe(a.desaturation_prob, 1 - next(u) * a.desaturation_max, 1)
+    flip = maybe(a.flip_prob, True, False)
+    before = jnp.asarray(size)
+    scaled = _rounded(before * (a.scale_min + (a.scale_max - a.scale_min) * next(u)))
+    size_then = jnp.maximum(maybe(a.scale_prob, scaled, before), 1)
+    angle = jnp.deg2rad(maybe(a.rotation_prob, (2 * next(u) - 1) * a.max_rotate_degree, 0)) if has_rotation(a) else 0
+    place, shift = jnp.stack([next(u), next(u)]), jnp.asarray([a.shift_y, a.shift_x])
+    at_random = next(u) < a.crop_prob
+    place, shift = jnp.where(at_random, place, 0.5), jnp.where(at_random, shift, 0)
+    whole = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
+    wanted = jnp.asarray([truth.image_size_y, truth.image_size_x])
+    offset = _rounded(place * (whole - wanted + shift) - shift // 2)
+    return Augmentation(hue, saturation, flip, size_then, angle, offset)
+
+
+def augment_objects(objects: Objects, chosen: Augmentation, size: tuple[int, int]) -> Objects:
+    """Return the objects of an image of that height and width where the augmented image shows them."""
+    corner, sides = objects.corner, objects.sides
+    flipped = corner.at[:, 0].set(size[1] - corner[:, 0] - sides[:, 0] - 1)
+    corner = jnp.where(chosen.flip, flipped, corner)
+    scale = _xy(chosen.size).astype(corner.dtype) / jnp.asarray(size[::-1], corner.dtype)
+    corner, sides = corner * scale, sides * scale
+    middle, low = _xy(chosen.size) / 2, _xy(rotated_extent(chosen.size, chosen.angle)[0])
+    centre = corner + sides / 2 - middle
+    moved = rotate_points(centre, chosen.angle) - centre - low
+    corner = corner + jnp.where(chosen.angle == 0, 0, moved) - _xy(chosen.offset)
+    return objects._replace(corner=corner.astype(sides.dtype), sides=sides)
+
+
+def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
+    """Return points (..., 2), x and y, turned around the origin; clockwise, as y points down."""
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    x, y = points[..., 0], points[..., 1]
+    return jnp.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
+
+
+def rotated_extent(size: Any, angle: Any) -> tuple[jax.Array, jax.Array]:
+    """Return where the whole pixels around a turned image begin, and how many there are; y and x. Unturned: itself."""
+    size = jnp.asarray(size)
+    cos, sin = jnp.abs(jnp.cos(angle)), jnp.abs(jnp.sin(angle))
+    half = (size * cos + size[::-1] * sin) / 2
+    low, high = jnp.floor(size / 2 - half), jnp.ceil(size / 2 + half)
+    still = jnp.asarray(angle == 0)
+    return jnp.where(still, 0, low).astype(size.dtype), jnp.where(still, size, high - low + 1).astype(size.dtype)
+
+
+def _xy(pair: Any) -> jax.Array:
+    return jnp.asarray(pair)[::-1]
+
+
+def _rounded(x: jax.Array) -> jax.Array:
+    """Return the nearest whole numbers, halves away from 0."""
+    return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
+
+
+_CUBIC = -0.75  # of the family of cubic kernels, OpenCV's
+_EPSILON = 1.1920929e-07
+
+
+def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
+    """Return an image (3, H, W), blue first, with degrees added to its hue and its saturation times a factor.
+
+    As it is where both change next to nothing.
+    """
+    saturation = jnp.where(saturation < 1 - 1 / 255, saturation, 1)
+    blue, green, red = image
+    value = jnp.max(image, axis=0)
+    range_ = value - jnp.min(image, axis=0)
+    safe = jnp.where(range_ > 0, range_, 1)
+    sector = jnp.where(
+        value == red,
+        (green - blue) / safe,
+        jnp.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
+    )
+
+    def channel(first: int) -> jax.Array:
+        place = (first + sector + hue / 60) % 6
+        return value - range_ * saturation * jnp.clip(jnp.minimum(place, 4 - place), 0, 1)
+
+    changed = jnp.stack([channel(1), channel(3), channel(5)]).astype(image.dtype)
+    return jnp.where((jnp.abs(hue) > _EPSILON) | (saturation < 1), changed, image)
+
+
+def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> jax.Array:
+    """Return a part of an image (C, H, W) scaled to a size, of which only that part is computed; 0 outside of it.
+
+    Args:
+        image: as it is before.
+        size: height and width to which it is scaled; they need not be known yet.
+        offset: y and x at which the part begins.
+        out: how large the part is.
+    """
+    for axis, n in ((1, out[0]), (2, out[1])):
+        places, weights = _taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
+        along = (n, 1) if axis == 1 else (n,)
+        parts = (
+            jnp.take(image, places[:, k], axis=axis) * weights[:, k].reshape(along).astype(image.dtype)
+            for k in range(4)
+        )
+        image = sum(parts, start=jnp.zeros((), image.dtype))
+    return image
+
+
+def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.Array:
+    """Return what the crop shows of a scaled image (C, H, W) when it is turned; bilinear, 0 where it is not.
+
+    The image may be larger than `chosen.size` says; what is beyond does not count.
+    """
+    size = jnp.asarray(chosen.size)
+    y, x = jnp.mgrid[: out[0], : out[1]]
+    low, extent = rotated_extent(size, chosen.angle)
+    at = jnp.stack([y, x], axis=-1) + jnp.asarray(chosen.offset)
+    shown = jnp.all((at >= 0) & (at < extent), axis=-1)
+    back = rotate_points((at + low - size / 2)[..., ::-1], -chosen.angle)[..., ::-1] + size / 2
+    first = jnp.floor(back).astype(jnp.int32)
+    part = (back - first).astype(image.dtype)
+    last = size - jnp.where(chosen.angle == 0, 1, 2)  # a turned image lacks its border, where it has no neighbour
+    shown &= jnp.all((first >= 0) & (first <= last), axis=-1)
+    result = jnp.zeros((), image.dtype)
+    for step in (0, 0), (0, 1), (1, 0), (1, 1):
+        cell = jnp.clip(first + jnp.asarray(step), 0, size - 1)
+        weight = jnp.prod(jnp.where(jnp.asarray(step) == 1, part, 1 - part), axis=-1)
+        result = result + image[:, cell[..., 0], cell[..., 1]] * jnp.where(shown, weight, 0)
+    return result
+
+
+def _taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Array]:
+    """Return the 4 places along an axis of length n that each result is made of, (out, 4), and their weights."""
+    at = jnp.arange(out) + offset
+    inside = (at >= 0) & (at < size)
+    numerator = (2 * jnp.clip(at, 0, size - 1) + 1) * n - size  # of 2 * size: whole numbers lose nothing
+    first = numerator // (2 * size)
+    part = (numerator - first * 2 * size) / (2 * size)
+    before, after = (_cubic_outer(1 + part), _cubic_inner(part))
+    nearer = _cubic_inner(1 - part)
+    weights = jnp.stack([before, after, nearer, 1 - before - after - nearer], axis=1)
+    places = jnp.clip(first[:, None] + jnp.arange(-1, 3), 0, n - 1)
+    return places, jnp.where(inside[:, None], weights, 0)
+
+
+def _cubic_outer(x: jax.Array) -> jax.Array:
+    return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+
+
+def _cubic_inner(x: jax.Array) -> jax.Array:
+    return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+
+
+_NUMBERS = 16  # in a row of a label
+
+
+def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Images (N x 3 x H x W) made `image_size_y` x `image_size_x`, and their grids of labels for DetectNet.
+
+    A label is 1 + most rows of 16 numbers: how many objects there are; then for each x, y, width, height, angle, class,
+    and what does not count. A grid has a cell for each `stride` pixels and 8 channels and more: foreground, box (4),
+    1 / width, 1 / height, norm, and one for each class. In TRAIN the image is augmented and cropped, in TEST scaled.
+    The mean value is subtracted.
+    """
+    truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
+    mean = _check(ctx, images, labels)
+    size = images.shape[2], images.shape[3]
+    images, labels = promote(images), promote(labels).reshape(labels.shape[0], labels.shape[-2], _NUMBERS)
+    out = truth.image_size_y, truth.image_size_x
+
+    def tested(image: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
+        as_it_is = Augmentation(0, 1, False, out, 0, (0, 0))
+        objects = augment_objects(objects_of(label), as_it_is, size)
+        image = image - mean
+        return image if size == out else rescale(image, out, (0, 0), out), coverage_grid(truth, objects)
+
+    def trained(image: jax.Array, label: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
+        chosen = draw_augmentation(truth, a, size, numbers)
+        image = shift_colours(image, chosen.hue, chosen.saturation) - mean
+        image = jnp.where(chosen.flip, image[:, :, ::-1], image)
+        if has_rotation(a):
+            image = rotate(rescale(image, chosen.size, (0, 0), _largest(a, size)), chosen, out)
+        else:
+            image = rescale(image, chosen.size, chosen.offset, out)
+        return image, coverage_grid(truth, augment_objects(objects_of(label), chosen, size))
+
+    if not ctx.training:
+        return jax.vmap(tested)(images, labels)
+    numbers = jax.random.uniform(ctx.key, (images.shape[0], DRAWS))
+    return jax.vmap(trained)(images, labels, numbers)
+
+
+register(
+    LayerType(
+        Signature("DetectNetTransformation", bottoms=2, tops=2, in_place=False),
+        Traced(detectnet_transformation),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
+            origin="NVIDIA Caffe",
+            restrictions="`mean_value` only, no `mean_file`; of transform_param nothing else counts, as in the fork.",
+        ),
+    )
+)
+
+
+def _check(ctx: Context, images: Any, labels: Any) -> jax.Array:
+    """Return the mean of each channel."""
+    require_ground_truth(ctx.layer.detectnet_groundtruth_param)
+    require_augmentation(ctx.layer.detectnet_augmentation_param)
+    transform, shape = ctx.layer.transform_param, tuple(labels.shape)
+    require(
+        len(images.shape) == 4 and images.shape[1] == 3, f"images must be N x 3 x H x W, not of shape {images.shape}"
+    )
+    require(
+        _are_labels(shape) and shape[0] == images.shape[0],
+        f"labels must have rows of {_NUMBERS} numbers for each image, ({images.shape[0]}, 1, 1 + most, {_NUMBERS}), "
+        f"not shape {shape}",
+    )
+    require(not transform.HasField("mean_file"), "transform_param: a mean_file is not supported here; use mean_value")
+    means = list(transform.mean_value) or [0.0]
+    require(len(means) in (1, 3), f"transform_param needs 1 or 3 mean_value, not {len(means)}")
+    return jnp.asarray(means, jnp.float32).reshape(-1, 1, 1)
+
+
+def _are_labels(shape: Any) -> bool:
+    return len(shape) in (3, 4) and shape[-1] == _NUMBERS and shape[-2] > 0 and all(n == 1 for n in shape[1:-2])
+
+
+def _largest(a: Any, size: Shape) -> tuple[int, int]:
+    """Return height and width that no scaled image exceeds."""
+    height, width = (int(n * max(1.0, a.scale_min, a.scale_max)) + 1 for n in size)
+    return height, width

@@ -1,0 +1,152 @@
+"""L1Loss and LpqLoss: NVIDIA's sum of absolute differences, and FlowNet 2's losses, which leave out NaNs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from .. import across
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
+
+
+def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Sum of absolute differences over the length of the first axis; gradient 0 where the two are equal."""
+    return jnp.sum(jnp.abs(_difference(a, b))) / max(a.shape[0], 1)
+
+
+def l1_loss_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    diff = dy / max(a.shape[0], 1) * jnp.sign(_difference(a, b))
+    return diff, -diff
+
+
+def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
+    """Sum of absolute differences, of the second bottom or of 0, over the length of the first axis; NaNs do not count.
+
+    l2_per_location takes the root of the sum of squares over channels, plus epsilon, at each place. Differences, or
+    roots, below plateau count as 0. normalize_by_num_entries divides by the numbers that are none NaN, over channels.
+    """
+    p = ctx.param
+    d, there, divisor = differences_without_nan(ctx, a, *b)
+    if p.l2_per_location:
+        return jnp.sum(jnp.sqrt(_squares(ctx, d) + p.epsilon)) / divisor
+    return jnp.sum(jnp.where(there & (jnp.abs(d) >= p.plateau), jnp.abs(d), 0)) / divisor
+
+
+def flow_l1_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    p = ctx.param
+    d, there, divisor = differences_without_nan(ctx, a, *b)
+    if p.l2_per_location:
+        squares = _squares(ctx, d)
+        slope = jnp.where(squares > 0, d / jnp.sqrt(squares + p.epsilon), 0) * channel_prescale(ctx, d)
+    else:
+        slope = jnp.where(there & (jnp.abs(d) >= p.plateau), jnp.where(d > 0, 1, -1), 0)
+    diff = dy / divisor * slope
+    return diff, *(-diff for _ in b)
+
+
+def _variant(layer: Any) -> str:
+    return "FlowNet 2" if layer.HasField("l1_loss_param") or len(layer.bottom) == 1 else "NVIDIA"
+
+
+_TYPES = {
+    "NVIDIA": LayerType(
+        Signature("L1Loss", bottoms=2, loss=True),
+        Traced(l1_loss),
+        Gradient(l1_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="NVIDIA Caffe"),
+    ),
+    "FlowNet 2": LayerType(
+        Signature("L1Loss", bottoms=(1, 2), param="l1_loss_param", loss=True),
+        Traced(flow_l1_loss),
+        Gradient(flow_l1_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="FlowNet 2"),
+    ),
+}
+
+register(
+    LayerType(
+        Signature("L1Loss", bottoms=(1, 2), loss=True),
+        Variants(_variant, _TYPES, selection_doc="With l1_loss_param, or one bottom, it is FlowNet 2's."),
+        docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
+    )
+)
+
+
+def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
+    require(len(a.shape) > 0 and a.shape == b.shape, f"needs two bottoms of one shape: {a.shape} and {b.shape}")
+    return promote(a) - promote(b)
+
+
+def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
+    """Return differences, 0 for NaNs; where there are none; what the loss is divided by."""
+    require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
+    difference = _difference(a, *b) if b else promote(a)
+    there = ~jnp.isnan(difference)
+    divisor: Any = max(a.shape[0], 1)
+    if ctx.param.normalize_by_num_entries:
+        divisor = across.mean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
+    return jnp.where(there, difference, 0), there, divisor
+
+
+def channel_prescale(ctx: Context, d: jax.Array) -> float:
+    """Return what sums over channels are multiplied by."""
+    return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
+
+
+def _squares(ctx: Context, d: jax.Array) -> jax.Array:
+    """Return sums of squares over channels, 0 where their root is below the plateau."""
+    squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
+    return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
+
+
+def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
+    """Sum over places of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, over the length of the first axis.
+
+    d is the difference of two bottoms, or one bottom, with 0 for NaNs. normalize_by_num_entries and
+    l2_prescale_by_channels are as for L1Loss.
+    """
+    p, q = _powers(ctx.param)
+    d, _, divisor = differences_without_nan(ctx, a, *b)
+    sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1) * channel_prescale(ctx, d)
+    return jnp.sum(jnp.power(sums + ctx.param.q_epsilon, q)) / divisor
+
+
+def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
+    p, q = _powers(ctx.param)
+    d, there, divisor = differences_without_nan(ctx, a, *b)
+    some = there & (d != 0)
+    size = jnp.where(some, jnp.abs(d), 1) + ctx.param.p_epsilon
+    sums = jnp.sum(jnp.power(jnp.abs(d) + ctx.param.p_epsilon, p), axis=1, keepdims=True) * channel_prescale(ctx, d)
+    outer = q * jnp.power(sums + ctx.param.q_epsilon, q - 1) * channel_prescale(ctx, d)
+    diff = dy / divisor * jnp.where(some, outer * p * jnp.power(size, p - 1) * jnp.sign(d), 0)
+    return diff, *(-diff for _ in b)
+
+
+register(
+    LayerType(
+        Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
+        Traced(lpq_loss),
+        Gradient(lpq_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(
+            origin="FlowNet 2", restrictions="One p and one q: powers that change with the iteration are refused."
+        ),
+    )
+)
+
+
+def _powers(param: Any) -> tuple[float, float]:
+    require(
+        len(param.p) == 1 and len(param.q) == 1 and list(param.pq_episode_starts_at_iter) in ([], [0]),
+        f"needs one p and one q, from iteration 0 on, not p: {list(param.p)}, q: {list(param.q)} from iterations "
+        f"{list(param.pq_episode_starts_at_iter)}",
+    )
+    return param.p[0], param.q[0]

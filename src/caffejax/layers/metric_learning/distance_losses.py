@@ -1,0 +1,296 @@
+"""Losses over distances: CenterLoss, GeneralContrastiveLoss, GeneralTripletLoss and TripletLoss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from .. import across
+from ..axes import canonical_axis
+from ..context import Context, ParamSpec
+from ..dtypes import promote
+from ..loss import class_numbers, classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
+from ..registry import register
+from ..tops import first
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
+
+
+def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return distances (items, classes), and where the items' own classes are."""
+    require_one_batch(distances.shape, labels.shape)
+    require(
+        math.prod(labels.shape[1:]) == 1,
+        f"needs one label per item: distances {distances.shape}, labels {labels.shape}",
+    )
+    rows = promote(distances).reshape(distances.shape[0], -1)
+    require(rows.shape[1] > 1, f"needs distances to two classes or more, not shape {distances.shape}")
+    return rows, own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+
+
+def first_largest(values: jax.Array) -> jax.Array:
+    """Return True at the first largest of each row."""
+    return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
+
+
+def no_others(ctx: Context, distance: jax.Array) -> jax.Array:
+    """Return True for items for which only the own distance counts: with `positive_first`, those far from it."""
+    p: Any = ctx.param
+    return (distance > p.positive_upper_bound) & p.positive_first
+
+
+Arrays = tuple[jax.Array, ...]
+
+
+def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Half the mean, over items, of the squared distance to the centre of the item's class.
+
+    It has no weight in the net's loss unless given a loss_weight. Centres (num_output, numbers) move by the sum of
+    (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
+    """
+    difference, own = _differences(ctx, blobs, x, labels)
+    return nan_if_unlabelled(own, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
+
+
+def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    p = ctx.param
+    axis = canonical_axis(p.axis, x.shape)
+    require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
+    require(p.num_output > 0, "num_output must be positive")
+    require(p.distance_type == "L2", f'distance_type "{p.distance_type}" is not supported; use "L2"')
+    require(
+        math.prod(labels.shape[1:]) == 1 and labels.shape[:1] == x.shape[:1],
+        f"needs one label per item: data {x.shape}, labels {labels.shape}",
+    )
+    return [ParamSpec((p.num_output, math.prod(x.shape[1:])), p.center_filler)]
+
+
+def center_loss_backward(
+    ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Any, ...]:
+    difference, own = _differences(ctx, blobs, x, labels)
+    members = own.astype(difference.dtype)
+    d_centers = -(members.T @ difference) / (1 + across.total(ctx, jnp.sum(members, axis=0))[:, None])
+    dx = dy / x.shape[0] * difference
+    return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
+
+
+def _classes(ctx: Context, x: Any, labels: Any) -> int:
+    return int(ctx.param.num_output)
+
+
+_CANNOT: dict[Transform, str] = {
+    "jvp": "the centres' gradient is not linear in the top's, of which it takes no notice",
+    "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
+}
+
+register(
+    LayerType(
+        Signature("CenterLoss", bottoms=2, param="center_loss_param", in_place=False),
+        Traced(center_loss, params=center_loss_params),
+        Gradient(
+            center_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), _classes),
+            exempt_from_force_backward=(1,),
+            not_derivative="The centres' gradient is a mean over their class, independent of the loss weight.",
+        ),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin="caffe-face", unsupported=_CANNOT),
+    )
+)
+
+
+def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return items less their centres, and where the items' own classes are, (items, classes)."""
+    (centers,) = blobs
+    numbers = class_numbers(labels, centers.shape[0]).reshape(-1)
+    own = own_classes(numbers, (x.shape[0], centers.shape[0]))
+    nearest = jnp.take(promote(centers), numbers, axis=0, mode="clip")
+    return promote(x).reshape(x.shape[0], -1) - nearest, own
+
+
+def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
+    """Sum of weighted max(d - positive_margin, 0) of own and max(negative_margin - d, 0) of other classes, over items.
+
+    Distances are (items, classes). The second top holds the means of both terms, without weights. Own distances above
+    positive_outlier_thresh count as that; max_negative_only leaves an item its nearest other class, positive_first
+    none if its own is beyond positive_upper_bound. normalize_negative only divides gradients.
+    """
+    p = ctx.param
+    d, own, _, others = _contrastive_terms(ctx, distances, labels)
+    near = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
+    far = jnp.maximum(p.negative_margin - d, 0)
+    pushed = jnp.exp(-d) * (d < p.negative_margin) if p.exp_negative_weight else far
+    sums = abs(p.positive_weight) * jnp.where(own, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
+    loss = nan_if_unlabelled(own, jnp.sum(sums) / d.shape[0])
+    if ctx.n_tops == 1:
+        return loss
+    means = [jnp.sum(jnp.where(own, near, 0)), jnp.sum(jnp.where(own, 0, far)) / (d.shape[1] - 1)]
+    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
+
+
+def general_contrastive_loss_backward(
+    ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[jax.Array, None]:
+    p = ctx.param
+    d_top = first(dy)
+    d, own, alone, others = _contrastive_terms(ctx, distances, labels)
+    pulled = (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
+    pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
+    pushed = jnp.where(others & (d < p.negative_margin), pushed, 0)
+    if p.HasField("normalize_negative"):
+        total = jnp.abs(across.mean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
+        pushed = jnp.where(total > p.positive_weight, pushed / jnp.where(total == 0, 1, total), pushed)
+    slope = jnp.where(own & pulled, p.positive_weight, 0) - pushed
+    return (d_top / d.shape[0] * slope).reshape(distances.shape), None
+
+
+register(
+    LayerType(
+        Signature("GeneralContrastiveLoss", bottoms=2, tops=(1, 2), param="general_contrastive_loss_param", loss=True),
+        Traced(general_contrastive_loss),
+        Gradient(
+            general_contrastive_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), classes_of_rows),
+            exempt_from_force_backward=(1,),
+            not_derivative="The means in the second top pass no gradient, whatever their loss weight.",
+        ),
+        docs=LayerDocs(
+            origin="NormFace", restrictions="max_positive_only, add_intra_mae, square and a third bottom are refused."
+        ),
+    )
+)
+
+
+def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
+    """Return distances, where own classes are, which items have nothing else, which other classes count."""
+    p = ctx.param
+    for name in ("max_positive_only", "add_intra_mae", "square"):
+        require(not getattr(p, name), f"{name}: true is not supported")
+    d, own = class_distances(distances, labels)
+    alone = no_others(ctx, jnp.sum(jnp.where(own, d, 0), axis=1))
+    others = ~own & ~alone[:, None]
+    if p.max_negative_only:
+        others &= first_largest(jnp.where(own, -jnp.inf, -d))
+    return d, own, alone, others
+
+
+def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
+    """Sum of max(own + margin - d, 0) * negative_weight over other classes, divided by the number of items.
+
+    Distances are (items, classes). The second top holds the means of own and of other distances. hardest_only leaves
+    an item its nearest other class, positive_first none if its own is beyond positive_upper_bound. The gradient is
+    -negative_weight for others within the margin, and positive_weight once for the own class: where some are, or with
+    add_center_loss always.
+    """
+    d, own, alone, _, within = _class_triplets(ctx, distances, labels)
+    mine = jnp.sum(jnp.where(own, d, 0), axis=1)
+    gap = jnp.where(within & ~alone[:, None], mine[:, None] + ctx.param.margin - d, 0)
+    loss = nan_if_unlabelled(own, abs(ctx.param.negative_weight) * jnp.sum(gap) / d.shape[0])
+    if ctx.n_tops == 1:
+        return loss
+    means = [jnp.sum(mine), jnp.sum(jnp.where(own, 0, d)) / (d.shape[1] - 1)]
+    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
+
+
+def general_triplet_loss_backward(
+    ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[jax.Array, None]:
+    p = ctx.param
+    d_top = first(dy)
+    d, own, alone, others, within = _class_triplets(ctx, distances, labels)
+    pushed = within & others
+    pulled = jnp.any(pushed, axis=1) | alone | p.add_center_loss
+    slope = jnp.where(own & pulled[:, None], p.positive_weight, 0) - jnp.where(pushed, p.negative_weight, 0)
+    return (d_top / d.shape[0] * slope).reshape(distances.shape), None
+
+
+register(
+    LayerType(
+        Signature("GeneralTripletLoss", bottoms=2, tops=(1, 2), param="general_triplet_loss_param", loss=True),
+        Traced(general_triplet_loss),
+        Gradient(
+            general_triplet_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), classes_of_rows),
+            exempt_from_force_backward=(1,),
+            not_derivative="The own class is pulled once, however many others are pushed, and with add_center_loss "
+            "even where the loss is 0; means in the second top pass no gradient.",
+        ),
+        docs=LayerDocs(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
+    )
+)
+
+
+def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
+    """Return distances, where own classes are, which items have nothing else, others, those within the margin."""
+    d, own = class_distances(distances, labels)
+    mine = jnp.sum(jnp.where(own, d, 0), axis=1)
+    alone = no_others(ctx, mine)
+    others = ~own & ~alone[:, None]
+    within = ~own & (mine[:, None] + ctx.param.margin > d)
+    if ctx.param.hardest_only:
+        within &= first_largest(jnp.where(own, -jnp.inf, -d))
+    return d, own, alone, others, within
+
+
+def triplet_loss(ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array) -> jax.Array:
+    """Half the mean, over rows, of max(margin + |anchor - alike|**2 - |anchor - other|**2, 0).
+
+    A fourth bottom, as in MyCaffe, of labels counts for nothing; the margin is `alpha` then.
+    """
+    _, _, gap = _triplet_gaps(ctx, anchor, alike, other, *labels)
+    return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
+
+
+def triplet_loss_backward(
+    ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    near, far, gap = _triplet_gaps(ctx, anchor, alike, other, *labels)
+    factor = dy / max(anchor.shape[0], 1) * (gap > 0)[:, None]
+    diffs = (factor * d for d in (near - far, -near, far))
+    shaped = (d.reshape(x.shape).astype(x.dtype) for d, x in zip(diffs, (anchor, alike, other), strict=True))
+    return *shaped, *(None for _ in labels)
+
+
+register(
+    LayerType(
+        Signature(
+            "TripletLoss",
+            bottoms=(3, 4),
+            param="triplet_loss_param",
+            loss=True,
+            fork_settings=("alpha", "pregen_label_start"),
+        ),
+        Traced(triplet_loss),
+        Gradient(triplet_loss_backward, indices=Indices((3,)), exempt_from_force_backward=(3,)),
+        LayerTraits(accepts_integers=True),
+        docs=LayerDocs(
+            origin="caffe-windows, MyCaffe",
+            restrictions="Forks' that find triplets among a bottom's rows are refused. No recorded case.",
+        ),
+    )
+)
+
+
+def _triplet_gaps(
+    ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the differences to what is alike and to what is not, (rows, numbers), and how far the margin is missed."""
+    p, name = ctx.param, "alpha" if labels else "margin"
+    unread = "margin" if labels else "alpha"
+    require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")
+    require(len(anchor.shape) > 0, "needs bottoms with a batch axis, not single numbers")
+    for i, x in enumerate((alike, other), start=1):
+        require(x.shape == anchor.shape, f"bottom {i} has shape {x.shape}, and must have bottom 0's, {anchor.shape}")
+    for x in labels:
+        require_one_batch(anchor.shape, x.shape)
+    rows = [promote(x).reshape(anchor.shape[0], math.prod(anchor.shape[1:])) for x in (anchor, alike, other)]
+    near, far = rows[0] - rows[1], rows[0] - rows[2]
+    gap = getattr(p, name) + jnp.sum(jnp.square(near), axis=1) - jnp.sum(jnp.square(far), axis=1)
+    return near, far, gap

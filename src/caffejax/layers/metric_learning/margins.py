@@ -1,0 +1,316 @@
+"""Margins for the class of an example: MarginInnerProduct, CosinAddm, LabelSpecificRescale and LabelSpecificAdd."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ..axes import canonical_axis
+from ..context import Context, ParamSpec
+from ..dtypes import promote
+from ..loss import class_numbers, classes_of_rows, own_classes
+from ..registry import register
+from ..tops import first
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..weights import normalize_rows
+
+
+def passes(start: int) -> ParamSpec:
+    """Declare the count of passes, from `start` on."""
+    return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
+
+
+def next_pass(count: jax.Array) -> jax.Array:
+    """Return the count with one pass more."""
+    return jax.lax.stop_gradient(count) + 1
+
+
+def annealed(base: float, gamma: float, power: float, count: jax.Array) -> jax.Array:
+    """Return base * (1 + gamma * count) ^ -power."""
+    return base * jnp.power(1 + gamma * count, -power)
+
+
+Arrays = tuple[jax.Array, ...]
+
+
+def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
+    """x times the weight's rows at length 1, with |x| psi(angle) for the own class, mixed with the product by lambda.
+
+    psi makes m = 1 .. 4 (SINGLE .. QUADRUPLE) of the angle: a falling (-1)^k cos(m angle) - 2k. The own class has
+    (|x| psi + lambda x'w) / (1 + lambda), lambda = max(lambda_min, base (1 + gamma t)^-power) after t passes; a second
+    top holds it. Gradients follow the fork: the weight's ignores the margin, the bottom's has unit coefficients.
+    """
+    weight, count = blobs
+    count = next_pass(count)
+    mixed = _lambda(ctx, count)
+    product, cosine, norm = _products(ctx, weight, x)
+    own, value, _ = _margin(ctx, labels, cosine)
+    top = jnp.where(own, (norm * value + mixed * product) / (1 + mixed), product)
+    top = jnp.where(jnp.any(own, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
+    tops = (top, mixed.astype(x.dtype)) if ctx.n_tops == 2 else top
+    return tops, (count,)
+
+
+def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    p = ctx.param
+    axis = canonical_axis(p.axis, x.shape)
+    require(axis == 1, f"has a label for each item along axis 0; axis must be 1, not {p.axis}")
+    require(p.num_output > 0, "num_output must be positive")
+    require(
+        math.prod(labels.shape[1:]) == 1 and labels.shape[:1] == x.shape[:1],
+        f"needs one label per item: data {x.shape}, labels {labels.shape}",
+    )
+    inputs = math.prod(x.shape[1:])
+    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=normalize_rows), passes(p.iteration)]
+
+
+def margin_inner_product_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    weight, count = blobs
+    d_top = promote(first(dy))
+    mixed = _lambda(ctx, next_pass(count))
+    _, cosine, norm = _products(ctx, weight, x)
+    own, value, slope = _margin(ctx, labels, cosine)
+    rows, unit = _rows(x), promote(normalize_rows(weight))
+    if _times(ctx) == 1:
+        along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
+    else:  # the derivative of |x| psi by x, with its two coefficients brought to length 1 together
+        along_w, along_x = slope, (value - slope * cosine) / norm
+        length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
+        along_w, along_x = along_w / length, along_x / length
+    share = jnp.where(own, d_top / (1 + mixed), 0)
+    into_product = jnp.where(own, share * (along_w + mixed), d_top)
+    dx = into_product @ unit + jnp.sum(share * along_x, axis=1, keepdims=True) * rows
+    return (d_top.T @ rows, None), dx.reshape(x.shape), None
+
+
+def _classes(ctx: Context, x: Any, labels: Any) -> int:
+    return int(ctx.param.num_output)
+
+
+register(
+    LayerType(
+        Signature("MarginInnerProduct", bottoms=2, tops=(1, 2), param="margin_inner_product_param", in_place=False),
+        Traced(margin_inner_product, params=margin_inner_product_params, stateful=True),
+        Gradient(
+            margin_inner_product_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), _classes),
+            exempt_from_force_backward=(1,),
+            not_derivative="The weight's gradient is that of the plain product; the bottom's is normalised.",
+        ),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin="SphereFace"),
+    )
+)
+
+
+def _times(ctx: Context) -> int:
+    return int(ctx.param.type) + 1
+
+
+def _lambda(ctx: Context, count: jax.Array) -> jax.Array:
+    p = ctx.param
+    return jnp.maximum(annealed(p.base, p.gamma, p.power, count), p.lambda_min)
+
+
+def _rows(x: jax.Array) -> jax.Array:
+    return promote(x).reshape(x.shape[0], -1)
+
+
+def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
+    """Return x'w, the angles' cosines and the lengths of x."""
+    rows = _rows(x)
+    product = rows @ promote(normalize_rows(weight)).T
+    norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
+    return product, product / norm, norm
+
+
+def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
+    """Return where the own classes are, psi, and its derivative by the cosine."""
+    times, c = _times(ctx), cosine
+    chebyshev, slope = _CHEBYSHEV[times](c)
+    # the angle lies between k and k + 1 of m parts of pi: k bounds are passed, at cos(pi j / m)
+    k = sum(jnp.asarray(c < math.cos(math.pi * j / times), c.dtype) for j in range(1, times)) + jnp.zeros_like(c)
+    sign = 1 - 2 * (k % 2)
+    own = own_classes(class_numbers(labels, c.shape[1]), c.shape)
+    return own, sign * chebyshev - 2 * k, sign * slope
+
+
+_CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
+    1: lambda c: (c, jnp.ones_like(c)),
+    2: lambda c: (2 * c**2 - 1, 4 * c),
+    3: lambda c: (4 * c**3 - 3 * c, 12 * c**2 - 3),
+    4: lambda c: (8 * c**4 - 8 * c**2 + 1, 32 * c**3 - 16 * c),
+}
+
+
+def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Cosines (N, classes), of which own ones become cos(angle + m); those up to cos(pi - m) become x - m sin(m).
+
+    A cosine from 1 on is taken for 1, where the gradient is the top's. It is the same in TEST.
+    """
+    own, rows, wide = _parts(ctx, x, labels)
+    m = ctx.param.m
+    cosine = jnp.minimum(rows, 1)
+    sine = _sine(cosine)
+    near = jnp.where(wide, cosine * math.cos(m) - sine * math.sin(m), rows - m * math.sin(m))
+    return jnp.where(own, near, rows).reshape(x.shape).astype(x.dtype)
+
+
+def cosin_addm_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    own, rows, wide = _parts(ctx, x, labels)
+    m, sine = ctx.param.m, _sine(jnp.minimum(rows, 1))
+    slope = math.cos(m) + math.sin(m) * rows / jnp.where(sine > 0, sine, 1)
+    factor = jnp.where(own & wide & (sine > 0), slope, 1)
+    return (factor * promote(dy).reshape(rows.shape)).reshape(x.shape).astype(x.dtype), None
+
+
+register(
+    LayerType(
+        Signature("CosinAddm", bottoms=2, param="cosin_add_m_param", in_place=False),
+        Traced(cosin_addm),
+        Gradient(
+            cosin_addm_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), classes_of_rows),
+            not_derivative="At a cosine of 1 and beyond the gradient is the top's.",
+        ),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
+            origin="arcface-caffe", restrictions="`transform_test` does nothing, as in the fork. No recorded case."
+        ),
+    )
+)
+
+
+def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return which classes are own, the cosines as (N, classes), and where the angle and m are less than pi."""
+    require(len(x.shape) > 1, f"needs a bottom of cosines (examples, classes), not shape {x.shape}")
+    require(
+        labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
+        f"bottom 1 must hold a label for each of the {x.shape[0]} examples, not have shape {labels.shape}",
+    )
+    require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
+    rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
+    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    return own, rows, rows > math.cos(math.pi - ctx.param.m)
+
+
+def _sine(cosine: jax.Array) -> jax.Array:
+    """Return the sine of an angle by its cosine, with a slope of 0 where that is none."""
+    squared = 1 - jnp.square(cosine)
+    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
+
+
+def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
+    """Own scores times positive_weight, all others times negative_weight; as they are in TEST, unless rescale_test.
+
+    With positive_weight_base the weight is, in TRAIN, base (1 + gamma t)^-power after t passes, held between
+    positive_weight_min and _max. for_ip leaves own scores that are not positive; bias_fix adds 1 - weight. A second top
+    holds the weight.
+    """
+    weight, count = _weight(ctx, blobs)
+    own, factor = _factors(ctx, weight, x, labels)
+    rows = promote(x).reshape(own.shape)
+    more = jnp.where(own & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
+    top = (rows * factor + more if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
+    return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
+
+
+def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    _check(x, labels)
+    require(not ctx.param.power_on_positive, "power_on_positive: true is not supported")
+    return [passes(ctx.param.iteration)] if _anneals(ctx) else []
+
+
+def label_specific_rescale_backward(
+    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    d_top = first(dy)
+    weight, _ = _weight(ctx, blobs)
+    own, factor = _factors(ctx, weight, x, labels)
+    diff = (d_top.reshape(own.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
+    return tuple(None for _ in blobs), diff, None
+
+
+def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
+    """Scores, with `bias` added to own ones above -bias; as they are in TEST. A second top holds the bias."""
+    _check(x, labels)
+    p = ctx.param
+    require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
+    bias = jnp.full((1,), p.bias, x.dtype)
+    rows = promote(x).reshape(x.shape[0], -1)
+    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    added = jnp.where(own & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
+    top = added.reshape(x.shape).astype(x.dtype)
+    return (top, bias) if ctx.n_tops == 2 else top
+
+
+def label_specific_add_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[jax.Array, None]:
+    return first(dy), None
+
+
+_INDICES = Indices((1,), classes_of_rows)
+
+register(
+    LayerType(
+        Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
+        Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
+        Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+        docs=LayerDocs(origin="NormFace", restrictions="power_on_positive is refused."),
+    )
+)
+register(
+    LayerType(
+        Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
+        Traced(label_specific_add),
+        Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+        docs=LayerDocs(origin="caffe-windows", restrictions="A constant bias only."),
+    )
+)
+
+
+def _check(x: Any, labels: Any) -> None:
+    require(
+        len(x.shape) > 1 and labels.shape[:1] == x.shape[:1] and math.prod(labels.shape[1:]) == 1,
+        f"needs scores of several classes and one label per item: scores {x.shape}, labels {labels.shape}",
+    )
+
+
+def _anneals(ctx: Context) -> bool:
+    return ctx.training and bool(ctx.param.HasField("positive_weight_base"))
+
+
+def _changes(ctx: Context) -> bool:
+    return ctx.training or bool(ctx.param.rescale_test)
+
+
+def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
+    """Return the weight of own scores, and the count of passes if there is one."""
+    p = ctx.param
+    if not _anneals(ctx):
+        return jnp.float32(p.positive_weight), ()
+    count = next_pass(blobs[0])
+    weight = annealed(p.positive_weight_base, p.gamma, p.power, count)[0]
+    weight = jnp.maximum(weight, p.positive_weight_min) if p.HasField("positive_weight_min") else weight
+    return jnp.minimum(weight, p.positive_weight_max) if p.HasField("positive_weight_max") else weight, (count,)
+
+
+def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where own scores are, and what scores are multiplied by, (items, classes)."""
+    p = ctx.param
+    rows = x.reshape(x.shape[0], -1)
+    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    scaled = rows > 0 if p.for_ip else True
+    return own, jnp.where(own, jnp.where(scaled, weight, 1), p.negative_weight)

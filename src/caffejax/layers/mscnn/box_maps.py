@@ -1,0 +1,239 @@
+"""Maps and rows of boxes: the layouts of bottoms, anchors at each cell, and the normalization and bounds of deltas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ..axes import four_axes
+from ..context import Context
+
+
+def require_rows(shape: Any, name: str, *columns: int) -> int:
+    """Return how many numbers a row (index along axis 0) of this shape has.
+
+    Raises:
+        LayerError: if it has no rows, or they have not one of these numbers of columns.
+    """
+    found = math.prod(shape[1:])
+    require(
+        len(shape) >= 2 and (not columns or found in columns),
+        f"{name} must have rows of {' or '.join(map(str, columns)) or 'some'} numbers, not shape {tuple(shape)}",
+    )
+    return found
+
+
+def read_rows(x: Any, name: str, *columns: int) -> Any:
+    """Return a bottom of rows as (rows, columns), whatever axes of size 1 it ends with; see `require_rows`."""
+    return x.reshape(x.shape[0], require_rows(x.shape, name, *columns))
+
+
+def require_one_number_of_rows(**bottoms: Any) -> None:
+    """Raise `LayerError` unless all bottoms, given by what they are, have as many rows."""
+    scalars = [name for name, x in bottoms.items() if not x.shape]
+    require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
+    rows = {name: x.shape[0] for name, x in bottoms.items()}
+    require(len(set(rows.values())) == 1, f"bottoms must have one number of rows: {rows}")
+
+
+def with_four_axes(x: Any) -> Any:
+    """Return an array with axes of size 1 after its own, so that there are four, as the forks' blobs have."""
+    return x.reshape(four_axis_shape(x.shape))
+
+
+def four_axis_shape(shape: Any) -> Any:
+    """Return the shape of `with_four_axes`."""
+    return (*shape, 1, 1, 1)[: max(4, len(shape))]
+
+
+def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
+    """Return how many images a batch has in which each image has an item for every field."""
+    known = isinstance(batch, int)
+    require(
+        not known or batch % fields == 0,
+        f"{name} has {batch} items, which do not divide into images of {fields} box shapes (field_w, field_h)",
+    )
+    return batch // fields
+
+
+def group_by_image(x: Any, images: Any, fields: int) -> Any:
+    """Return (images * fields, ...) as (images, fields, ...)."""
+    if isinstance(images, int):
+        return x.reshape(images, fields, *x.shape[1:])
+    return x[  # the number of images is a symbol, which no reshape divides
+        jnp.arange(images)[:, None] * fields + jnp.arange(fields)
+    ]
+
+
+def ungroup_images(x: Any, batch: Any, fields: int) -> Any:
+    """Return (images, fields, ...) as (images * fields, ...), a batch of so many items."""
+    if isinstance(batch, int):
+        return x.reshape(batch, *x.shape[2:])
+    return x[jnp.arange(batch) // fields, jnp.arange(batch) % fields]
+
+
+def require_pair(scores: Any, deltas: Any) -> None:
+    """Raise `LayerError` unless these are shapes of class scores and of deltas, map for map."""
+    require(
+        len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
+        f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
+    )
+
+
+def require_scores_and_deltas(p: Any, shape: Any) -> None:
+    """Raise `LayerError` unless this is the shape of a map of scores and deltas as the parameters have them."""
+    require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
+    require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
+    _, channels, _, _ = four_axes(shape, "bottom 0")
+    require(
+        channels == p.cls_num + 4,
+        f"bottom 0 must have cls_num + coord_num channels, {p.cls_num} + 4, not {channels}: shape {tuple(shape)}",
+    )
+
+
+Floats = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """Deltas (x, y, w, h) are kept less their means, over their deviations.
+
+    Attributes:
+        mean, std: four each.
+    """
+
+    mean: Floats
+    std: Floats
+
+    def undone(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
+        """Return normalized deltas, four along the axis, as they are used."""
+        mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
+        return deltas * std + mean
+
+    def done(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
+        """Return deltas, four along the axis, normalized."""
+        mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
+        return (deltas - mean) / std
+
+
+def normalization(ctx: Context) -> Normalization:
+    """Return what bbox_reg_param says: deltas are as they are without means or without deviations."""
+    p = ctx.layer.bbox_reg_param
+    if not p.bbox_mean or not p.bbox_std:
+        return Normalization((0.0,) * 4, (1.0,) * 4)
+    for name in ("bbox_mean", "bbox_std"):
+        given = len(getattr(p, name))
+        require(given == 4, f"bbox_reg_param needs {name} four times, for x, y, w, h, not {given} times")
+    require(min(p.bbox_std) > 0, f"bbox_std must be above 0, not {list(p.bbox_std)}")
+    return Normalization(tuple(p.bbox_mean), tuple(p.bbox_std))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far deltas may go: centres by `xy` sides of the field, sides to factors up to exp(`wh`)."""
+
+    xy: float
+    wh: float
+
+    def held(self, deltas: Any, axis: int) -> Any:
+        """Return deltas, four along the axis, within the bounds."""
+        most = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
+        return jnp.clip(deltas, -most, most)
+
+    def normalized_held(self, deltas: Any, axis: int, norm: Normalization) -> Any:
+        """Return normalized deltas within the bounds, for which x and y share a mean and a deviation, so do w and h."""
+        low, high = [], []
+        for bound, first in ((self.xy, 0), (self.wh, 2)):
+            mean = sum(norm.mean[first : first + 2]) / 2
+            std = math.sqrt(math.prod(norm.std[first : first + 2]))
+            low += [(-bound - mean) / std] * 2
+            high += [(bound - mean) / std] * 2
+        return jnp.clip(
+            deltas, _broadcast_along(tuple(low), deltas, axis, jnp), _broadcast_along(tuple(high), deltas, axis, jnp)
+        )
+
+
+def bounds(p: Any) -> Bounds:
+    """Return what field_xyr and field_whr say."""
+    require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
+    require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
+    return Bounds(1 / p.field_xyr, math.log(p.field_whr))
+
+
+def move_boxes(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
+    """Return boxes (..., 4), of sides x2 - x1 + 1, moved by deltas (..., 4): by 0 to themselves."""
+    sides = boxes[..., 2:] - boxes[..., :2] + 1
+    centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
+    new = sides * xp.exp(deltas[..., 2:])
+    corners = centres - (new - 1) / 2
+    return xp.concatenate([corners, corners + new - 1], axis=-1)
+
+
+def _broadcast_along(values: Floats, like: Any, axis: int, xp: Any) -> Any:
+    shape = [1] * like.ndim
+    shape[axis] = 4
+    return xp.asarray(np.asarray(values).reshape(shape), like.dtype)
+
+
+_SMALLEST = 2  # ground truth with a shorter side is taken to have this one
+
+
+@dataclass(frozen=True)
+class AnchorGrid:
+    """The fields of a map.
+
+    Attributes:
+        width, height: of the field of each item of a group; the items of the batch axis go through the group in turn.
+        stride: pixels of the image between neighbouring places.
+    """
+
+    width: tuple[int, ...]
+    height: tuple[int, ...]
+    stride: int
+
+    def decoded(self, deltas: jax.Array, norm: Normalization, bounds: Bounds) -> jax.Array:
+        """Return normalized deltas (batch, 4, height, width) as left, top, width and height of boxes."""
+        deltas = bounds.held(norm.undone(deltas, 1), 1)
+        size, centre = self._sizes(deltas), self._centres(deltas)
+        sides = size * jnp.exp(deltas[:, 2:])
+        return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
+
+    def encoded(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
+        """Return centres, widths and heights (batch, 4, height, width) as normalized deltas."""
+        size = self._sizes(boxes)
+        sides = jnp.log(jnp.maximum(boxes[:, 2:], _SMALLEST) / size)
+        return norm.done(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
+
+    def _sizes(self, like: jax.Array) -> jax.Array:
+        """Return width and height of each item's field, (batch or 1, 2, 1, 1)."""
+        sizes = jnp.asarray([self.width, self.height], like.dtype).T  # (group, 2)
+        if len(self.width) > 1:
+            sizes = sizes[jnp.arange(like.shape[0]) % len(self.width)]
+        return sizes[:, :, None, None]
+
+    def _centres(self, like: jax.Array) -> jax.Array:
+        """Return the middle of each place in the image, (1, 2, height, width)."""
+        height, width = like.shape[2:]
+        x, y = ((jnp.arange(n, dtype=like.dtype) + 0.5) * self.stride for n in (width, height))
+        return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]))[None]
+
+
+def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
+    """Return the fields of these sizes.
+
+    Raises:
+        LayerError: if they make no sense.
+    """
+    require(
+        len(widths) == len(heights) > 0,
+        f"needs field_w and field_h, as many of one as of the other: {len(widths)} and {len(heights)}",
+    )
+    require(min(*widths, *heights) > 0, f"fields must have sides: field_w {list(widths)}, field_h {list(heights)}")
+    require(stride > 0, f"{stride_name} must be above 0, not {stride}")
+    return AnchorGrid(tuple(widths), tuple(heights), stride)

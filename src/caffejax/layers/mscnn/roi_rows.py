@@ -1,0 +1,227 @@
+"""DecodeBBox, ScaleRoute and HardMining: rows of ROIs refined, routed by scale, and selected by score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ..context import Context, Shape, Site
+from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..on_host import promoted
+from ..registry import register
+from ..types import (
+    OWN_IMAGES,
+    SAME_AS_BOTTOMS,
+    Gradient,
+    LayerDocs,
+    LayerTraits,
+    LayerType,
+    OnHost,
+    PerLayer,
+    Signature,
+    Traced,
+)
+from .box_maps import (
+    four_axis_shape,
+    move_boxes,
+    normalization,
+    read_rows,
+    require_one_number_of_rows,
+    require_rows,
+    with_four_axes,
+)
+
+
+def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
+    """ROIs (N x 5) moved by their deltas for any object (N x 8, of which the last four count): rows [image, box].
+
+    Sides are x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN it runs on the host, where boxes without
+    sides are dropped, as are, with a third bottom (matched ground truth, whose last column is the overlap), ROIs that
+    overlap it by `gt_iou_thr` or more.
+    """
+    if not ctx.training:
+        return replace(ctx.type, implementation=Traced(decode))
+    return replace(ctx.type, implementation=OnHost(decode_and_drop, decode_top_shapes, ragged=True))
+
+
+def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
+    """The ROIs moved. Rows of padding stay where they are."""
+    require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
+    deltas, rows = _rows(deltas, rois)
+    boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).undone(promote(deltas)[:, 4:]))
+    return with_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
+
+
+def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
+    given, rows = map(promoted, _rows(deltas, rois, *matched))
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(given[:, 4:], xp=np), xp=np)
+    keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
+    for found in matched:
+        overlap = read_rows(promoted(found), "bottom 2 (matched ground truth)")[:, -1]
+        keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
+    require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
+    return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
+
+
+def decode_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> list[Shape]:
+    normalization(ctx)
+    _require_rows(deltas, rois, *matched)
+    return [(rois.shape[0], 5, 1, 1)]
+
+
+register(
+    LayerType(
+        Signature("DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", in_place=False),
+        PerLayer(make_decode_bbox),
+        Gradient(no_gradient, overrides_autodiff=True),
+        LayerTraits(row_wise=lambda ctx: not ctx.training),
+        docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
+    )
+)
+
+
+def _rows(deltas: Any, rois: Any, *matched: Any) -> tuple[Any, Any]:
+    _require_rows(deltas, rois, *matched)
+    return read_rows(deltas, "bottom 0 (deltas)", 8), read_rows(rois, "bottom 1 (ROIs)", 5)
+
+
+def _require_rows(deltas: Any, rois: Any, *matched: Any) -> None:
+    require_one_number_of_rows(deltas=deltas, rois=rois, **dict(zip(("matched",), matched, strict=False)))
+    require_rows(deltas.shape, "bottom 0 (deltas)", 8)
+    require_rows(rois.shape, "bottom 1 (ROIs)", 5)
+
+
+_MIDDLE = 256.0  # without bounds
+
+
+def make_scale_route(ctx: Context, site: Site) -> LayerType:
+    """The ROIs (N x 5) whose scale, the root of their area, lies in `low_scale` <= scale < `high_scale`.
+
+    Sides are x2 - x1 + 1. If there is none, the one nearest to the middle of the bounds, by logarithm. No gradient
+    passes. In TRAIN, or with further bottoms, of which the same rows are taken, it runs on the host; else rows of
+    padding come last and are -1.
+    """
+    if ctx.training or len(site.layer.bottom) > 1:
+        runs = OnHost(route_rows, route_top_shapes, ragged=True)
+        return replace(ctx.type, implementation=runs, traits=replace(ctx.type.traits, pads_rows=False))
+    return replace(ctx.type, implementation=Traced(route))
+
+
+def route(ctx: Context, rois: jax.Array) -> jax.Array:
+    """The ROIs that suit, then rows of -1."""
+    rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
+    suits = _suits(ctx, promote(rows), jnp)
+    order = jnp.argsort(~suits, stable=True)
+    return with_four_axes(jnp.where(suits[order][:, None], rows[order], -1))
+
+
+def route_rows(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    suits = np.flatnonzero(_suits(ctx, read_rows(promoted(rois), "bottom 0 (ROIs)", 5), np))
+    return tuple(with_four_axes(x)[suits] for x in (rois, *others))
+
+
+def route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
+    _scales(ctx)
+    require_rows(rois.shape, "bottom 0 (ROIs)", 5)
+    for i, x in enumerate(others, 1):
+        require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have as many rows as there are ROIs: {x.shape}")
+    return [four_axis_shape(x.shape) for x in (rois, *others)]
+
+
+register(
+    LayerType(
+        Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
+        PerLayer(make_scale_route),
+        Gradient(no_gradient, overrides_autodiff=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
+            origin="Cascade R-CNN",
+            restrictions="In TRAIN, and with several bottoms, it runs on the host.",
+            unsupported={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
+        ),
+    )
+)
+
+
+def _scales(ctx: Context) -> tuple[float, float, float]:
+    """Return the lower and the upper bound, and the middle."""
+    p = ctx.param
+    given = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
+    require(all(scale > 0 for scale in given), f"low_scale and high_scale must be above 0: {given}")
+    low = p.low_scale if p.HasField("low_scale") else 0.0
+    high = p.high_scale if p.HasField("high_scale") else math.inf
+    require(low <= high, f"low_scale {low} must not be above high_scale {high}")
+    return low, high, math.prod(given) ** (1 / len(given)) if given else _MIDDLE
+
+
+def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
+    """Return which ROIs suit, or are the nearest: all that there are, of rows that do not begin with -1."""
+    require(rows.shape[0] != 0, "needs one ROI or more")
+    low, high, middle = _scales(ctx)
+    there = rows[:, 0] >= 0
+    sides = rows[:, 3:] - rows[:, 1:3]
+    scale = xp.sqrt(xp.where(xp.all(sides >= 0, axis=1), (sides[:, 0] + 1) * (sides[:, 1] + 1), 0))
+    suits = there & (scale >= low) & (scale < high)
+    tiny = xp.finfo(scale.dtype).tiny
+    away = xp.where(there, xp.abs(xp.log2(xp.maximum(scale, tiny) / middle)), xp.inf)
+    nearest = (xp.arange(rows.shape[0]) == xp.argmin(away)) & there
+    return xp.where(xp.any(suits), suits, nearest)
+
+
+def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of ROIs (N x 5) and further bottoms, the `num_roi_per_image` rows of each image that score highest, in order.
+
+    Bottom 0 holds the scores, such as losses. Where images have fewer, others' rows make up for it. Tops have as many
+    rows as that makes for `num_image` images, or all. No gradient passes.
+    """
+    p = ctx.param
+    images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
+    there = images >= 0
+    require(
+        np.all(images < p.num_image),
+        f"ROIs must be of images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
+    )
+    numbers, ranked = np.arange(len(images)), promoted(scores).reshape(-1)
+    order = np.lexsort((-numbers, -ranked, images))  # of equal scores the last row comes first
+    order = order[there[order]]
+    first = np.searchsorted(images[order], images[order])
+    rank = np.arange(len(order)) - first
+    left = order[rank >= p.num_roi_per_image]
+    chosen = order[rank < p.num_roi_per_image]
+    more = left[np.lexsort((-left, -ranked[left]))][: _most(ctx, int(there.sum())) - len(chosen)]
+    rows = np.sort(np.concatenate([chosen, more]))
+    return tuple(with_four_axes(x)[rows] for x in (rois, *others))
+
+
+def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *others: Any) -> list[Shape]:
+    p = ctx.param
+    require(p.num_image > 0 and p.num_roi_per_image > 0, "num_image and num_roi_per_image must be above 0")
+    require(ctx.n_tops == 1 + len(others), f"needs a top for each bottom but the scores: {ctx.n_tops}")
+    for i, x in enumerate((rois, *others), 1):
+        require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have as many rows as there are scores: {x.shape}")
+    require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
+    require_rows(rois.shape, "bottom 1 (ROIs)", 5)
+    rows = _most(ctx, rois.shape[0])
+    return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *others)]
+
+
+register(
+    LayerType(
+        Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
+        OnHost(hard_mining, hard_mining_top_shapes, ragged=True),
+        Gradient(no_gradient, overrides_autodiff=True),
+        docs=LayerDocs(origin="Cascade R-CNN"),
+    )
+)
+
+
+def _most(ctx: Context, rows: int) -> int:
+    return int(min(ctx.param.num_image * ctx.param.num_roi_per_image, rows))

@@ -1,0 +1,153 @@
+"""Layers of MNC: MaskPooling, MaskResize, and the built-in Python layers MaskLayer and StageBridgeLayer."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ...kernels.table import table
+from ..axes import possible_plane
+from ..context import Context
+from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..registry import register
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .rois import are_rows_of_five
+from .rpn_proposals import clip_boxes, decode_boxes, require_image
+
+
+def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
+    """Rows of size * size numbers as masks N x 1 x size x size."""
+    side = math.isqrt(math.prod(masks.shape[1:]))
+    require(
+        side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}"
+    )
+    return masks.reshape(masks.shape[0], 1, side, side)
+
+
+def mask_layer_backward(ctx: Context, masks: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy.reshape(masks.shape)
+
+
+MASK_LAYER = LayerType(
+    Signature("Python", param="python_param", in_place=False),
+    Traced(mask_layer),
+    Gradient(mask_layer_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MNC"),
+)
+
+
+def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
+    """Bottom 0, N x C x H x W, times bottom 1, N x 1 x H x W, in every channel."""
+    expected = (*data.shape[:1], 1, *data.shape[2:])
+    require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
+    require(mask.shape == expected, f"the masks, bottom 1, must have shape {expected}, not {mask.shape}")
+    return data * mask
+
+
+def mask_pooling_backward(
+    ctx: Context, data: jax.Array, mask: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    return dy * mask, jnp.sum(promote(dy) * promote(data), axis=1, keepdims=True)
+
+
+register(
+    LayerType(
+        Signature("MaskPooling", bottoms=2, in_place=False),
+        Traced(mask_pooling),
+        Gradient(mask_pooling_backward),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+        docs=LayerDocs(origin="MNC"),
+    )
+)
+
+
+def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
+    """Bilinear samples at index * size / output size: N x C x output_height x output_width.
+
+    A sample more than half a cell behind the last is 0. The gradient of a cell comes from two places of the top along
+    either axis, and is no derivative where a mask grows.
+    """
+    rows, columns = _weights(ctx, x, of_gradient=False)
+    return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
+
+
+def mask_resize_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    rows, columns = _weights(ctx, x, of_gradient=True)
+    return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("MaskResize", param="mask_resize_param", in_place=False),
+        Traced(mask_resize),
+        Gradient(mask_resize_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MNC"),
+    )
+)
+
+
+def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, jax.Array]:
+    require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not of shape {x.shape}")
+    sizes = ctx.param.output_height, ctx.param.output_width
+    require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
+    possible_plane(sizes, x.shape)
+    dtype = jnp.promote_types(x.dtype, jnp.float32)
+    rows, columns = (
+        table(partial(_along, n, m, of_gradient), (m, n), dtype) for n, m in zip(x.shape[2:], sizes, strict=True)
+    )
+    return rows, columns
+
+
+def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
+    """Return the weights, (to, n), of n cells in each of `to` samples; for the gradient, in two for each cell."""
+    cell, sample = np.arange(n), np.arange(to)[:, None]
+    position = sample * n / to
+    weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)
+    first = cell * to // n
+    return weights * ((sample == first) | (sample == first + 1)) if of_gradient else weights
+
+
+def stage_bridge_layer(
+    ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
+) -> jax.Array:
+    """Regions of one image, each moved by the deltas of the class that it scores best in, and cut to the image.
+
+    Bottoms: rows 0, x1, y1, x2, y2; deltas (rows, 4 * classes); scores (rows, classes); height and width of the image.
+    """
+    require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five numbers in each row, not {rois.shape}")
+    require(
+        len(scores.shape) >= 2
+        and scores.shape[0] == rois.shape[0]
+        and scores.size == scores.shape[0] * scores.shape[1],
+        f"the scores, bottom 2, must be rows, one for each of {rois.shape[0]} ROIs, not of shape {scores.shape}",
+    )
+    rows, classes = scores.shape[:2]
+    require(classes > 0, "the scores, bottom 2, are of no class")
+    require(
+        deltas.shape[:2] == (rows, 4 * classes) and deltas.size == rows * 4 * classes,
+        f"bottom 1 must hold 4 deltas for each of {classes} classes, {(rows, 4 * classes)}, not shape {deltas.shape}",
+    )
+    require_image(im_info, 2)
+    regions, image = promote(rois).reshape(rows, 5), promote(im_info).reshape(im_info.shape[:2])[0]
+    best = jnp.argmax(scores.reshape(rows, classes), axis=1)
+    own = jnp.take_along_axis(promote(deltas).reshape(rows, classes, 4), best[:, None, None], axis=1)[:, 0]
+    boxes = clip_boxes(decode_boxes(regions[:, 1:], own), image[0], image[1])
+    padding = jnp.minimum(regions[:, :1], 0)  # these rows stay what they are
+    return jnp.concatenate([padding, jnp.where(padding < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
+
+
+STAGE_BRIDGE_LAYER = LayerType(
+    Signature("Python", bottoms=4, param="python_param", in_place=False),
+    Traced(stage_bridge_layer),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(origin="MNC", restrictions="As in the TEST phase."),
+)

@@ -1,0 +1,220 @@
+"""Built-in Python layers of py-faster-rcnn that make training targets: AnchorTargetLayer and ProposalTargetLayer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ..boxes import overlaps
+from ..context import Context, Shape
+from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..on_host import generator
+from ..param_str import settings
+from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
+from .rois import are_rows_of_five
+from .rpn_proposals import BASE, RATIOS, encode_boxes, make_anchors, require_image, shift_anchors
+
+_ANCHOR_DEFAULTS: dict[str, Any] = {
+    "feat_stride": 16,
+    "scales": (8, 16, 32),
+    "allowed_border": 0,
+    "rpn_batchsize": 256,
+    "rpn_fg_fraction": 0.5,
+    "rpn_positive_overlap": 0.7,
+    "rpn_negative_overlap": 0.3,
+    "rpn_clobber_positives": False,
+    "rpn_bbox_inside_weights": (1.0, 1.0, 1.0, 1.0),
+    "rpn_positive_weight": -1.0,
+}
+
+
+def anchor_target_layer(
+    ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Labels (1 x 1 x A*H x W: 1, 0; -1 for those left out), box targets, inside and outside weights (1 x 4A x H x W).
+
+    Of the scores (bottom 0) only the size counts; bottom 1 has the true boxes, x1, y1, x2, y2, class, of which rows of
+    class 0 do not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
+    """
+    s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
+    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
+    require(len(s["rpn_bbox_inside_weights"]) == 4, "rpn_bbox_inside_weights must be four numbers")
+    require(len(scores.shape) == 4 and scores.shape[0] == 1, f"bottom 0 must be of one image: not {scores.shape}")
+    require_truth(truth)
+    require_image(im_info, 2)
+    height, width = scores.shape[2:]
+    places = shift_anchors(make_anchors(BASE, RATIOS, s["scales"]), (height, width), s["feat_stride"])
+    boxes = places.reshape(-1, 4)
+    truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
+    labels, matched = _label_anchors(s, boxes, truth, image)
+    chosen = _sample_labels(labels, s["rpn_batchsize"], s["rpn_fg_fraction"], ctx.key)
+    inside = jnp.where((chosen == 1)[:, None], jnp.asarray(s["rpn_bbox_inside_weights"], jnp.float32), 0.0)
+    targets = jnp.where(_is_inside(boxes, image, s["allowed_border"])[:, None], encode_boxes(boxes, matched), 0.0)
+    outside = jnp.broadcast_to(_outside_weights(chosen, s["rpn_positive_weight"])[:, None], targets.shape)
+
+    def maps(values: jax.Array) -> jax.Array:  # (H * W * A, n) to (1, A * n, H, W)
+        return jnp.transpose(values.reshape(height, width, -1), (2, 0, 1))[None]
+
+    return maps(chosen[:, None]).reshape(1, 1, -1, width), maps(targets), maps(inside), maps(outside)
+
+
+ANCHOR_TARGET_LAYER = LayerType(
+    Signature("Python", bottoms=(3, 4), tops=4, param="python_param", in_place=False),
+    Traced(anchor_target_layer),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(
+        origin="py-faster-rcnn",
+        restrictions="One image, as in the original. A true box that meets no anchor makes none positive.",
+    ),
+)
+
+
+def require_truth(truth: Any) -> None:
+    """Raise `LayerError` unless these are rows of five numbers."""
+    good = are_rows_of_five(truth)
+    require(good and truth.shape[0] > 0, f"true boxes must be rows x1, y1, x2, y2, class, not of shape {truth.shape}")
+
+
+def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
+    before = jnp.all(boxes[:, :2] >= -border, axis=1)
+    return before & (boxes[:, 2] < image[1] + border) & (boxes[:, 3] < image[0] + border)
+
+
+def _label_anchors(
+    s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return for each anchor whether it is positive (1), negative (0) or neither (-1), and its nearest true box."""
+    inside, real = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
+    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
+    overlap = jnp.where(inside[:, None] & real, overlap, -1.0)
+    most, nearest = jnp.max(overlap, axis=1), jnp.argmax(overlap, axis=1)
+    of_truth = jnp.max(overlap, axis=0)
+    positive = jnp.any((overlap == of_truth) & (of_truth > 0), axis=1) | (most >= s["rpn_positive_overlap"])
+    negative = most < s["rpn_negative_overlap"]
+    first, then = (negative, positive) if s["rpn_clobber_positives"] else (positive, negative)
+    labels = jnp.where(first, 0.0 if s["rpn_clobber_positives"] else 1.0, -1.0)
+    labels = jnp.where(then & ~first, 1.0 if s["rpn_clobber_positives"] else 0.0, labels)
+    return jnp.where(inside, labels, -1.0), truth[nearest, :4]
+
+
+def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
+    """Return the labels with as many positives and negatives as are asked for, -1 at random where there are more."""
+    order = jax.random.uniform(key, (2, *labels.shape))
+    positive = _masked_sample(labels == 1, order[0], int(fraction * batch))
+    negative = _masked_sample(labels == 0, order[1], batch - jnp.sum(positive))
+    return jnp.where(positive, 1.0, jnp.where(negative, 0.0, -1.0))
+
+
+def _masked_sample(among: jax.Array, order: jax.Array, n: Any) -> jax.Array:
+    rank = jnp.argsort(jnp.argsort(jnp.where(among, order, 2.0)))
+    return among & (rank < n)
+
+
+def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
+    """Return each anchor's outside weight: the same for all that are used, or shared out between both kinds."""
+    positive, negative = labels == 1, labels == 0
+    if positive_weight < 0:
+        return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
+    require(0 < positive_weight < 1, f"rpn_positive_weight must be below 1, or negative, not {positive_weight}")
+    shares = (
+        positive_weight / jnp.maximum(jnp.sum(positive), 1),
+        (1 - positive_weight) / jnp.maximum(jnp.sum(negative), 1),
+    )
+    return jnp.where(positive, shares[0], jnp.where(negative, shares[1], 0.0))
+
+
+_PROPOSAL_DEFAULTS: dict[str, Any] = {
+    "num_classes": 21,
+    "batch_size": 128,
+    "fg_fraction": 0.25,
+    "fg_thresh": 0.5,
+    "bg_thresh_hi": 0.5,
+    "bg_thresh_lo": 0.1,
+    "bbox_inside_weights": (1.0, 1.0, 1.0, 1.0),
+    "bbox_normalize_targets_precomputed": False,
+    "bbox_normalize_means": (0.0, 0.0, 0.0, 0.0),
+    "bbox_normalize_stds": (0.1, 0.1, 0.2, 0.2),
+}
+
+
+def proposal_target_layer(
+    ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Sampled regions with their classes, box targets, inside and outside weights (4 columns for each class).
+
+    Candidates are the regions, bottom 0, and the true boxes, bottom 1: x1, y1, x2, y2, class, where rows of class 0 do
+    not count. MNC names the image's size as a third. The settings of py-faster-rcnn's cfg can be given in param_str, in
+    lower case.
+    """
+    s = _proposal_settings(ctx)
+    rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
+    image = np.rint(rois[:, 0])  # negative in rows of padding
+    require(not np.any(image > 0), "ROIs must all be of image 0: this layer takes one image, as the original does")
+    truth = truth[np.rint(truth[:, 4]) >= 1]
+    boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
+    rois = np.pad(boxes, ((0, 0), (1, 0)))
+    overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
+    most = overlap.max(axis=1, initial=0.0)
+    random = generator(ctx)
+    positive = np.flatnonzero(most >= s["fg_thresh"])
+    positive = _draw_most(random, positive, round(s["fg_fraction"] * s["batch_size"]))
+    negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))
+    negative = _draw_most(random, negative, s["batch_size"] - len(positive))
+    kept = np.concatenate([positive, negative])
+    nearest = truth[overlap[positive].argmax(axis=1)] if len(positive) else np.zeros((0, 5), np.float32)
+    labels = np.zeros(len(kept), np.float32)
+    labels[: len(positive)] = nearest[:, 4]
+    return rois[kept], labels, *_box_targets(s, rois[positive, 1:], nearest, len(kept))
+
+
+def proposal_target_layer_top_shapes(ctx: Context, rois: Any, truth: Any, *_image: Any) -> list[Shape]:
+    require(are_rows_of_five(rois), f"ROIs must be rows image, x1, y1, x2, y2, not of shape {rois.shape}")
+    require_truth(truth)
+    s = _proposal_settings(ctx)
+    n, columns = s["batch_size"], 4 * s["num_classes"]
+    return [(n, 5), (n,), (n, columns), (n, columns), (n, columns)]
+
+
+PROPOSAL_TARGET_LAYER = LayerType(
+    Signature("Python", bottoms=(2, 3), tops=5, param="python_param", in_place=False),
+    OnHost(proposal_target_layer, proposal_target_layer_top_shapes, ragged=True),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(origin="py-faster-rcnn", restrictions="One image, as in the original."),
+)
+
+
+def _proposal_settings(ctx: Context) -> dict[str, Any]:
+    s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's, which matters to masks only
+    require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
+    require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
+    require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
+    for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
+        require(len(s[name]) == 4, f"{name} must be four numbers")
+    require(all(std > 0 for std in s["bbox_normalize_stds"]), "bbox_normalize_stds must be > 0")
+    return s
+
+
+def _draw_most(random: np.random.Generator, among: np.ndarray, n: int) -> np.ndarray:
+    return random.choice(among, n, replace=False) if len(among) > n else random.permutation(among)
+
+
+def _box_targets(
+    s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return targets, inside and outside weights, 0 but in the columns of the classes of the first rows."""
+    deltas = encode_boxes(boxes, truth[:, :4], np)
+    if s["bbox_normalize_targets_precomputed"]:
+        deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
+    targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
+    classes = np.rint(truth[:, 4]).astype(int)
+    require(not np.any(classes >= s["num_classes"]), f"a true box's class is not below num_classes, {s['num_classes']}")
+    targets[np.arange(len(boxes)), classes] = deltas
+    inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
+    targets, inside = targets.reshape(rows, -1), inside.reshape(rows, -1)
+    return targets, inside, (inside > 0).astype(np.float32)

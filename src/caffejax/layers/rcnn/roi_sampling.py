@@ -1,0 +1,194 @@
+"""ROIAlign and ROIWarping: bilinear samples of the bins of regions of interest."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...kernels.varying import vary_as
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .rois import images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
+
+
+class AxisWeights(NamedTuple):
+    """Where the points lie along one axis of the maps: the two cells beside each, and what they count.
+
+    Attributes:
+        cells: two arrays (R, n) of int32.
+        weights: likewise.
+    """
+
+    cells: tuple[jax.Array, jax.Array]
+    weights: tuple[jax.Array, jax.Array]
+
+
+def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
+    """Return the cells beside positions (R, n) along an axis, and their weights; 0 for cells that are not there."""
+    low = jnp.floor(position)
+    cells = low, low + 1
+    weights = low + 1 - position, position - low
+    held = (jnp.where((c >= 0) & (c < length), w, 0) for c, w in zip(cells, weights, strict=True))
+    inside = (jnp.clip(c, 0, length - 1).astype(jnp.int32) for c in cells)
+    return AxisWeights((next(inside), next(inside)), (next(held), next(held)))
+
+
+def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
+    """Return weighted sums of the cells beside the points, (R, C, rows, columns), of maps (N, C, H, W)."""
+    last = jnp.moveaxis(x, 1, -1)
+    total: jax.Array | None = None
+    for i, j in itertools.product((0, 1), (0, 1)):
+        at = image[:, None, None], rows.cells[i][:, :, None], columns.cells[j][:, None, :]
+        weight = rows.weights[i][:, :, None, None] * columns.weights[j][:, None, :, None]
+        part = weight * promote(last.at[at].get(mode="promise_in_bounds"))
+        total = part if total is None else total + part
+    assert total is not None
+    return jnp.moveaxis(total, -1, 1)
+
+
+def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
+    """Return what becomes of `sample_bilinear`'s diff: each number added to the four cells, by their weights."""
+    wide = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
+    (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), wide)(dy.astype(wide.dtype))
+    return dx.astype(x.dtype)
+
+
+def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+    """Bilinear samples of a map at the corners of each region's bins: R x C x (pooled_h + 1) x (pooled_w + 1).
+
+    Boxes, widened by `pad_ratio` of their sides, are scaled and not rounded. A cell's centre is half a cell from its
+    border; samples outside of the map, and of boxes without width or height, are 0. No gradient reaches the boxes.
+    """
+    image, rows, columns, wrong = _align_points(ctx, data, rois)
+    return (sample_bilinear(promote(data), image, rows, columns) + wrong).astype(data.dtype)
+
+
+def roi_align_backward(
+    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    image, rows, columns, _ = _align_points(ctx, data, rois)
+    return scatter_grad(dy, data, image, rows, columns), None
+
+
+register(
+    LayerType(
+        Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
+        Traced(roi_align),
+        Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(
+            origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is another layer."
+        ),
+    )
+)
+
+
+def _align_points(
+    ctx: Context, data: jax.Array, rois: jax.Array
+) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
+    """Return the images, the rows and columns of the samples, and what to add to the values of each region."""
+    require_maps_and_rois(data, rois)
+    pooled_h, pooled_w = pooled_size(ctx.param)
+    image, boxes = numbers(rois)
+    image, wrong = images_in(image, data.shape)
+    x1, y1, x2, y2 = jnp.moveaxis(widened(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
+    there = (x2 > x1) & (y2 > y1)
+    rows = _align_weights(y1, y2, pooled_h, data.shape[2], there)
+    columns = _align_weights(x1, x2, pooled_w, data.shape[3], there)
+    return image, rows, columns, wrong[:, None, None, None]
+
+
+def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> AxisWeights:
+    # Boxes often end where the map does, and a last digit decides whether their last sample counts. So each operation
+    # rounds by itself, as in C: XLA multiplies by the reciprocal of a constant, and fuses a product into a sum.
+    step = ((high - low) / jnp.where(there, n, 1))[:, None]
+    position = low[:, None] + jnp.maximum(jnp.arange(n + 1) * step, 0) - 0.5
+    counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
+    cells, weights = bilinear_weights(
+        jnp.where(counts, jnp.clip(position, 0, length - 1), 0), length
+    )  # NaN is in no cell
+    return AxisWeights(cells, (jnp.where(counts, weights[0], 0), jnp.where(counts, weights[1], 0)))
+
+
+def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
+    """One bilinear sample of a map where each bin of a region begins: R x C x pooled_h x pooled_w.
+
+    Corners are scaled and rounded. The gradient reaches the regions too, as if they were not; it takes their sides
+    for one cell longer than the values do, and each cell's comes only from the bins that would then be near.
+    """
+    image, corners = _rounded_corners(ctx, data, rois)
+    image, wrong = images_in(image, data.shape)
+    rows, columns = (bilinear_weights(p, n) for p, n in zip(_bin_starts(ctx, corners), data.shape[2:], strict=True))
+    return (sample_bilinear(promote(data), image, rows, columns) + wrong[:, None, None, None]).astype(data.dtype)
+
+
+def roi_warping_backward(
+    ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    image, corners = _rounded_corners(ctx, data, rois)
+    image, _ = images_in(image, data.shape)
+    positions = _bin_starts(ctx, corners)
+    rows, columns = (bilinear_weights(p, n) for p, n in zip(positions, data.shape[2:], strict=True))
+    near = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
+    dx = scatter_grad(dy, data, image, near[0], near[1])
+    by_row = jnp.sum(dy * sample_bilinear(promote(data), image, _weight_derivatives(rows), columns), axis=1)
+    by_column = jnp.sum(dy * sample_bilinear(promote(data), image, rows, _weight_derivatives(columns)), axis=1)
+    y1, y2 = _corner_diffs(jnp.sum(by_row, axis=2), positions[0], corners[:, 1], corners[:, 3])
+    x1, x2 = _corner_diffs(jnp.sum(by_column, axis=1), positions[1], corners[:, 0], corners[:, 2])
+    diffs = jnp.stack([jnp.zeros_like(x1), x1, y1, x2, y2], axis=1) * ctx.param.spatial_scale
+    return dx, diffs.reshape(rois.shape)
+
+
+register(
+    LayerType(
+        Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
+        Traced(roi_warping),
+        Gradient(roi_warping_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MNC"),
+    )
+)
+
+
+def _rounded_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the images, and the rounded corners (R, 4) in cells."""
+    require_maps_and_rois(data, rois)
+    image, boxes = numbers(rois)
+    return image, rounded(boxes * ctx.param.spatial_scale)
+
+
+def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where the bins begin, (R, pooled_h) and (R, pooled_w)."""
+    x1, y1, x2, y2 = (corners[:, i, None] for i in range(4))
+    pooled_h, pooled_w = pooled_size(ctx.param)
+    return y1 + jnp.arange(pooled_h) * (y2 - y1) / pooled_h, x1 + jnp.arange(pooled_w) * (x2 - x1) / pooled_w
+
+
+def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
+    """Return the same with weight 0 where a bin, of a region one cell longer, would not be near the cell."""
+    n = along.cells[0].shape[1]
+    number, size = jnp.arange(n), (high - low + 1)[:, None]
+
+    def weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
+        from_start = cell - low[:, None]
+        return jnp.where(((number + 1) * size > from_start * n) & (number * size < (from_start + 1) * n), weight, 0)
+
+    first, second = map(weight, along.cells, along.weights)
+    return AxisWeights(along.cells, (first, second))
+
+
+def _weight_derivatives(along: AxisWeights) -> AxisWeights:
+    """Return the cells beside the points with the weights' derivatives."""
+    there = jnp.ones_like(along.weights[0])
+    return AxisWeights(along.cells, (-there, there))
+
+
+def _corner_diffs(diff: jax.Array, position: jax.Array, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the diffs of both ends of regions, of those of the points between."""
+    part = (position - low[:, None]) / (high - low + 1)[:, None]
+    return jnp.sum(diff * (1 - part), axis=1), jnp.sum(diff * part, axis=1)

@@ -1,0 +1,324 @@
+"""Region proposals from an RPN's scores and deltas: Proposal, and the ProposalLayer of py-faster-rcnn and MNC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ...kernels.table import table
+from ...kernels.varying import vary_as
+from ..boxes import select_best
+from ..context import Context
+from ..dtypes import promote
+from ..no_gradient import no_gradient
+from ..param_str import settings
+from ..registry import register
+from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+
+Rounding = Callable[[float], float]
+
+
+def round_half_up(x: float) -> float:
+    """Round a number above 0 as C does."""
+    return math.floor(x + 0.5)
+
+
+def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
+    """Return boxes (ratios * scales, 4) round the middle of a square of `base` pixels, all scales of a ratio together.
+
+    Args:
+        base: the side of the square.
+        ratios: height over width; sides of the square's area are rounded.
+        scales: factors of the rounded sides.
+        rounding: how; Python rounds halves to even numbers, as NumPy does.
+    """
+    middle, boxes = (base - 1) / 2, []
+    for ratio in ratios:
+        width = rounding(math.sqrt(base * base / ratio))
+        height = rounding(width * ratio)
+        for scale in scales:
+            half_w, half_h = (width * scale - 1) / 2, (height * scale - 1) / 2
+            boxes.append((middle - half_w, middle - half_h, middle + half_w, middle + half_h))
+    return np.asarray(boxes, np.float32)
+
+
+def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.Array:
+    """Return the boxes (A, 4) at every cell of a map of that size, `stride` pixels apart: (height, width, A, 4)."""
+
+    def moved() -> np.ndarray:
+        y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
+        moved: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
+        return moved
+
+    return table(moved, (*size, len(boxes), 4), np.float32)
+
+
+def by_cell(channels: jax.Array, n: int) -> jax.Array:
+    """Bring channels (1, A * n, H, W) to (H, W, A, n)."""
+    _, total, height, width = channels.shape
+    return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
+
+
+def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
+    """Return boxes (..., 4) moved by deltas (..., 4): of the centre in sides, of the sides by their logarithm."""
+    size = boxes[..., 2:] - boxes[..., :2] + 1
+    middle = boxes[..., :2] + 0.5 * size + deltas[..., :2] * size
+    half = 0.5 * size * jnp.exp(deltas[..., 2:])
+    return jnp.concatenate([middle - half, middle + half], axis=-1)
+
+
+def encode_boxes(boxes: Any, truth: Any, numpy: Any = jnp) -> Any:
+    """Return the deltas that make `truth` of boxes; `numpy` is whose arrays they are, NumPy's or JAX's."""
+    size, true = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
+    shift = (truth[..., :2] + 0.5 * true - boxes[..., :2] - 0.5 * size) / size
+    return numpy.concatenate([shift, numpy.log(true / size)], axis=-1)
+
+
+def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
+    """Return boxes (..., 4) cut to an image."""
+    return jnp.clip(boxes, 0, jnp.stack([width, height, width, height]) - 1)
+
+
+class _Parts(NamedTuple):
+    """The scores as far as they are sorted, where they were, and the first and last place of the part of each."""
+
+    scores: jax.Array
+    order: jax.Array
+    start: jax.Array
+    end: jax.Array
+
+
+def quicksort_order(scores: jax.Array) -> jax.Array:
+    """Return the numbers of scores (N,), the largest score first, in the fork's order.
+
+    Where no two are equal it is that of any sort, and found by one.
+    """
+    sort = jnp.argsort(-scores, stable=True)
+    best = scores[sort]
+    return lax.cond(jnp.any(best[1:] == best[:-1]), _sort_equal, lambda _: sort, scores)
+
+
+def _sort_equal(scores: jax.Array) -> jax.Array:
+    n = scores.shape[0]
+    places = vary_as(jnp.arange(n), scores)
+    parts = _Parts(scores, places, jnp.zeros_like(places), jnp.full_like(places, n - 1))
+    return lax.while_loop(_has_unsorted, _divide, parts).order
+
+
+def _has_unsorted(parts: _Parts) -> jax.Array:
+    """Return whether there is a part with scores of different size: others stay as they are."""
+    pivot = parts.scores[parts.start]
+    return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
+
+
+def _divide(parts: _Parts) -> _Parts:
+    places, pivot = jnp.arange(parts.scores.shape[0]), parts.scores[parts.start]
+    smaller, larger = parts.scores < pivot, parts.scores > pivot
+    from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
+    from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
+    # the k-th smaller from the left and the k-th larger from the right change places if they lie in that order
+    swapped = jnp.where(
+        smaller,
+        from_left < _count_before(larger, parts.end + 1) - jnp.cumsum(larger),
+        larger & (from_right < jnp.cumsum(smaller) - _count_before(smaller, parts.start)),
+    )
+    left, right = (
+        jnp.zeros_like(places).at[jnp.where(swapped & side, parts.start + rank, places.size)].set(places, mode="drop")
+        for side, rank in ((smaller, from_left), (larger, from_right))
+    )
+    origin = jnp.where(
+        swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), places
+    )
+    scores = parts.scores[origin]
+    # the pivot goes to where the last larger one is
+    middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, places, parts.start))[parts.start]
+    origin = jnp.where(places == parts.start, origin[middle], jnp.where(places == middle, parts.start, origin))
+    start = jnp.where(places == middle, middle, jnp.where(places > middle, middle + 1, parts.start))
+    end = jnp.where(places == middle, middle, jnp.where(places < middle, middle - 1, parts.end))
+    return _Parts(parts.scores[origin], parts.order[origin], start, end)
+
+
+def _count_before(chosen: jax.Array, place: jax.Array) -> jax.Array:
+    """Return how many are chosen before a place."""
+    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[place]
+
+
+class ProposalLimits(NamedTuple):
+    """How many boxes are looked at, how many are kept, and from which overlap on a better box suppresses one."""
+
+    before: int
+    after: int
+    overlap: float
+
+
+class Proposals(NamedTuple):
+    """Boxes (K, 4) and scores (K,), the best first; `there`, (K,), is True for as many as there are."""
+
+    boxes: jax.Array
+    scores: jax.Array
+    there: jax.Array
+
+    @property
+    def rois(self) -> jax.Array:
+        """Rows 0, x1, y1, x2, y2; of padding -1, 0, 0, 0, 0."""
+        image = jnp.where(self.there, 0.0, -1.0).astype(self.boxes.dtype)
+        return jnp.concatenate([image[:, None], jnp.where(self.there[:, None], self.boxes, 0)], axis=1)
+
+    @property
+    def marked_scores(self) -> jax.Array:
+        """The scores, -1 of padding."""
+        return jnp.where(self.there, self.scores, -1)
+
+
+def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: int) -> None:
+    """Raise `LayerError` unless the bottoms are of one image, with 2 scores and 4 deltas for each anchor.
+
+    Args:
+        scores, deltas, im_info: the bottoms.
+        n_anchors: how many anchors there are at each cell.
+        least: how many numbers there must be about the image.
+    """
+    for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
+        require(
+            len(x.shape) == 4 and x.shape[:2] == (1, n),
+            f"bottom {i} must be of one image and have {n} channels, for {n_anchors} anchors: not shape {x.shape}",
+        )
+    require(scores.shape[2:] == deltas.shape[2:], f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
+    require_image(im_info, least)
+
+
+def require_image(im_info: Any, least: int) -> None:
+    """Raise `LayerError` unless there are so many numbers in the first row about the image."""
+    shape = im_info.shape
+    require(
+        len(shape) >= 2 and shape[0] == 1 and shape[1] >= least,
+        f"im_info must be a row of {least} numbers (height, width, scale ...) about one image, not shape {shape}",
+    )
+
+
+def propose(
+    boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: ProposalLimits, order: jax.Array | None = None
+) -> Proposals:
+    """Go through boxes (N, 4) from the best score on and keep those that overlap none kept before by too much.
+
+    `order`, if given, says how to go through all of them, and else it is the first of equal ones.
+    """
+    require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
+    n = min(limits.before, boxes.shape[0])
+    if order is None:
+        _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
+    indices, kept = select_best(
+        boxes, scores, valid, limits.overlap, n_candidates=n, n_kept=limits.after, order=order, plus=1.0
+    )
+    return Proposals(boxes[indices], scores[indices], kept)
+
+
+def proposal(
+    ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """Best boxes that an RPN predicts for an image, as rows 0, x1, y1, x2, y2; and if asked for, their scores.
+
+    Anchors of all `ratio` and `scale` at each cell are moved by the deltas and cut to the image; boxes too small score
+    0. The `pre_nms_topn` best go through suppression, which leaves `post_nms_topn` at most. Boxes of equal scores are
+    in the order into which the fork's quicksort brings them.
+    """
+    p = ctx.param
+    require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
+    require(all(r > 0 for r in p.ratio), f"ratios must be > 0, not {list(p.ratio)}")
+    require(bool(p.ratio) and bool(p.scale), "needs a ratio and a scale at least")
+    base = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
+    require_maps(scores, deltas, im_info, len(base), 4)
+    dtype = scores.dtype
+    scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
+    places = shift_anchors(base, scores.shape[2:], p.feat_stride)
+    boxes = clip_boxes(decode_boxes(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
+    sides = boxes[:, 2:] - boxes[:, :2] + 1
+    large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
+    score = jnp.where(large, by_cell(scores[:, len(base) :], 1).ravel(), 0)
+    limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
+    found = propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
+    rois = found.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, found.marked_scores.astype(dtype))
+
+
+register(
+    LayerType(
+        Signature(
+            "Proposal",
+            bottoms=3,
+            tops=(1, 2),
+            param="proposal_param",
+            in_place=False,
+            fork_settings=("ratio", "scale", "base_size", "min_size"),
+        ),
+        Traced(proposal),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(origin="pva-faster-rcnn", restrictions="One image, as in the fork."),
+    )
+)
+
+
+RATIOS, BASE = (0.5, 1, 2), 16
+_DEFAULTS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
+_TRAIN = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
+_TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
+
+
+def proposal_layer(
+    ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
+) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """Best boxes that an RPN predicts for an image, as rows 0, x1, y1, x2, y2; and if asked for, their scores.
+
+    The settings of py-faster-rcnn's cfg for the phase can be given in param_str by their names in lower case.
+    """
+    return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
+
+
+def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
+    """The same in MNC, where it trains the RPN's deltas too, which is not done here."""
+    extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they matter to gradients
+    return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
+
+
+def _proposal_type(forward: Any, origin: str, most_tops: int, restrictions: str) -> LayerType:
+    return LayerType(
+        Signature("Python", bottoms=3, tops=(1, most_tops), param="python_param", in_place=False),
+        Traced(forward),
+        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(origin=origin, restrictions=restrictions),
+    )
+
+
+_ONE = "One image, as in the original."
+PROPOSAL_LAYER = _proposal_type(proposal_layer, "py-faster-rcnn", 2, _ONE)
+MNC_PROPOSAL_LAYER = _proposal_type(mnc_proposal_layer, "MNC", 1, f"{_ONE} No gradient reaches the deltas.")
+
+
+def _defaults(ctx: Context) -> dict[str, Any]:
+    return _DEFAULTS | (_TRAIN if ctx.training else _TEST)
+
+
+def _propose_from_maps(
+    ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.Array, im_info: jax.Array
+) -> Any:
+    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
+    base = make_anchors(BASE, RATIOS, s["scales"])
+    require_maps(scores, deltas, im_info, len(base), 3)
+    dtype = scores.dtype
+    scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
+    places = shift_anchors(base, scores.shape[2:], s["feat_stride"])
+    boxes = clip_boxes(decode_boxes(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
+    large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
+    limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
+    found = propose(boxes, by_cell(scores[:, len(base) :], 1).ravel(), large, limits)
+    rois = found.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, found.marked_scores[:, None].astype(dtype))

@@ -1,0 +1,172 @@
+"""Lstm and LstmSimple (junhyukoh's caffe-lstm), and ContinuationIndicator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import require
+from ...kernels.varying import vary_as
+from ..context import Context, ParamSpec
+from ..dtypes import promote
+from ..lstm import gate_diffs, run_lstm
+from ..recurrent import Arrays, Sequence
+from ..registry import layer_type, register
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
+
+
+def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
+    """LSTM over rows time * batch_size + sequence: (rows, ...) to (rows, num_output), gates in the order i, f, o, g.
+
+    Where the second bottom (time, batch_size) is 0 a sequence begins anew; it goes on, also from the last forward pass,
+    where it is 1. Without one every pass begins anew. clipping_threshold cuts the gates' gradients of every step.
+    Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
+
+    Recorded on caffe-lstm's CPU, and followed: gates of all sequences see the first one's hidden state; of a second
+    bottom (rows) with no axis for sequences, number time + sequence counts.
+    """
+    s = _sequence(ctx, blobs, x, *clip)
+    (top,), carried = run_lstm(s)
+    return top.reshape(x.shape[0], -1), carried if clip else ()
+
+
+def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
+    p = ctx.param
+    _check(p, x, *clip)
+    weights = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (math.prod(x.shape[1:]), p.num_output)]
+    state = ParamSpec((1, p.batch_size, p.num_output), learnable=False, persistent=False)
+    return [*weights, ParamSpec((4 * p.num_output,), p.bias_filler), *([state] * 2 if clip else [])]
+
+
+def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
+    s = _sequence(ctx, blobs, x, *clip)
+    steps = (*s.x.shape[:2], -1)
+    most = ctx.param.clipping_threshold or math.inf
+    h = promote(y.reshape(steps))
+    d = gate_diffs(s, h, dy.reshape(steps), most)
+    d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + jnp.outer(d[0, 0], promote(s.start[0])[0])
+    (d_weight, d_bias), dx, _ = s.drive_diffs(d)
+    return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
+
+
+class OneState(Sequence):
+    """A sequence whose gates see the hidden state of the first of the sequences, as on caffe-lstm's CPU."""
+
+    def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return what the state before adds to the gates."""
+        return cont * self.times(h[..., :1, :], weight)
+
+    def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the diff of the state before, from that of the gates."""
+        first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
+        return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
+
+
+def _type(name: str, param: str, origin: str) -> LayerType:
+    return LayerType(
+        Signature(name, bottoms=(1, 2), param=param, in_place=False),
+        Traced(lstm, params=lstm_params, stateful=True),
+        Gradient(
+            lstm_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,)),
+            exempt_from_force_backward=(1,),
+            not_derivative="The recurrent weight's gradient takes each sequence's own state; clipping_threshold cuts.",
+        ),
+        LayerTraits(weight_axes=2),
+        docs=LayerDocs(origin=origin),
+    )
+
+
+def choose_lstm(layer: Any) -> str:
+    """Return whose Lstm a layer is."""
+    return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
+
+
+_BVLC = layer_type("LSTM")
+
+register(
+    LayerType(
+        Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
+        Variants(
+            choose_lstm,
+            {
+                "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
+                "MyCaffe": replace(
+                    _BVLC,
+                    signature=replace(_BVLC.signature, name="Lstm"),
+                    docs=replace(_BVLC.docs, origin="MyCaffe"),
+                ),
+            },
+            selection_doc="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
+        ),
+        docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
+    )
+)
+register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
+
+
+def _check(p: Any, x: Any, *clip: Any) -> None:
+    require(p.num_output > 0, "num_output must be positive")
+    require(p.batch_size > 0, "batch_size must be positive")
+    require(p.clipping_threshold >= 0, f"clipping_threshold must not be negative: {p.clipping_threshold}")
+    require(
+        len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
+        f"needs a bottom of batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
+    )
+    for other in clip:
+        require(
+            tuple(other.shape) in ((x.shape[0] // p.batch_size, p.batch_size), (x.shape[0],)),
+            f"bottom 1 must have shape {(x.shape[0] // p.batch_size, p.batch_size)} (time, batch_size), or "
+            f"{(x.shape[0],)}, not {other.shape}",
+        )
+
+
+def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> OneState:
+    p = ctx.param
+    _check(p, x, *clip)
+    weight, recurrent, bias, *carried = blobs
+    steps = x.shape[0] // p.batch_size
+    rows = x.reshape(steps, p.batch_size, -1)
+    if clip:
+        cont = jax.lax.stop_gradient(clip[0]).astype(rows.dtype)
+        if cont.ndim == 1:
+            cont = cont[jnp.arange(steps)[:, None] + jnp.arange(p.batch_size)]
+        cont = cont[:, :, None]
+        start = tuple(jax.lax.stop_gradient(s)[0] for s in carried)
+    else:
+        cont = jnp.ones((steps, p.batch_size, 1), rows.dtype)
+        start = (jnp.zeros((p.batch_size, p.num_output), bias.dtype),) * 2
+    return OneState(
+        x=rows,
+        cont=cont,
+        static=None,
+        start=tuple(vary_as(s, x, *clip, *blobs) for s in start),
+        into=(weight, bias),
+        own=(recurrent,),
+        exposed=False,
+        products=jnp.bfloat16 if ctx.run.precision == "bfloat16" else None,
+    )
+
+
+def continuation_indicator(ctx: Context) -> jax.Array:
+    """0 in the first of (time_step, batch_size) rows, and 1 in all others."""
+    p = ctx.param
+    require(
+        p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step}, batch_size {p.batch_size}: must be positive"
+    )
+    return jnp.ones((p.time_step, p.batch_size), jnp.float32).at[0].set(0)
+
+
+register(
+    LayerType(
+        Signature("ContinuationIndicator", bottoms=0, param="continuation_indicator_param"),
+        Traced(continuation_indicator),
+        Gradient(exists=False),
+        docs=LayerDocs(origin="warpctc-caffe"),
+    )
+)

@@ -1,0 +1,268 @@
+"""CtcLoss, CTCGreedyDecoder and LabelsequenceAccuracy: label sequences without an alignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...errors import require
+from ...kernels.varying import vary_as
+from .. import across
+from ..across import mean
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+
+GAP = -1
+
+
+def drop_blanks(numbers: jax.Array, kept: jax.Array) -> jax.Array:
+    """Return rows of the numbers (rows, places) that are kept, in their order, then `GAP`s."""
+    order = jnp.argsort(~kept, axis=1, stable=True)
+    return jnp.take_along_axis(jnp.where(kept, numbers, GAP), order, axis=1)
+
+
+_NEVER = -1e30  # the logarithm of 0, but one that can be subtracted
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The states of an alignment: blank, label, blank, label .. blank, for each of N items; S of them.
+
+    Attributes:
+        log_prob: (T, N, S), of each state's label at each step.
+        skips: (N, S), whether a state may follow on the one before the last.
+        ends: (N, S), whether an item's alignment may end in a state.
+        symbols: (N, S), each state's label.
+    """
+
+    log_prob: jax.Array
+    skips: jax.Array
+    ends: jax.Array
+    symbols: jax.Array
+
+    def forward(self) -> jax.Array:
+        """Return the log-probability of all ways to each state at each step, that step's label included, (T, N, S)."""
+        first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _NEVER)
+
+        def step(before: jax.Array, now: jax.Array) -> tuple[jax.Array, jax.Array]:
+            skipped = jnp.where(self.skips, _shift_states(before, 2), _NEVER)
+            after = _log_sum(before, _shift_states(before, 1), skipped) + now
+            return after, after
+
+        rest = lax.scan(step, vary_as(first, self.skips), self.log_prob[1:])[1]
+        return jnp.concatenate([first[None], rest])
+
+    def backward(self) -> jax.Array:
+        """Return that of all ways from each state at each step to an end, later labels only, (T, N, S)."""
+        last = jnp.where(self.ends, 0, _NEVER) + 0 * self.log_prob[0]
+
+        def step(after: jax.Array, later: jax.Array) -> tuple[jax.Array, jax.Array]:
+            reached = after + later
+            skipped = _shift_states(jnp.where(self.skips, reached, _NEVER), -2)
+            before = _log_sum(reached, _shift_states(reached, -1), skipped)
+            return before, before
+
+        rest = lax.scan(step, vary_as(last, self.skips), self.log_prob[1:], reverse=True)[1]
+        return jnp.concatenate([rest, last[None]])
+
+    def total(self, forward: jax.Array) -> jax.Array:
+        """Return the log-probability of each item's labels, (N,)."""
+        return jax.nn.logsumexp(jnp.where(self.ends, forward[-1], _NEVER), axis=1)
+
+
+def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Mean over items of -log of the probability of their labels, (items, places), under scores (time, items, labels).
+
+    Scores go through a softmax. Places with the blank label are left out. An item with more labels than steps to say
+    them in counts 0. The gradient is, as in the fork, that of the sum and not of the mean.
+    """
+    spread, _ = _align(ctx, scores, labels)
+    total = spread.total(spread.forward())
+    return -jnp.sum(jnp.where(total > _NEVER / 2, total, 0)) / scores.shape[1]
+
+
+def ctc_loss_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    spread, steps = _align(ctx, scores, labels)
+    forward = spread.forward()
+    total = spread.total(forward)
+    possible = total > _NEVER / 2
+    share = jnp.exp(forward + spread.backward() - jnp.where(possible, total, 0)[:, None])
+    of_label = spread.symbols[:, :, None] == jnp.arange(scores.shape[2])
+    said = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
+    diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - said, 0)
+    return dy * across.devices(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
+
+
+def _labels(ctx: Context, scores: Any, labels: Any) -> int:
+    return int(scores.shape[2])
+
+
+register(
+    LayerType(
+        Signature("CtcLoss", bottoms=2, param="ctc_loss_param", loss=True),
+        Traced(ctc_loss),
+        Gradient(
+            ctc_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((1,), _labels),
+            exempt_from_force_backward=(1,),
+            not_derivative="The gradient is that of the sum over items; the loss is their mean.",
+        ),
+        docs=LayerDocs(origin="warpctc-caffe"),
+    )
+)
+
+
+def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
+    """Return the states of all items, and how many steps count."""
+    p = ctx.param
+    require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
+    require(
+        len(labels.shape) >= 2 and labels.shape[0] == scores.shape[1],
+        f"needs labels (items, places) for {scores.shape[1]} items, not shape {labels.shape}",
+    )
+    require(
+        p.alphabet_size == scores.shape[2],
+        f"alphabet_size must be the {scores.shape[2]} labels of the scores {scores.shape}, not {p.alphabet_size}",
+    )
+    require(
+        0 < p.time_step <= scores.shape[0],
+        f"time_step must be from 1 to the {scores.shape[0]} steps of the scores, not {p.time_step}",
+    )
+    blank = p.blank_label
+    require(0 <= blank < p.alphabet_size, f"blank_label must be below {p.alphabet_size}, not {blank}")
+    given = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
+    spoken = drop_blanks(given, given != blank)
+    states = 2 * spoken.shape[1] + 1
+    symbols = jnp.full((spoken.shape[0], states), blank).at[:, 1::2].set(jnp.where(spoken == GAP, blank, spoken))
+    count = jnp.sum(spoken != GAP, axis=1)
+    place = jnp.arange(states)
+    log_prob = jax.nn.log_softmax(promote(scores[: p.time_step]), axis=2)
+    return Alignment(
+        log_prob=jnp.take_along_axis(log_prob, symbols[None], axis=2),
+        skips=(place % 2 == 1) & (symbols != jnp.roll(symbols, 2, axis=1)),
+        ends=(place == 2 * count[:, None]) | (place == 2 * count[:, None] - 1),
+        symbols=symbols,
+    ), int(p.time_step)
+
+
+def _shift_states(x: jax.Array, by: int) -> jax.Array:
+    """Return states moved on, or back, with none where there were none."""
+    widths = ((0, 0), (max(by, 0), max(-by, 0)))
+    kept = jnp.pad(x, widths, constant_values=_NEVER)
+    return kept[:, : x.shape[1]] if by > 0 else kept[:, -by:]
+
+
+def _log_sum(*logs: jax.Array) -> jax.Array:
+    return jax.nn.logsumexp(jnp.stack(logs), axis=0)
+
+
+def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *targets: jax.Array) -> Any:
+    """Best labels of scores (time, items, labels), blanks and repetitions left out: (items, time, 1, 1), then -1.
+
+    Time steps of an item are the first and those after it up to the first 0 of the second bottom (time, items).
+    Further tops: less the sum of the best scores, (items, 1, 1, 1), and with a third bottom of labels (time, items),
+    up to the first negative one, the share of items that are right, (1, 1, 1, 1). Of two tops beside three bottoms it
+    is the share. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
+    """
+    blank = _blank(ctx, scores, going_on, *targets)
+    x = promote(scores).transpose(1, 0, 2)
+    best = jnp.argmax(x, axis=2).astype(jnp.int32)
+    there = _before_end(_rows(going_on, scores) != 0, first=True)
+    kept = there & (best != blank)
+    if ctx.param.ctc_merge_repeated:
+        kept &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
+    said = drop_blanks(best, kept)
+    tops = [said.astype(x.dtype)[:, :, None, None]]
+    if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
+        tops.append(-jnp.sum(jnp.where(there, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
+    for given in targets if ctx.n_tops > 1 else ():
+        labels = _rows(given, scores)
+        wanted = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
+        right = mean(ctx, jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1))
+        tops.append(right.astype(x.dtype).reshape(1, 1, 1, 1))
+    return tuple(tops) if len(tops) > 1 else tops[0]
+
+
+register(
+    LayerType(
+        Signature("CTCGreedyDecoder", bottoms=(2, 3), tops=(1, 3), param="ctc_decoder_param", in_place=False),
+        Traced(ctc_greedy_decoder),
+        Gradient(exists=False, indices=Indices((1, 2))),
+        docs=LayerDocs(
+            origin="OpenVINO",
+            restrictions="A sequence that begins with the labels wanted is not right, unless it ends with them.",
+        ),
+    )
+)
+
+
+def _blank(ctx: Context, scores: Any, *others: Any) -> int:
+    """Check the bottoms, and return the number of the blank label."""
+    require(
+        len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
+        f"needs scores with 3 axes (time, items, labels), of which none is empty, not shape {scores.shape}",
+    )
+    require(
+        ctx.n_tops <= len(others) + 1,
+        "has 3 tops, of which the third judges the labels of a third bottom; give one, or take 2 tops",
+    )
+    for i, other in enumerate(others, start=1):
+        shape = tuple(other.shape)
+        require(
+            shape[:2] == tuple(scores.shape[:2]) and all(n == 1 for n in shape[2:]),
+            f"bottom {i} must hold a number for each time step and item, {tuple(scores.shape[:2])}, not shape {shape}",
+        )
+    labels, blank = scores.shape[2], ctx.param.blank_index
+    require(blank < labels, f"blank_index must be less than the {labels} labels, not {blank}")
+    return blank if blank >= 0 else labels - 1
+
+
+def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
+    return promote(x).reshape(scores.shape[:2]).T
+
+
+def _before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
+    """Return True in rows up to the first False; of the `first` number, whatever it is, on request."""
+    if first:
+        going_on = going_on.at[:, 0].set(True)
+    return jnp.cumsum(~going_on, axis=1) == 0
+
+
+def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Share of items whose best labels of each step, without repetitions and blanks, are the item's labels.
+
+    Scores are (items, time steps, labels); places of the labels (items, places) with the blank label are left out.
+    """
+    require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
+    require(
+        len(labels.shape) >= 2 and labels.shape[0] == scores.shape[0],
+        f"needs labels (items, places) for {scores.shape[0]} items, not shape {labels.shape}",
+    )
+    blank = ctx.param.blank_label
+    best = jnp.argmax(scores, axis=2).astype(jnp.int32)
+    before = jnp.pad(best, ((0, 0), (1, 0)), constant_values=blank)[:, :-1]
+    said = drop_blanks(best, (best != before) & (best != blank))
+    given = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
+    wanted = drop_blanks(given, given != blank)
+    length = max(said.shape[1], wanted.shape[1])
+    said, wanted = (jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=GAP) for x in (said, wanted))
+    return jnp.mean(jnp.all(said == wanted, axis=1).astype(jnp.float32))
+
+
+register(
+    LayerType(
+        Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
+        Traced(labelsequence_accuracy),
+        Gradient(exists=False, indices=Indices((1,))),
+        docs=LayerDocs(origin="warpctc-caffe"),
+    )
+)

@@ -1,0 +1,111 @@
+"""Reorg and AssistedExcitation: layers on the features of YOLO."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .yolo_head import ground_truth
+
+
+def reorg(ctx: Context, x: jax.Array) -> jax.Array:
+    """(N, C, H, W) as (N, C s^2, H/s, W/s) in darknet's order, s being `stride`; with `reverse`, (N, C/s^2, sH, sW).
+
+    Darknet reads the numbers of an image as if they were C/s^2 x sH x sW, takes blocks of s x s of these apart, and
+    writes each place of a block as C/s^2 planes: not plainly space to depth.
+    """
+    require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
+    s, (n, channels, height, width) = ctx.param.stride, x.shape
+    require(s > 0, "needs reorg_param.stride, 1 or more")
+    require(channels % (s * s) == 0, f"needs channels that stride^2 = {s * s} divides, not shape {x.shape}")
+    if ctx.param.reverse:
+        return _moved(x, s, together=True).reshape(n, channels // (s * s), height * s, width * s)
+    require(
+        height % s == 0 and width % s == 0, f"needs height and width that stride = {s} divides, not shape {x.shape}"
+    )
+    return _moved(x, s, together=False).reshape(n, channels * s * s, height // s, width // s)
+
+
+def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return _moved(dy.reshape(x.shape), ctx.param.stride, together=not ctx.param.reverse)
+
+
+register(
+    LayerType(
+        Signature("Reorg", param="reorg_param", in_place=False),
+        Traced(reorg),
+        Gradient(reorg_backward),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole"),
+        docs=LayerDocs(origin="MobileNet-YOLO"),
+    )
+)
+
+
+def _moved(x: jax.Array, s: int, together: bool) -> jax.Array:
+    """Return x with the numbers of each image in their new order, in x's shape."""
+    n, channels, height, width = x.shape
+    planes = channels // (s * s)
+    if together:
+        return x.reshape(n, s, s, planes, height, width).transpose(0, 3, 4, 1, 5, 2).reshape(x.shape)
+    return x.reshape(n, planes, height, s, width, s).transpose(0, 3, 5, 1, 2, 4).reshape(x.shape)
+
+
+def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
+    """x (N, C, H, W), plus in the cells of labelled boxes the third bottom (N, 1, H, W), which is x's mean as a rule.
+
+    Labels are rows (class, x, y, width, height) for each image, up to one with x = 0. A box has at least one cell.
+    """
+    require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
+    wanted = (x.shape[0], 1, *x.shape[2:])
+    require(tuple(mean.shape) == wanted, f"bottom 2 must have one channel, shape {wanted}, not {mean.shape}")
+    more = jnp.where(_boxed(x, labels), lax.stop_gradient(promote(mean)), 0)
+    return (promote(x) + more).astype(x.dtype)
+
+
+def assisted_excitation_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None, None]:
+    return dy, None, None
+
+
+register(
+    LayerType(
+        Signature("AssistedExcitation", bottoms=3, in_place=False),
+        Traced(assisted_excitation),
+        Gradient(
+            assisted_excitation_backward,
+            indices=Indices((1, 2), ignores_gradient=True),
+            exempt_from_force_backward=(1, 2),
+            not_derivative="None goes to the third bottom.",
+        ),
+        LayerTraits(row_wise=True, spatial_map="same"),
+        docs=LayerDocs(
+            origin="MobileNet-YOLO",
+            restrictions="What is added does not fade as training goes on: the fork multiplies it by "
+            "cos(pi / 2 * iter / max_iter), of which a net knows neither. All images are excited; in the fork, whose "
+            "masks have the wrong image, only the first is. No recorded case.",
+        ),
+    )
+)
+
+
+def _boxed(x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return (N, 1, H, W), True in the cells of boxes."""
+    height, width = x.shape[2:]
+    sides = np.array([width, height])
+    found = ground_truth(x.shape, labels, sides)
+    middles, halves = found.boxes[..., :2], found.boxes[..., 2:] / 2
+    # first and last cells, cut to whole numbers towards 0
+    low = jnp.clip(((middles - halves) * sides).astype(jnp.int32), 0, sides - 1)
+    high = jnp.clip(((middles + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
+    rows, columns = jnp.arange(height), jnp.arange(width)
+    down = (rows >= low[..., 1:]) & (rows < high[..., 1:])
+    across = (columns >= low[..., :1]) & (columns < high[..., :1])
+    return jnp.any((found.seen[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)

@@ -1,0 +1,322 @@
+"""RegionLoss (YOLOv2) and Yolov3: losses of prediction maps, with IoU, GIoU, DIoU and CIoU box losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ..context import Context
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from .yolo_head import (
+    GroundTruth,
+    Head,
+    anchor_sizes,
+    as_corners,
+    as_map,
+    centred_overlaps,
+    ground_truth,
+    head,
+    masked,
+    nan_for_strangers,
+    shape_overlaps,
+)
+
+# of boxes (..., 4) and their truths, around their middle; and the boxes again, for what is constant in the gradient
+Measure = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def iou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
+    """Return intersection over union."""
+    inside, union, _ = _overlap_areas(a, b)
+    return inside / union
+
+
+def giou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
+    """Return IoU less the part of the box around both that belongs to neither."""
+    inside, union, around = _overlap_areas(a, b)
+    hull = jnp.prod(around, axis=-1)
+    return inside / union - (hull - union) / hull
+
+
+def diou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
+    """Return IoU less the middles' squared distance over the squared diagonal of the box around both."""
+    inside, union, around = _overlap_areas(a, b)
+    return inside / union - jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(around), -1)
+
+
+def ciou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
+    """Return DIoU less what the proportions differ by; the weight of that part is constant."""
+    apart = _aspect_difference(at, b)
+    weight = apart / (1 - iou(at, b, at) + apart + 1e-6)
+    return diou(a, b, at) - weight * _aspect_difference(a, b)
+
+
+MEASURES: Mapping[str, Measure] = {"IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU": ciou}
+
+
+def box_pull(measure: Measure, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
+    """Return what pulls predictions (..., 4) towards their truths: minus the measure's gradient by the box.
+
+    That by width and height is multiplied by the exponentials of `logs`, (..., 2), without the anchor's size.
+    """
+    gradient = jax.grad(lambda box: jnp.sum(measure(box, truth, pred)))(pred)
+    scaled = jnp.concatenate([gradient[..., :2], gradient[..., 2:] * jnp.exp(logs)], axis=-1)
+    return -jnp.where(jnp.isfinite(scaled), scaled, 0)
+
+
+def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
+    angle_a, angle_b = (jnp.arctan2(box[..., 2], box[..., 3]) for box in (a, b))
+    return 4 / np.pi**2 * jnp.square(angle_a - angle_b)
+
+
+def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the areas of intersection and union, and the sides (..., 2) of the box around both."""
+    (a_low, a_high), (b_low, b_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (a, b))
+    inside = jnp.prod(jnp.maximum(jnp.minimum(a_high, b_high) - jnp.maximum(a_low, b_low), 0), axis=-1)
+    union = a[..., 2] * a[..., 3] + b[..., 2] * b[..., 3] - inside
+    return inside, union, jnp.maximum(a_high, b_high) - jnp.minimum(a_low, b_low)
+
+
+def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Sum of the squared differences that a map (N, num * (5 + num_class), H, W) is to lose, over N.
+
+    Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box belongs to its cell and the anchor most
+    like it, the last box in a cell to that alone: objectness is to be 1 there, with `rescore` the overlap, else 0
+    unless the prediction overlaps a box by more than `thresh`; classes are by softmax. The gradient is these
+    differences themselves.
+    """
+    h, found = _read_region(ctx, x, labels)
+    loss = jnp.sum(jnp.square(_region_differences(ctx, h, found))) / max(x.shape[0], 1)
+    return nan_for_strangers(loss, found, ctx.param.num_class)
+
+
+def region_loss_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    h, found = _read_region(ctx, x, labels)
+    return as_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, found), x, ctx.param.num).astype(x.dtype), None
+
+
+register(
+    LayerType(
+        Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
+        Traced(region_loss),
+        Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+        docs=LayerDocs(
+            origin="MobileNet-YOLO",
+            restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
+            "`random` do nothing, as in the fork.",
+        ),
+    )
+)
+
+
+def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, GroundTruth]:
+    p = ctx.param
+    anchors = anchor_sizes(p.biases, "region_loss_param")
+    require(p.coords == 4, f"region_loss_param.coords must be 4, not {p.coords}")
+    require(len(anchors) == p.num, f"region_loss_param.biases must be of num = {p.num} anchors, not {len(anchors)}")
+    h = head(x, anchors, 1, p.num_class)
+    return h, ground_truth(x.shape, labels, h.sides)
+
+
+def _region_differences(ctx: Context, h: Head, found: GroundTruth) -> jax.Array:
+    """Return what each number is to lose, (N, cells, 5 + classes)."""
+    of_image = jax.vmap(lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes))
+    differences: jax.Array = of_image(h.raw, found)
+    return differences
+
+
+def _region_differences_of_image(p: Any, h: Head, found: GroundTruth) -> jax.Array:
+    dtype = h.raw.dtype
+    s = jax.nn.sigmoid(h.raw)
+    boxes = h.boxes(s[:, :2])
+    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.seen, initial=0)
+    slope = s[:, 4] * (1 - s[:, 4])
+
+    last = _last_boxes(p, h, found)
+    taken = last >= 0
+    truth, label = found.boxes[last], found.classes[last]  # what is none is of the last box, and not used
+    truth = jnp.where(taken[:, None], truth, 1)
+    goal = centred_overlaps(boxes, truth) if p.rescore else 1
+    objectness = jnp.where(
+        taken,
+        p.object_scale * (s[:, 4] - goal),
+        jnp.where(overlap > p.thresh, 0, p.noobject_scale * s[:, 4]),
+    )
+    scale = p.coord_scale * (1 if p.rescore else 2 - truth[:, 2:3] * truth[:, 3:])
+    corners, sides = h.corners.astype(dtype), h.sides.astype(dtype)
+    to_truth = scale * _coordinate_differences(
+        s, h, truth[:, :2] * sides - corners, jnp.log(truth[:, 2:] / h.anchors.astype(dtype))
+    )
+    own = label[:, None] == np.arange(p.num_class)
+    return jnp.concatenate(
+        [
+            jnp.where(taken[:, None], to_truth, 0),
+            (objectness * slope)[:, None],
+            jnp.where(taken[:, None], p.class_scale * (jax.nn.softmax(h.raw[:, 5:]) - own), 0),
+        ],
+        axis=1,
+    )
+
+
+def _coordinate_differences(s: jax.Array, h: Head, middles: Any, logs: Any) -> jax.Array:
+    """Return what takes boxes to these offsets in their cells, times the sigmoid's slope, and to these log sizes."""
+    at = s[:, :2]
+    return jnp.concatenate([(at - middles) * at * (1 - at), h.raw[:, 2:4] - logs], axis=1)
+
+
+def _last_boxes(p: Any, h: Head, found: GroundTruth) -> jax.Array:
+    """Return for each cell the number of the last box that belongs to it, or -1."""
+    per_anchor = len(h.corners) // p.num
+    cells = found.places[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
+    if p.bias_match:
+        sizes = jnp.asarray(h.anchors[::per_anchor], found.boxes.dtype)
+    else:
+        held = jnp.clip(cells, 0, len(h.corners) - 1)
+        sizes = (jnp.exp(h.raw[:, 2:4]) * h.anchors.astype(h.raw.dtype))[held]
+    best = jnp.argmax(shape_overlaps(found.boxes[:, None, 2:], sizes), axis=1)
+    at = jnp.where(found.placed, found.places + best * per_anchor, len(h.corners))
+    return jnp.full(len(h.corners), -1).at[at].max(jnp.arange(len(at)), mode="drop")
+
+
+def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Sum of the squared differences that a map (N, num * (5 + num_class), H, W) is to lose, over N.
+
+    Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box belongs to its cell and the anchor most
+    like it, if `mask` has that, and to others of `mask` that overlap it by more than `iou_thresh`. Objectness is to
+    be 1 there, else 0 unless the prediction overlaps a box by more than `thresh`. The gradient is these differences
+    themselves, with `use_logic_gradient` times the sigmoid's slope. With an `iou_loss` other than MSE,
+    `iou_normalizer` times 1 less that measure takes the place of the squares of the boxes' differences.
+    """
+    h, found = _read_yolov3(ctx, x, labels)
+    differences, lost = _yolov3_differences(ctx, h, found)
+    counted = differences if ctx.param.iou_loss == ctx.param.MSE else differences[..., 4:]
+    return nan_for_strangers(
+        (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), found, ctx.param.num_class
+    )
+
+
+def yolov3_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    h, found = _read_yolov3(ctx, x, labels)
+    differences, _ = _yolov3_differences(ctx, h, found)
+    if ctx.param.use_logic_gradient:
+        s = jax.nn.sigmoid(h.raw)
+        differences *= (s * (1 - s)).at[..., 2:4].set(1)
+    return as_map(dy / max(x.shape[0], 1) * differences, x, ctx.param.num).astype(x.dtype), None
+
+
+register(
+    LayerType(
+        Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
+        Traced(yolov3),
+        Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+        docs=LayerDocs(
+            origin="MobileNet-YOLO",
+            restrictions="Other `iou_loss` than MSE is by its meaning, not compared with the fork. `side` and "
+            "`noobject_scale` do nothing, as in the fork; `object_scale` does with `use_logic_gradient`.",
+        ),
+    )
+)
+
+
+def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, GroundTruth]:
+    p = ctx.param
+    anchors = anchor_sizes(p.biases, "yolov3_param")
+    require(p.num > 0 and len(set(p.mask)) == len(p.mask) == p.num, f"yolov3_param.mask must be num = {p.num} anchors")
+    require(p.anchors_scale > 0, "yolov3_param.anchors_scale must be above 0")
+    h = head(x, masked(anchors, p.mask, "yolov3_param"), p.anchors_scale, p.num_class)
+    return h, ground_truth(x.shape, labels, h.sides)
+
+
+def _assign_anchors(p: Any, found: GroundTruth, anchors: np.ndarray) -> jax.Array:
+    """Return which boxes (N, boxes, num) belong to which anchors of the mask."""
+    alike = shape_overlaps(found.boxes[..., None, 2:], jnp.asarray(anchors, found.boxes.dtype))
+    best = jnp.argmax(alike, axis=-1)[..., None] == np.array(p.mask)
+    more = alike[..., list(p.mask)] > p.iou_thresh if p.iou_thresh < 1 else False
+    return (best | more) & found.placed[..., None]
+
+
+def _yolov3_differences(ctx: Context, h: Head, found: GroundTruth) -> tuple[jax.Array, jax.Array]:
+    """Return what each number is to lose, (N, cells, 5 + classes), and the images' losses by the measure, (N,)."""
+    p = ctx.param
+    sides = h.sides * p.anchors_scale
+    belongs = _assign_anchors(p, found, anchor_sizes(p.biases, "yolov3_param") / sides)
+    return jax.vmap(lambda *image: _yolov3_differences_of_image(p, h._replace(raw=image[0]), *image[1:]))(
+        h.raw, found, belongs
+    )
+
+
+def _yolov3_differences_of_image(
+    p: Any, h: Head, found: GroundTruth, belongs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(found.classes))
+    s = jax.nn.sigmoid(h.raw)
+    boxes = h.boxes(s[:, :2])
+    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.seen, initial=0)
+
+    # for each box and anchor the cell, or one past the last, where nothing is written
+    at = jnp.where(belongs, found.places[:, None] + np.arange(p.num) * per_anchor, cells)
+    order = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], at.shape)
+    first = jnp.full(cells, n_boxes).at[at].min(order, mode="drop")
+    last = jnp.full(cells, -1).at[at].max(order, mode="drop")
+    cell = jnp.minimum(at, cells - 1)
+    classes = jnp.broadcast_to(found.classes[:, None], at.shape)
+
+    taken = first < n_boxes
+    objectness = jnp.where(overlap > p.thresh, 0, s[:, 4])
+    to_one = (s[:, 4] - 1) * (p.object_scale if p.use_logic_gradient else 1)
+    pulls, lost = _box_differences(p, h, s, boxes, found, cell)
+    pulled = at if p.accumulate else jnp.where(order == last[cell], at, cells)
+    return jnp.concatenate(
+        [
+            jnp.zeros_like(s[:, :4]).at[pulled].add(pulls, mode="drop"),
+            jnp.where(taken, to_one, objectness)[:, None],
+            jnp.where(taken[:, None], _class_differences(p, s[:, 5:], at, classes, order == first[cell]), 0),
+        ],
+        axis=1,
+    ), jnp.sum(jnp.where(belongs, lost, 0))
+
+
+def _box_differences(
+    p: Any, h: Head, s: jax.Array, boxes: jax.Array, found: GroundTruth, cell: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return what the predictions in `cell`, (boxes, num), are to lose, (..., 4), and their losses by the measure."""
+    truth = jnp.broadcast_to(found.boxes[:, None], (*cell.shape, 4))
+    kind = p.IOU_LOSS.Name(p.iou_loss)
+    if kind == "MSE":
+        dtype = truth.dtype
+        middles = truth[..., :2] * h.sides.astype(dtype) - jnp.asarray(h.corners, dtype)[cell]
+        # a row of padding has no logarithm, nor has it a gradient
+        sizes = jnp.log(jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(h.anchors, dtype)[cell])
+        given = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
+        scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
+        return scale * (given - jnp.concatenate([middles, sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
+    measure, pred = MEASURES[kind], boxes[cell]
+    pull = p.iou_normalizer * box_pull(measure, pred, truth, h.raw[cell][..., 2:4])
+    return jnp.clip(pull, -p.max_delta, p.max_delta), p.iou_normalizer * (1 - measure(pred, truth, pred))
+
+
+def _class_differences(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array) -> jax.Array:
+    """Return what the classes (cells, classes) are to lose where a box belongs.
+
+    The first box in a cell says what all are to be; those that follow only raise their own.
+    """
+    own = jnp.zeros_like(s).at[jnp.where(is_first, at, len(s)), classes].set(1, mode="drop")
+    later = jnp.zeros(s.shape, bool).at[jnp.where(is_first, len(s), at), classes].set(True, mode="drop")
+    smooth = p.label_smooth_eps
+    raised = s - (1 - 0.5 * smooth)
+    if p.use_focal_loss:
+        known = jnp.sum(own * s, axis=1, keepdims=True) + 1e-15
+        all_of_them = (s - own) * 0.5 * -(1 - known) * (2 * known * jnp.log(known) + known - 1)
+    else:
+        all_of_them = s - (own * (1 - smooth) + 0.5 * smooth)
+    return p.class_scale * jnp.where(later, raised, all_of_them)

@@ -1,0 +1,276 @@
+"""YoloDetectionOutput, Yolov3DetectionOutput and EvalDetection: detections of prediction maps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...errors import require
+from ..boxes import non_max_suppression, select_best
+from ..context import Context
+from ..dtypes import promote
+from ..registry import register
+from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
+from .yolo_head import Head, anchor_sizes, as_corners, centred_overlaps, ground_truth, head, masked
+
+ONE_LIST: dict[Transform, str] = {
+    "shard": "the boxes of all images make one list, in which they suppress each other",
+    "joined": OWN_IMAGES,
+}
+
+
+def detection_rows(
+    boxes: jax.Array, scores: jax.Array, classes: jax.Array, wanted: jax.Array, threshold: float, n: int
+) -> jax.Array:
+    """Suppress boxes, whatever their class and image, and return the others as rows, the best first.
+
+    The fork throws all images of a batch together, and says of every row that it is of image 0. Where nothing is
+    found, there is a row of -1 for each image, with its number.
+
+    Args:
+        boxes: (boxes, 4), around their middle.
+        scores: (boxes,).
+        classes: (boxes,).
+        wanted: (boxes,), those above the threshold of scores.
+        threshold: of the overlap, from which on a worse box is suppressed.
+        n: how many images there are.
+
+    Returns:
+        (1, 1, boxes, 7), padded with rows of -1.
+    """
+    corners = as_corners(boxes)
+    indices, kept = select_best(corners, scores, wanted, threshold, or_equal=True)
+    columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
+    numbers = jnp.arange(scores.shape[0])
+    image = jnp.where(jnp.any(kept), jnp.where(kept, 0, -1), jnp.where(numbers < n, numbers, -1))
+    filled = jnp.where(kept[:, None], columns[indices], -1)
+    return jnp.concatenate([image[:, None].astype(filled.dtype), filled], axis=1)[None, None]
+
+
+def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
+    """Rows (image, class + 1, score, x1, y1, x2, y2), the best first, of maps (N, num_box * (5 + num_classes), H, W).
+
+    One or two maps, and one row for each cell and anchor, with its best class: its score is objectness times
+    softmax, and at least `confidence_threshold`. A box is left out if a better one of whatever class overlaps it by
+    `nms_threshold` or more. All images of a batch make one list, in which all rows say image 0, as in the fork.
+    """
+    p = ctx.param
+    require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
+    require(p.coords == 4, f"yolo_detection_output_param.coords must be 4, not {p.coords}")
+    anchors = anchor_sizes(p.biases, "yolo_detection_output_param")[: p.num_box]
+    require(len(anchors) == p.num_box, f"yolo_detection_output_param.biases must be of num_box = {p.num_box} anchors")
+    boxes, scores, classes = [], [], []
+    for i, x in enumerate(bottoms):
+        h = head(x, anchors, 1, p.num_classes, f"bottom {i}")
+        probabilities = jax.nn.softmax(h.raw[..., 5:])
+        boxes.append(h.boxes(jax.nn.sigmoid(h.raw[..., :2])).reshape(-1, 4))
+        scores.append((jax.nn.sigmoid(h.raw[..., 4]) * jnp.max(probabilities, axis=-1)).ravel())
+        classes.append(jnp.argmax(probabilities, axis=-1).ravel())
+    score = jnp.concatenate(scores)
+    return detection_rows(
+        jnp.concatenate(boxes),
+        score,
+        jnp.concatenate(classes),
+        score >= p.confidence_threshold,
+        p.nms_threshold,
+        bottoms[0].shape[0],
+    ).astype(bottoms[0].dtype)
+
+
+register(
+    LayerType(
+        Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
+        Traced(yolo_detection_output),
+        Gradient(exists=False),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(
+            unsupported=ONE_LIST,
+            origin="MobileNet-YOLO",
+            restrictions="`label_map_file` is not read, `side` does nothing.",
+        ),
+    )
+)
+
+
+Candidates = tuple[jax.Array, jax.Array, jax.Array]
+
+
+def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
+    """Rows (image, class + 1, score, x1, y1, x2, y2), the best first, of maps (N, num_box * (5 + num_classes), H, W).
+
+    A score is objectness times the class's probability, both by sigmoid, and above `confidence_threshold`. A box is
+    left out if a better one of whatever class overlaps it by `nms_threshold` or more: of one cell and anchor only
+    the best class remains. All images of a batch make one list, in which all rows say image 0, as in the fork.
+    """
+    p = ctx.param
+    every = p.nms_threshold >= 1  # nothing suppresses the other classes of its own box
+    found = [_candidates(h, every) for h in _read_heads(ctx, bottoms)]
+    boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
+    top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
+    return top.astype(bottoms[0].dtype)
+
+
+register(
+    LayerType(
+        Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
+        Traced(yolov3_detection_output),
+        Gradient(exists=False),
+        LayerTraits(pads_rows=True),
+        docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
+    )
+)
+
+
+def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
+    p, field, n = ctx.param, "yolov3_detection_output_param", len(bottoms)
+    require(not p.gaussian_box, f"{field}.gaussian_box is not done here: boxes with their variances are refused")
+    require(p.num_classes > 0, f"{field}.num_classes must be above 0")
+    require(p.mask_group_num == n, f"{field}.mask_group_num is {p.mask_group_num}, but there are {n} bottoms")
+    require(len(p.anchors_scale) >= n, f"{field}.anchors_scale must have {n} numbers, one for each bottom")
+    require(all(s > 0 for s in p.anchors_scale), f"{field}.anchors_scale must be above 0")
+    anchors, size = anchor_sizes(p.biases, field), len(p.mask) // n
+    require(
+        0 < p.num_box <= size and len(p.mask) == n * size,
+        f"{field}.mask must have num_box = {p.num_box} anchors for each of the {n} bottoms, not {len(p.mask)} in all",
+    )
+    return [
+        head(
+            x, masked(anchors, p.mask[i * size :][: p.num_box], field), p.anchors_scale[i], p.num_classes, f"bottom {i}"
+        )
+        for i, x in enumerate(bottoms)
+    ]
+
+
+def _candidates(h: Head, every: bool) -> Candidates:
+    """Return boxes, scores and classes of a map's cells: of the best class, or of every one."""
+    s = jax.nn.sigmoid(h.raw)
+    boxes, scores = h.boxes(s[..., :2]), s[..., 4:5] * s[..., 5:]
+    if not every:
+        return boxes.reshape(-1, 4), jnp.max(scores, axis=-1).ravel(), jnp.argmax(scores, axis=-1).ravel()
+    classes = jnp.broadcast_to(jnp.arange(scores.shape[-1]), scores.shape)
+    return jnp.repeat(boxes.reshape(-1, 4), scores.shape[-1], axis=0), scores.ravel(), classes.ravel()
+
+
+_LEAST = 0.005  # scores below it are left out, with anchors
+
+
+class Boxes(NamedTuple):
+    """Predicted or labelled boxes of each image.
+
+    Attributes:
+        classes: (N, boxes), numbers.
+        boxes: (N, boxes, 4), around their middle, as fractions of the image.
+        scores: (N, boxes), of predicted ones; of labelled ones, whether they are easy enough to count.
+        there: (N, boxes).
+    """
+
+    classes: jax.Array
+    boxes: jax.Array
+    scores: jax.Array
+    there: jax.Array
+
+
+def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Number of labels of each class, then (class, score, right, wrong) of each prediction: (N, num_class + boxes * 4).
+
+    With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class), side, side), and labels are rows
+    (class, x, y, width, height) up to one with x = 0. Without, they are YOLOv1's: classes, objectness and boxes
+    (x, y, width, height) of all cells; and whether objects are difficult, whether there are any, classes and boxes.
+    Predictions that overlap a better one by `nms` or more are left out, none if it is negative. They come class by
+    class, the best first, and then zeros. A prediction is right if the label of its class that it overlaps most does
+    so by `threshold` or more, and no better one has it; of a difficult one it is neither right nor wrong.
+    """
+    p = ctx.param
+    _check(p, x)
+    found, given = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
+    return jax.vmap(lambda f, g: _judge(p, f, g))(found, given).astype(x.dtype)
+
+
+register(
+    LayerType(
+        Signature("EvalDetection", bottoms=2, param="eval_detection_param", in_place=False),
+        Traced(eval_detection),
+        Gradient(exists=False, indices=Indices((1,))),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(
+            origin="Intel Caffe, caffe-yolo",
+            restrictions="With `biases` too, a prediction that overlaps no label enough is wrong, and a negative nms "
+            "leaves all predictions: Intel Caffe forgets such ones. No recorded case.",
+        ),
+    )
+)
+
+
+def _check(p: Any, x: Any) -> None:
+    for name in ("side", "num_class", "num_object"):
+        require(getattr(p, name) > 0, f"{name} must be positive")
+    require(len(x.shape) > 1, f"needs a bottom of predictions for each image, not shape {x.shape}")
+
+
+def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
+    anchors = anchor_sizes(p.biases, "eval_detection_param")
+    require(len(anchors) == p.num_object, f"needs two biases for each of {p.num_object} objects, not {len(p.biases)}")
+    cells = head(x, anchors, 1, p.num_class)
+    require(tuple(x.shape[2:]) == (p.side, p.side), f"bottom 0 must be {p.side} x {p.side}, not of shape {x.shape}")
+    found = ground_truth(x.shape, labels, cells.sides)
+    chances = jax.nn.softmax(cells.raw[..., 5:], axis=-1)
+    scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(chances, axis=-1))
+    boxes = cells.boxes(jax.nn.sigmoid(cells.raw[..., :2]))
+    best = jnp.argmax(chances, axis=-1)
+    given = Boxes(found.classes, found.boxes, jnp.ones_like(found.classes, bool), found.seen)
+    return Boxes(best, boxes, scores, scores >= (_LEAST if p.nms >= 0 else 0)), given
+
+
+def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
+    n, cells = x.shape[0], p.side**2
+    parts = [p.num_class, p.num_object, 4 * p.num_object]
+    for i, (bottom, each) in enumerate(((x, sum(parts)), (labels, 7))):
+        size = np.prod(bottom.shape[1:], dtype=int)
+        require(
+            bottom.shape[0] == n and size == each * cells,
+            f"bottom {i} must hold {each} numbers for each of {p.side} x {p.side} cells, not have shape {bottom.shape}",
+        )
+    chances, objects, raw = jnp.split(promote(x).reshape(n, sum(parts), cells), np.cumsum(parts)[:-1], axis=1)
+    raw = raw.reshape(n, p.num_object, 4, cells).transpose(0, 3, 1, 2)  # cell by cell
+    corners = jnp.stack(jnp.divmod(jnp.arange(cells), p.side)[::-1], axis=1)[:, None]
+    middles = (corners + raw[..., :2]) / p.side if p.constriant else raw[..., :2]
+    boxes = jnp.concatenate([middles, jnp.square(raw[..., 2:]) if p.sqrt else raw[..., 2:]], axis=-1)
+    scores = (
+        _scores(p, objects, jnp.max(chances, axis=1, keepdims=True)).transpose(0, 2, 1).reshape(n, cells * p.num_object)
+    )
+    best = jnp.repeat(jnp.argmax(chances, axis=1), p.num_object, axis=1)
+    difficult, there, classes, rest = jnp.split(
+        promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
+    )
+    given = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, there != 0)
+    return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), given
+
+
+def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
+    kind = p.ScoreType.Name(p.score_type)
+    factors = {"OBJ": objectness + 0 * chance, "PROB": chance + 0 * objectness, "MULTIPLY": objectness * chance}
+    return factors[kind]
+
+
+def _judge(p: Any, found: Boxes, given: Boxes) -> jax.Array:
+    """Return the row of one image."""
+    order = jnp.argsort(-found.scores, stable=True)
+    classes, boxes, scores, there = (part[order] for part in found)
+    if p.nms >= 0:
+        there &= non_max_suppression(as_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
+    order = jnp.argsort(jnp.where(there, classes, p.num_class), stable=True)
+    classes, boxes, scores, there = (part[order] for part in (classes, boxes, scores, there))
+    alike = given.there & (given.classes == classes[:, None])
+    overlap = jnp.where(alike, centred_overlaps(boxes[:, None], given.boxes), -1)
+    best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
+    hit = best & (overlap >= p.threshold) & alike & there[:, None]
+    first = hit & (jnp.cumsum(hit, axis=0) == 1)
+    right = jnp.any(first & given.scores, axis=1)
+    wrong = there & ~right & ~jnp.any(hit & ~given.scores, axis=1)
+    columns = jnp.stack([classes.astype(scores.dtype), scores, right.astype(scores.dtype), wrong.astype(scores.dtype)])
+    counted = (given.there & given.scores)[:, None] & (given.classes[:, None] == jnp.arange(p.num_class))
+    rows = jnp.where(there[:, None], columns.T, 0)
+    return jnp.concatenate([jnp.sum(counted, axis=0).astype(scores.dtype), rows.ravel()])

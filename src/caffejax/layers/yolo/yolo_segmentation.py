@@ -1,0 +1,118 @@
+"""YoloSeg and SegmentationEvaluate: MobileNet-YOLO's segmentation loss and its evaluation."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ...errors import require
+from .. import across
+from ..axes import possible_sides
+from ..context import Context
+from ..dtypes import promote
+from ..loss import require_one_batch
+from ..registry import register
+from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+
+
+def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
+    """Sum of the squared differences `object_scale` * (sigmoid(x) - label), over N; they are the gradient themselves.
+
+    A third bottom (N, C) counts pixels of the C classes that x's axis 1 has: a class's differences are multiplied by
+    2 less its share of them.
+    """
+    return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
+
+
+def yolo_seg_backward(
+    ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    diff = dy / max(x.shape[0], 1) * _difference(ctx, x, labels, *pixels)
+    return diff.astype(x.dtype), None, *(None for _ in pixels)
+
+
+register(
+    LayerType(
+        Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
+        Traced(yolo_seg),
+        Gradient(
+            yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)
+        ),
+        docs=LayerDocs(
+            origin="MobileNet-YOLO",
+            restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` do nothing, as in the "
+            "fork. No recorded case.",
+        ),
+    )
+)
+
+
+def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
+    require_one_batch(x.shape, labels.shape)
+    require(x.size == labels.size, f"needs a label for each number: data {x.shape}, labels {labels.shape}")
+    target = lax.stop_gradient(promote(labels)).reshape(x.shape)
+    difference = ctx.param.object_scale * (jax.nn.sigmoid(promote(x)) - target)
+    for counts in pixels:
+        wanted = x.shape[:2]
+        require(
+            len(x.shape) >= 2 and counts.shape[:2] == wanted and counts.size == wanted[0] * wanted[1],
+            f"bottom 2 must count the pixels of each image's classes, {wanted}, not have shape {counts.shape}",
+        )
+        per_class = across.total(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0))
+        share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
+        difference *= (2 - share).reshape(-1, *(1,) * (len(x.shape) - 2))
+    return difference
+
+
+def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+    """Intersection over union, (1, 1, 1, C), of probabilities (N, C, H, W) and labels (N, C, H', W') above `threshold`.
+
+    0 for a class of which no pixel is found. Probabilities of another size than the labels are made whole 255ths and
+    scaled to theirs bilinearly.
+    """
+    shape, wanted, limit = x.shape, labels.shape, ctx.param.threshold
+    require(
+        len(shape) == 4 and len(wanted) == 4 and wanted[:2] == shape[:2],
+        f"needs probabilities and labels (images, classes, height, width), not {shape} and {wanted}",
+    )
+    found, true = promote(x), promote(labels) > limit
+    if wanted[2:] != shape[2:]:
+        found, limit = _scaled(jnp.floor(jnp.clip(found * 255, 0, 255)), wanted[2:]), float(int(limit * 255))
+    seen = found > limit
+    both, either = (
+        across.total(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32)) for m in (seen & true, seen | true)
+    )
+    return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
+
+
+register(
+    LayerType(
+        Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
+        Traced(segmentation_evaluate),
+        Gradient(exists=False, indices=Indices((1,))),
+        docs=LayerDocs(
+            origin="MobileNet-YOLO",
+            restrictions="Counts over all images, the fork over the first alone. `num_classes` does nothing. No "
+            "recorded case; of scaled probabilities single pixels may differ.",
+        ),
+    )
+)
+
+
+def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
+    """Scale images of whole numbers bilinearly, to whole numbers, as OpenCV does."""
+    possible_sides(size)
+    for axis, n in zip((2, 3), size, strict=True):
+        near, far, weight = _neighbours(x.shape[axis], n)
+        along = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
+        x = jnp.take(x, near, axis) * (1 - along) + jnp.take(x, far, axis) * along
+    return jnp.floor(x + 0.5)
+
+
+def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each new pixel the two old ones that it lies between, and the weight of the second."""
+    at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    near = np.floor(at).astype(np.int32)
+    return near, np.minimum(near + 1, old - 1), at - near
