@@ -106,7 +106,7 @@ def write_inference(found: Found, folder: Path) -> None:
             layer.detection_output_param.ClearField("save_output_param")  # it names files
     _size_images(message)
     net = Net(message, "TEST").for_inference()
-    if len(net.graph.blobs[net.fed[0]].shape) == 4:
+    if len(net.graph.blobs[net.input_names[0]].shape) == 4:
         with contextlib.suppress(CaffejaxError):  # layers may have a batch size of their own
             net = net.with_batch(1)
     write_deploy(message, net, folder / "deploy.prototxt")
@@ -162,7 +162,7 @@ def write_training(name: str, folder: Path) -> Net:
 
 def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
     """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
-    own = {name: net.graph.blobs[name].shape for name in net.fed}
+    own = {name: net.graph.blobs[name].shape for name in net.input_names}
     for change in (_smaller_image, _doubled):
         other = {name: change(shape) for name, shape in own.items()}
         try:

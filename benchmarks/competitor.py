@@ -111,7 +111,7 @@ def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     import jax.numpy as jnp
 
     variables, given = variables_of(net), random_inputs(net, batch)
-    inputs = {name: jnp.asarray(given[name]) for name in net.fed}
+    inputs = {name: jnp.asarray(given[name]) for name in net.input_names}
     if task != "step":
         start = lambda: net.forward(variables.params, variables.state, inputs)[0]  # noqa: E731
         return lambda: next(iter(jax.block_until_ready(start()).values())), start

@@ -49,7 +49,7 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
 def ours(net: Net, batch: int, steps: int) -> Run:
     state, step = training(net, variables_of(net))
     given = random_inputs(net, batch)
-    batches = {name: jax.device_put(given[name])[None] for name in net.fed}
+    batches = {name: jax.device_put(given[name])[None] for name in net.input_names}
     compiled = net.jit(step, donate_argnums=0)
 
     def run() -> None:
@@ -171,7 +171,7 @@ def lenet(precision: str, kernels: str, iterations: int, rounds: int) -> float |
 
         def steps(state: TrainState, data: Any) -> tuple[TrainState, jax.Array]:
             def body(state: TrainState, i: jax.Array) -> tuple[TrainState, jax.Array]:
-                batch = {name: data[name][i % batches][None] for name in net.fed}
+                batch = {name: data[name][i % batches][None] for name in net.input_names}
                 state, report = step(state, batch, 0.01)
                 return state, report.loss
 

@@ -35,7 +35,7 @@ def inputs_of(net: Any) -> dict[str, np.ndarray]:
     """Draw numbers for all that the net is fed; labels are classes, or boxes."""
     random = np.random.default_rng(0)
     found = {}
-    for name in net.fed:
+    for name in net.input_names:
         shape = net.graph.blobs[name].shape
         if name == "label" and shape[-1] == 8 and len(shape) == 4:
             found[name] = random_boxes(random, 1)

@@ -41,7 +41,7 @@ def _param_diffs(folder: str, name: str) -> list[Shown]:
     blobs = net.graph.layer("layer").params
     numbers = [found[f"param/{i}"] for i in range(len(blobs))]
     params["layer"] = {i: x for i, x in enumerate(numbers) if blobs[i].spec.learnable}
-    inputs = {blob: found[f"bottom/{blob}"] for blob in net.fed}
+    inputs = {blob: found[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
     _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
     own = pull(found[f"top_diff/{top}"])[0]["layer"][0]
@@ -59,7 +59,7 @@ def _hinge(net: str) -> list[Shown]:
     built = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
     params, state = built.init(jax.random.key(0))
     params = {key: {i: found[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
-    inputs = {name: found[f"in/{name}"] for name in built.fed}
+    inputs = {name: found[f"in/{name}"] for name in built.input_names}
     grads = jax.grad(lambda p: built.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
         Shown("first numbers of the gradient of the bias of layer a", found["paramdiff/a/1"][:3], grads["a"][1][:3])
@@ -68,7 +68,7 @@ def _hinge(net: str) -> list[Shown]:
 
 def _losses_of_places(net: str) -> list[Shown]:
     found, built = _recorded("fork_layers_more", "SmoothL1LossOHEM/default")
-    losses = built.apply({}, {}, {name: found[f"bottom/{name}"] for name in built.fed})[0]["per_roi"]
+    losses = built.apply({}, {}, {name: found[f"bottom/{name}"] for name in built.input_names})[0]["per_roi"]
     return [Shown("losses of the regions", found["top/per_roi"].ravel(), losses.ravel())]
 
 

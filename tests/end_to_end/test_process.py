@@ -47,7 +47,7 @@ from caffejax.kernels.compiling import Jitted
 def use():
     net = caffejax.Net({str(LENET)!r}, "TRAIN")
     params, state = net.init(jax.random.key(0))
-    inputs = {{name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.fed}}
+    inputs = {{name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}}
     net.forward(params, state, inputs)
     grads, _ = jax.grad(net.loss, has_aux=True)(params, state, inputs, jax.random.key(1))
     return jax.block_until_ready(grads)

@@ -97,7 +97,7 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
     draw = np.random.default_rng(2)
     return {
         name: jnp.asarray(draw.integers(0, 2, shape) if "label" in name else draw.normal(size=shape), jnp.float32)
-        for name, shape in ((name, net.graph.blobs[name].shape) for name in net.fed)
+        for name, shape in ((name, net.graph.blobs[name].shape) for name in net.input_names)
     }
 
 

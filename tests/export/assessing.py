@@ -78,7 +78,7 @@ def _subject(path: str, phase: Phase) -> Subject:
             wanted += layer.bottoms
         elif not layer.type.is_fed and set(layer.tops).intersection(outputs.outputs):
             wanted += layer.bottoms
-    blobs = net.graph.blobs.keys() - left - set(outputs.fed)  # none that a later layer writes over
+    blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
     kept = [name for name in dict.fromkeys(wanted) if name in blobs]
     return subject_of(net, _measured(path, phase, filled(net), kept), kept)
 

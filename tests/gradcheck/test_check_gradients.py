@@ -62,7 +62,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
         for param in net.graph.layer("layer").params:
             tree = params if param.spec.learnable else state
             tree["layer"][param.slot.index] = recorded[f"param/{param.slot.index}"]
-        inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.fed}, random)
+        inputs = complete_inputs(net.graph, {name: recorded[f"bottom/{name}"] for name in net.input_names}, random)
         ((_, case),) = cases(net, ["layer"], Variables(params, state), inputs, random, jax.random.key(1))
         return case, derive(case, 24, random)
 

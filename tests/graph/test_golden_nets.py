@@ -76,7 +76,7 @@ def describe(graph: Graph) -> dict[str, Any]:
                 "layer": graph.layer(p.slot.layer).name,
                 "index": p.slot.index,
                 "display_name": p.name or str(p.slot.index),
-                "owner": -1 if p.owned else [q.slot for q in params].index(p.owner),
+                "owner": -1 if p.is_owner else [q.slot for q in params].index(p.owner),
                 "learnable": learnable.index(p.owner),
                 "lr_mult": pytest.approx(p.lr_mult),
                 "decay_mult": pytest.approx(p.decay_mult),

@@ -77,14 +77,14 @@ def test_what_sources_feed_is_not_fed_by_hand(database: Path) -> None:
                  memory_data_param {{ batch_size: 2 channels: 1 height: 2 width: 2 }} }}
         layer {{ name: "zeros" type: "DummyData" top: "zeros" dummy_data_param {{ shape {{ dim: 2 }} }} }}"""
     )
-    assert found.fed == ("x", "y", "image", "label", "m", "n")
-    assert found.fed_by_hand == ("x", "y", "m", "n")
+    assert found.input_names == ("x", "y", "image", "label", "m", "n")
+    assert found.user_inputs == ("x", "y", "m", "n")
     assert found.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
 
 
 def test_a_net_may_be_fed_nothing() -> None:
     found = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
-    assert found.fed == found.fed_by_hand == found.inputs == ()
+    assert found.input_names == found.user_inputs == found.inputs == ()
 
 
 def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:

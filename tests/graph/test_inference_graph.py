@@ -65,7 +65,7 @@ DETECTOR = """
 
 
 def inputs_of(net: Net) -> dict[str, jax.Array]:
-    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     return {name: jax.random.normal(jax.random.key(i), s) for i, (name, s) in enumerate(shapes.items())}
 
 
@@ -83,7 +83,7 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
 def test_it_computes_the_same(text: str, outputs: tuple[str, ...], fed: tuple[str, ...], layers: str) -> None:
     net = Net(text, "TRAIN")
     small = net.for_inference(outputs)
-    assert small.fed == fed
+    assert small.input_names == fed
     assert small.outputs == outputs
     assert " ".join(layer.name for layer in small.graph.layers) == layers
     variables, inputs = net.init(jax.random.key(1)), inputs_of(net)
@@ -118,7 +118,7 @@ def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tup
 def test_what_is_fed_keeps_its_name_where_it_is_written_over() -> None:
     net = Net(ON_INPUT)
     small = net.for_inference()
-    assert small.fed == ("data",)
+    assert small.input_names == ("data",)
     assert small.outputs == ("data/shift",)
     inputs = inputs_of(net)
     np.testing.assert_array_equal(small.apply({}, {}, inputs)[0]["data/shift"], net.apply({}, {}, inputs)[0]["data"])

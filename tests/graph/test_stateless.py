@@ -6,7 +6,7 @@ import pytest
 
 from caffejax import Net
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.graph.traits import is_memoryless
+from caffejax.graph.traits import is_stateless
 
 IMAGES = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } } }'
 SEQUENCE = """layer { name: "x" type: "Input" top: "x" top: "cont"
@@ -39,7 +39,7 @@ CASES = {
 def test_a_net_is_memoryless_if_its_state_stays(case: str) -> None:
     prototxt, phase, expected = CASES[case]
     net = Net(prototxt, phase)  # type: ignore[arg-type]
-    assert is_memoryless(net.graph) == expected
+    assert is_stateless(net.graph) == expected
     params, state = net.init(jax.random.key(0))
     _, after = net.apply(params, state, complete_inputs(net.graph, {}, np.random.default_rng(0)))
     same = jax.tree.map(lambda a, b: bool((a == b).all()), state, after)
@@ -52,4 +52,4 @@ def test_who_runs_on_the_host_may_remember_anything() -> None:
         layer { name: "y" type: "Filter" bottom: "x" bottom: "s" top: "y" }""",
         "TEST",
     )
-    assert not is_memoryless(net.graph)
+    assert not is_stateless(net.graph)

@@ -52,7 +52,7 @@ def variables_of(net: Net, seed: int = 0) -> Variables:
 def inputs_of(net: Net, seed: int = 1, rows: int | None = None) -> dict[str, jax.Array]:
     """Numbers of a normal distribution for each blob that a net is fed."""
     random = np.random.default_rng(seed)
-    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     return {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
 
 
@@ -76,7 +76,7 @@ def assert_frozen_is_the_same(model: Any, outputs: Iterable[str] | None = None) 
         variables, inputs
     )
     frozen = net.freeze(variables, wanted)
-    assert_close(frozen({name: inputs[name] for name in frozen.fed}, key), want)
+    assert_close(frozen({name: inputs[name] for name in frozen.input_names}, key), want)
     return frozen
 
 

@@ -41,7 +41,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 def batch_of(net: Net, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
-    made = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.fed}
+    made = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.input_names}
     return {**made, "label": random.integers(0, 5, 4)}
 
 
@@ -84,7 +84,7 @@ def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
 @pytest.mark.parametrize("blobs", [["pool1"], ["ip2", "conv1", "label"], ["ip1", "mnist"]])
 def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(DIGITS, "TEST")
-    blobs = [name if name in net.graph.blobs else net.fed[0] for name in blobs]
+    blobs = [name if name in net.graph.blobs else net.input_names[0] for name in blobs]
     variables = net.init(jax.random.key(0))
     assert freeze_passes(net.graph, net.run, variables, blobs) is not None
     found = []

@@ -33,7 +33,7 @@ def test_nets(name: str) -> None:
     variables, key = Variables(blobs, state), jax.random.key(0)
     wanted = net.for_inference(group(values, "blob")).outputs  # without copies
     frozen = net.freeze(variables, wanted)
-    got = frozen({n: group(values, "in")[n] for n in frozen.fed}, key)
+    got = frozen({n: group(values, "in")[n] for n in frozen.input_names}, key)
     test = net.in_phase("TEST")
     want = jax.jit(
         lambda v, x: test.apply(*v, x, key=key, blobs=wanted)[0], compiler_options=UNTUNED
@@ -67,6 +67,6 @@ def test_layers(name: str) -> None:
     # a Parameter layer is named like its top, whose value is recorded as a bottom
     given = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
     frozen = net.freeze(Variables(given | trees[0], trees[1]), layer.tops)
-    got = frozen({name: values[f"bottom/{name}"] for name in frozen.fed}, jax.random.key(0))
+    got = frozen({name: values[f"bottom/{name}"] for name in frozen.input_names}, jax.random.key(0))
     for top in layer.tops:  # one that lies in place of an input has another name
         assert_close({top: got.get(top, got.get(f"{top}/layer"))}, {top: values[f"top/{top}"]})

@@ -42,7 +42,7 @@ class Subject:
         near = 0.1 if case.whole else 1.0  # a net's own weights keep its numbers in bounds
         params = jax.tree.map(lambda p: p * case.whole + near * draw.normal(size=p.shape), params)
         self.params, self.state = numpy(params), numpy(jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape), state))
-        self.inputs = {name: self._fed(name, draw) for name in self.net.fed}
+        self.inputs = {name: self._fed(name, draw) for name in self.net.input_names}
 
     def _fed(self, name: str, draw: np.random.Generator) -> np.ndarray:
         shape = self.net.graph.blobs[name].shape

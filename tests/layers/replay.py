@@ -32,7 +32,7 @@ class Replay:
         }
         for value, param in zip(self.group("param"), self.layer.params, strict=True):
             (self.params if param.spec.learnable else self.state).setdefault("layer", {})[param.slot.index] = value
-        self.inputs = {name: self.recorded[f"bottom/{name}"] for name in self.net.fed}
+        self.inputs = {name: self.recorded[f"bottom/{name}"] for name in self.net.input_names}
 
     def group(self, prefix: str) -> list[np.ndarray]:
         n = sum(key.startswith(f"{prefix}/") for key in self.recorded)

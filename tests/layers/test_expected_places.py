@@ -58,7 +58,7 @@ def test_new_nets_expect_places() -> None:
 
 def test_shapes_of_all_tops() -> None:
     shapes = Net(OLD)
-    assert [shapes.graph.blobs[name].shape for name in shapes.fed] == [(2, 3, 4, 5), (2, 7, 1, 1)]
+    assert [shapes.graph.blobs[name].shape for name in shapes.input_names] == [(2, 3, 4, 5), (2, 7, 1, 1)]
 
 
 @pytest.mark.parametrize(

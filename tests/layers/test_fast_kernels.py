@@ -38,7 +38,7 @@ def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
         made = Net(model, phase, kernels=kernels)
         params, state = made.init(jax.random.key(0))
         random = np.random.default_rng(1)
-        shapes = {name: made.graph.blobs[name].shape for name in made.fed}
+        shapes = {name: made.graph.blobs[name].shape for name in made.input_names}
         inputs = {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
         if "label" in inputs:
             inputs["label"] = jnp.arange(len(inputs["label"]), dtype=jnp.float32) % 3

@@ -95,7 +95,8 @@ def check_first() -> None:
 def test_what_the_fork_rejects(case: dict[str, Any]) -> None:
     def run() -> None:
         net = Net(case["path"].with_suffix(".prototxt"), case["phase"])
-        net.apply(*net.init(jax.random.key(0)), {name: np.ones(net.graph.blobs[name].shape) for name in net.fed})
+        inputs = {name: np.ones(net.graph.blobs[name].shape) for name in net.input_names}
+        net.apply(*net.init(jax.random.key(0)), inputs)
 
     with pytest.raises(CaffejaxError, match="layer 'layer'"):
         run()

@@ -38,7 +38,7 @@ INPUTS = {"x": np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.floa
 
 def computed(net: Net) -> Any:
     """Blobs, state and gradients from variables of the net's own."""
-    inputs = {name: INPUTS[name] for name in net.fed}
+    inputs = {name: INPUTS[name] for name in net.input_names}
     params, state = net.init(KEY)
     blobs, new = net.forward(params, state, inputs, key=KEY)
     diffs = jax.grad(lambda params: sum(jnp.sum(b) for b in net.apply(params, state, inputs, key=KEY)[0].values()))

@@ -80,7 +80,7 @@ def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str,
     random = np.random.default_rng(0)
     shape = (4, *net.graph.blobs["data"].shape[1:])
     inputs = {"data": jnp.asarray(random.normal(size=shape), jnp.float32), "label": jnp.arange(4.0)}
-    return net, net.init(jax.random.key(0)), {fed: inputs[fed] for fed in net.fed}
+    return net, net.init(jax.random.key(0)), {fed: inputs[fed] for fed in net.input_names}
 
 
 def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:

@@ -30,7 +30,7 @@ def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
     net = Net(NETS[name], "TRAIN", precision=precision)
     optimizer, key = optimizer_of(SGD, net), jax.eval_shape(jax.random.key, 0)
     start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
-    fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.fed}
+    fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.input_names}
     step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)
     traced = step.trace(start, fed, jax.ShapeDtypeStruct((), jnp.float32))
     return traced.lower(lowering_platforms=(platform,)).as_text(), len(jax.tree.leaves(start))

@@ -16,7 +16,7 @@ from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..glog import warnings_kept
 from ..graph import Graph
-from ..graph.resolve import State, lacks_data, states_of
+from ..graph.resolve import State, has_no_data, net_states
 from ..options import Reading
 from ..paths import find
 from ..schema import read_solver, read_what_is_right
@@ -67,7 +67,7 @@ def _net_report(
     reading: Reading,
     notes: Sequence[str],
 ) -> Report:
-    phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in states_of(net))
+    phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in net_states(net))
     return Report(
         str(file), "net", findings_of(wrong, "text"), _without_repetition(phases), tuple(dict.fromkeys(notes))
     )
@@ -86,7 +86,7 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
     phases = [
         _phase_report(file, net, state, (), reading)
         for start, net in inside
-        for state in states_of(net)
+        for state in net_states(net)
         if state.name.startswith(start)
     ]
     for named in (param.net, param.train_net, *param.test_net):
@@ -104,7 +104,7 @@ def _phase_report(
     reading: Reading,
     wrong: Sequence[Problem] = (),
 ) -> PhaseReport:
-    if lacks_data(net, state.message):
+    if has_no_data(net, state.message):
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:

@@ -26,7 +26,7 @@ def layers_without(graph: Graph, found: Collection[Slot]) -> list[Layer]:
     return [
         layer
         for layer in graph.layers
-        if any(p.owned and p.owner not in found and not has_own_values(layer, p) for p in layer.params)
+        if any(p.is_owner and p.owner not in found and not has_own_values(layer, p) for p in layer.params)
     ]
 
 

@@ -215,7 +215,7 @@ def _misaligned(array: Array) -> Array:
 
 
 def _owned_blobs(layer: Layer, blobs: Sequence[Array]) -> list[Array | None]:
-    return [blob if param.owned else None for param, blob in zip(layer.params, blobs, strict=True)]
+    return [blob if param.is_owner else None for param, blob in zip(layer.params, blobs, strict=True)]
 
 
 def _blob_array(param: Param, variables: Variables) -> Array:

@@ -85,7 +85,7 @@ def match_blobs(
     wanted = {name: layer for name, layer in first.items() if name not in without}
     for name, layer in ((name, wanted[name]) for name in stored if name in wanted):
         blobs = stored[name][: len(layer.params)] if layer.carried else stored[name]
-        optional = [i for i, p in enumerate(layer.params) if not (copies or p.owned)]
+        optional = [i for i, p in enumerate(layer.params) if not (copies or p.is_owner)]
         try:
             arrays = fit(name, blobs, [p.spec.shape for p in layer.params], optional)
         except WeightsError as error:
@@ -100,7 +100,7 @@ def match_blobs(
     skipped = tuple(name for name in stored if name not in wanted and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
     stay = (name for name in names if name in without or not stored.get(name))
-    left = tuple(name for name in stay if name in first and any(param.owned for param in first[name].params))
+    left = tuple(name for name in stay if name in first and any(param.is_owner for param in first[name].params))
     in_order = tuple(name for name in names if name in taken)
     return found, LoadReport(os.fspath(file), in_order, skipped, left, tuple(without), tuple(misfits))
 

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
 
     flags.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
     net = net_flags.net_of(options)
-    inputs = read_inputs(options.inputs, net.fed) if options.inputs else {}
+    inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
     variables = net_flags.variables_of(net, options.weights, options.strict_weights)
     dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)

@@ -113,7 +113,7 @@ def _check_place(form: str, options: argparse.Namespace) -> None:
 
 def _check_axis(net: Net, axis: int) -> None:
     """Raise `CaffejaxError` naming every input that has no axis of that number."""
-    shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+    shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
     if wrong:
         raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is none in {', '.join(wrong)}")

@@ -74,9 +74,9 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
     """Return how many examples a batch of the net's own data has."""
     from ..layers import Fed
 
-    if not net.graph.fed or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
+    if not net.graph.input_names or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
         raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
-    return int((net.graph.blobs[net.graph.fed[0]].shape or (1,))[0])
+    return int((net.graph.blobs[net.graph.input_names[0]].shape or (1,))[0])
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -85,7 +85,7 @@ def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
 
     from ..pycaffe import io
 
-    shapes = {name: net.graph.blobs[name].shape for name in net.graph.fed}
+    shapes = {name: net.graph.blobs[name].shape for name in net.graph.input_names}
     name = next((name for name, shape in shapes.items() if len(shape) == 4 and shape[1] in (1, 3)), None)
     if name is None:
         what = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"

@@ -26,10 +26,10 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
         DataError: if a source cannot be read.
     """
     _check_arrays(graph, given)
-    inputs = dict(given) if given.keys() >= set(graph.fed) else {**_read_batches(graph), **given}
+    inputs = dict(given) if given.keys() >= set(graph.input_names) else {**_read_batches(graph), **given}
     limits = _index_limits(graph)
     drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
-    for name in graph.fed:
+    for name in graph.input_names:
         if name not in inputs:
             shape = graph.blobs[name].shape
             if name in drawing:
@@ -38,7 +38,7 @@ def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Ge
                 inputs[name] = random.integers(limits[name], size=shape)
             else:
                 inputs[name] = random.normal(size=shape)
-    return {name: np.asarray(inputs[name], np.float64) for name in graph.fed}
+    return {name: np.asarray(inputs[name], np.float64) for name in graph.input_names}
 
 
 def _draw(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
@@ -50,8 +50,8 @@ def _draw(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
 def _check_arrays(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
-        if name not in graph.fed:
-            problems.append(f"the net is not fed a blob '{name}'{did_you_mean(name, graph.fed)}")
+        if name not in graph.input_names:
+            problems.append(f"the net is not fed a blob '{name}'{did_you_mean(name, graph.input_names)}")
             continue
         shape, expected = np.shape(array), graph.blobs[name].shape
         if len(shape) != len(expected) or shape[1:] != expected[1:]:

@@ -281,7 +281,7 @@ class UserData:
     Args:
         name: of the argument, for messages.
         data: as for `EpochIterator`. A batch is `{blob: array}`, where other blobs are ignored, or a tuple of arrays
-            in the order of `graph.fed_by_hand`. Arrays are anything that `numpy.asarray` accepts.
+            in the order of `graph.user_inputs`. Arrays are anything that `numpy.asarray` accepts.
         graph: the net's graph.
         parts: the number of the net's batches that each batch of the user is split into, one for each device.
 
@@ -291,7 +291,7 @@ class UserData:
 
     def __init__(self, name: str, data: Data, graph: Graph, parts: int = 1) -> None:
         self._name, self._parts, self._file = name, parts, graph.file
-        self._blobs = {blob: graph.blobs[blob] for blob in graph.fed_by_hand}
+        self._blobs = {blob: graph.blobs[blob] for blob in graph.user_inputs}
         self._epochs = EpochIterator(name, data)
         self._rows = next((b.shape[0] for b in self._blobs.values() if b.shape), 1)
         self._parts_left: list[dict[str, np.ndarray]] = []
@@ -385,7 +385,7 @@ class UserData:
 
 def format_inputs(graph: Graph) -> Iterator[str]:
     """Yield each input of a net with its shape, for messages."""
-    for blob in graph.fed_by_hand:
+    for blob in graph.user_inputs:
         yield f"'{blob}' ({dims(graph.blobs[blob].shape)})"
 
 

@@ -89,7 +89,7 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
 
 def _given(net: Net, graph: Graph) -> Given:
     params, state = jax.eval_shape(net.init, _KEY)
-    inputs: Any = {name: graph.blobs[name] for name in net.fed}
+    inputs: Any = {name: graph.blobs[name] for name in net.input_names}
     return Given(params, state, inputs, _KEY, {})
 
 
@@ -106,7 +106,7 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
     net.graph.check_backward()
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     variables = jax.eval_shape(net.init, _KEY)
-    inputs = {name: graph.blobs[name] for name in net.fed}
+    inputs = {name: graph.blobs[name] for name in net.input_names}
     both = compiling.jit(jax.value_and_grad(net.loss, has_aux=True), net.run.kernels)
     analysis: Any = both.lower(*variables, inputs, _KEY).compile().memory_analysis()
     sizes = (analysis.argument_size_in_bytes, analysis.output_size_in_bytes, analysis.temp_size_in_bytes)

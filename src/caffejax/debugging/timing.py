@@ -58,8 +58,8 @@ class Timer:
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
         net.graph.check_backward()
         self._net, self._variables, self._key = net, variables, key
-        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.fed_by_hand else {}
-        self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.fed_by_hand}
+        inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.user_inputs else {}
+        self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
         self._schedule = one_by_one(schedule_of(net.graph))
         self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}

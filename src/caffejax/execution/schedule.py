@@ -83,7 +83,7 @@ class Part:
     @cached_property
     def owners(self) -> frozenset[str]:
         """The keys of the layers whose parameters and state the part uses."""
-        return frozenset(p.owner.layer for layer in self.layers for p in layer.owned)
+        return frozenset(p.owner.layer for layer in self.layers for p in layer.all_params)
 
     def using(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries of a tree of parameters or state that the part uses."""
@@ -188,7 +188,7 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, froz
     how: dict[str, tuple[How, frozenset[str]]] = {}
     for layer in layers:
         # of a layer that takes regions out of maps only the regions may have a varying number of rows
-        rows_vary = varying & set(layer.bottoms) == set(layer.bottoms_with_rows)
+        rows_vary = varying & set(layer.bottoms) == set(layer.row_bottoms)
         varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
         if isinstance(runs := layer.type.implementation, OnHost):
@@ -204,7 +204,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     """Return the blobs that have padding rows if nothing is trimmed, each with the padded top that they start from."""
     origins: dict[str, str] = {}
     for layer in layers:
-        roots = {origins.get(bottom) for bottom in layer.bottoms_with_rows}
+        roots = {origins.get(bottom) for bottom in layer.row_bottoms}
         for top in layer.tops:
             if layer.type.traits.pads_rows:
                 origins[top] = top
@@ -232,7 +232,7 @@ def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 def _ignores_padding(layer: Layer) -> bool:
     """Return whether padding rows do not change a layer's results; statistics and losses would count them."""
-    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.owned)
+    return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
 
 
 # -- the pass that fuses layers
@@ -277,7 +277,7 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
     ):
         return 0
     epilogues = [
-        Epilogue(other.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in other.owned))
+        Epilogue(other.context, tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in other.all_params))
         for other in takewhile(lambda other: _is_epilogue(layer, other), later)
     ]
     if not epilogues:

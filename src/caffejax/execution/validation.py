@@ -49,7 +49,7 @@ def check_given(graph: Graph, given: Given) -> Given:
         WeightsError: for params and state.
         CaffejaxError: for the key.
     """
-    check_inputs(graph, graph.fed, given.inputs)
+    check_inputs(graph, graph.input_names, given.inputs)
     known_names(graph, "taps", given.taps)
     wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
     _raise_of(
@@ -123,8 +123,8 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
 
 
 def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    for param in layer.owned:
-        if not param.owned:
+    for param in layer.all_params:
+        if not param.is_owner:
             continue
         tree = "params" if param.spec.learnable else "state"
         wrong = _wrong(trees[tree].get(layer.key, {}), param.slot.index, param.spec.shape)
@@ -154,7 +154,7 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         # not what sources give, which may not be a blob yet: see `Look.finish`
         others = [
             f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
-            for name in graph.fed_by_hand
+            for name in graph.user_inputs
             if np.shape(inputs[name])[1:] != graph.blobs[name].shape[1:]
         ]
         if not others:

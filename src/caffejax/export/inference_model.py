@@ -36,7 +36,7 @@ class Subject:
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shape and dtype of each blob that the net is fed."""
-        return {name: self.net.graph.blobs[name] for name in self.net.fed}
+        return {name: self.net.graph.blobs[name] for name in self.net.input_names}
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
             with layer.located():
                 bottoms = [blobs[name] for name in layer.bottoms]
                 declared_params(layer.context, bottoms)
-                tops = top_shapes(layer.context, layer.owned, bottoms)
+                tops = top_shapes(layer.context, layer.all_params, bottoms)
         except CaffejaxError as error:
             problems += error.problems
         else:

@@ -58,7 +58,7 @@ def zeros(subject: Subject) -> Iterator[Problem]:
     names = [
         layer.name
         for layer in subject.layers
-        if layer.type.traits.weight_axes > 1 and layer.owned and not any(map(np.any, subject.arrays(layer)[:1]))
+        if layer.type.traits.weight_axes > 1 and layer.all_params and not any(map(np.any, subject.arrays(layer)[:1]))
     ]
     if names:
         first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -24,12 +24,12 @@ from ..sizes import counted
 from .graph import AUTOMATIC, Graph, Layer, Param
 from .resolve import (
     find_sources,
-    in_company,
     included,
     insert_splits,
     layer_problems,
     missing_problems,
     net_problems,
+    resolve_variant,
     rule_problems,
     type_problems,
 )
@@ -149,7 +149,7 @@ class _Wiring:
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 if place is not None:
-                    layer = in_company(layer, place, self.written, self.blobs)
+                    layer = resolve_variant(layer, place, self.written, self.blobs)
                 self._connect(layer)
                 context, site = self._context(layer)
                 if self.unknown.isdisjoint(layer.bottom):

@@ -54,8 +54,8 @@ class Param:
     need_backward: bool
 
     @property
-    def owned(self) -> bool:
-        """Whether the array is the layer's own."""
+    def is_owner(self) -> bool:
+        """Whether the layer owns the array, instead of sharing another layer's."""
         return self.owner == self.slot
 
     def array(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
@@ -159,19 +159,19 @@ class Layer:
         return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
 
     @property
-    def bottoms_with_rows(self) -> tuple[str, ...]:
+    def row_bottoms(self) -> tuple[str, ...]:
         """Of a row-wise layer the bottoms whose rows the tops' are."""
         which = self.type.traits.row_bottoms
         return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
 
     @property
-    def owned(self) -> tuple[Param, ...]:
-        """All that it owns or shares: its params, and what a forward pass leaves to the next."""
+    def all_params(self) -> tuple[Param, ...]:
+        """`params`, shared ones included, followed by `carried`."""
         return (*self.params, *self.carried)
 
     def arrays(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arrays of `owned`, each in the shape that this layer uses; see `Param.array`."""
-        return tuple(param.array(params, state) for param in self.owned)
+        return tuple(param.array(params, state) for param in self.all_params)
 
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
         """Return a forward pass's key and this layer's number, made of its name; see `Context.base_key`."""
@@ -225,10 +225,10 @@ class Graph:
 
     def __repr__(self) -> str:
         layers = [layer for layer in self.layers if not layer.inserted_split]
-        fed, outputs = (", ".join(map(self._shown, names)) or "nothing" for names in (self.fed, self.outputs))
-        return (
-            f"{printable(self.name) or 'unnamed'} ({self.phase}): {counted(len(layers), 'layer')}, {fed} -> {outputs}"
-        )
+        both = self.input_names, self.outputs
+        inputs, outputs = (", ".join(map(self._shown, names)) or "nothing" for names in both)
+        count = counted(len(layers), "layer")
+        return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
     def _shown(self, blob: str) -> str:
         """Return a blob's name and shape, for people."""
@@ -247,12 +247,12 @@ class Graph:
     @property
     def learnable(self) -> tuple[Param, ...]:
         """Every param once: what Caffe's solver keeps a history for, in its order."""
-        return tuple(p for p in self.params if p.owned)
+        return tuple(p for p in self.params if p.is_owner)
 
     @cached_property
     def variables(self) -> tuple[Param, ...]:
         """Every array of params and state, once, by layer and in Caffe's order of a layer's blobs."""
-        return tuple(p for layer in self.layers for p in layer.owned if p.owned)
+        return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
 
     def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
         """Return `value(param)` for each array of `variables`, in two trees of the form of params and state."""
@@ -260,12 +260,12 @@ class Graph:
         return tree_of(learnable, value), tree_of(others, value)
 
     @property
-    def fed(self) -> tuple[str, ...]:
+    def input_names(self) -> tuple[str, ...]:
         """The blobs that come from outside: tops of Input and data layers."""
         return tuple(top for layer in self.layers if layer.type.is_fed for top in layer.tops)
 
     @property
-    def fed_by_hand(self) -> tuple[str, ...]:
+    def user_inputs(self) -> tuple[str, ...]:
         """Those of them that the caller feeds, rather than a source."""
         return tuple(top for layer in self.layers if isinstance(layer.type.implementation, Fed) for top in layer.tops)
 

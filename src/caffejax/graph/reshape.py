@@ -55,7 +55,7 @@ def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
     Raises:
         GraphError: naming every layer that cannot take it, or whose params it would change.
     """
-    shapes = {name: graph.blobs[name].shape for name in graph.fed}
+    shapes = {name: graph.blobs[name].shape for name in graph.input_names}
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})
 
 

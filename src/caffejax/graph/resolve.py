@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import GraphError, Problem, did_you_mean
-from ..layers import Company, Phase, Variants, layer_type, type_of
+from ..layers import LayerContext, Phase, Variants, layer_type, type_of
 from ..schema import unknown_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateRule
 
@@ -61,7 +61,7 @@ class State(NamedTuple):
     message: NetState
 
 
-def states_of(net: NetParameter) -> Iterator[State]:
+def net_states(net: NetParameter) -> Iterator[State]:
     """Yield both phases, without stages and with each stage that the layers' rules name."""
     rules = [rule for layer in net.layer for rule in (*layer.include, *layer.exclude)]
     stages = sorted({stage for rule in rules for stage in (*rule.stage, *rule.not_stage)} - set(net.state.stage))
@@ -71,7 +71,7 @@ def states_of(net: NetParameter) -> Iterator[State]:
             yield State(f"{phase}+{stage}", net_state(net, phase, stages=[stage]))
 
 
-def lacks_data(net: NetParameter, state: NetState) -> bool:
+def has_no_data(net: NetParameter, state: NetState) -> bool:
     """Return whether there is nothing to run in a state, or what is missing comes from data layers of other states.
 
     A net for deployment may have its losses still; what these lack are labels.
@@ -176,7 +176,7 @@ def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: flo
     return split
 
 
-def in_company(
+def resolve_variant(
     layer: LayerParameter, place: int, layers: Sequence[LayerParameter], blobs: Mapping[str, Any]
 ) -> LayerParameter:
     """Return a layer with what its company says of it written into its own fields.
@@ -196,7 +196,7 @@ def in_company(
     read = layers[place].bottom[0] if layers[place].bottom else None
     beside = tuple(other for i, other in enumerate(layers) if i != place and read in other.bottom)
     shapes = tuple(blobs[name].shape if name in blobs else None for name in layer.bottom)
-    settled: LayerParameter = runs.resolve(layer, Company(shapes, tuple(layers), beside))
+    settled: LayerParameter = runs.resolve(layer, LayerContext(shapes, tuple(layers), beside))
     return settled
 
 

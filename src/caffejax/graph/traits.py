@@ -73,7 +73,7 @@ def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) 
     return ~valid if ignored is None else ~valid & (whole != ignored)
 
 
-def is_memoryless(graph: Graph) -> bool:
+def is_stateless(graph: Graph) -> bool:
     """Return whether every forward pass leaves state as it was, and no layer runs on the host, which may keep anything.
 
     BatchNorm, for one, changes its statistics unless it normalises by them.
@@ -92,19 +92,19 @@ def is_memoryless(graph: Graph) -> bool:
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Return whether what a layer gives for its state is anything but what it was given."""
-    known, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.owned]
+    known, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
     if (
         known
         and len(bottoms) == 1 < len(bottoms[0].shape)
         and known.applies(layer.context, shapes, 1, bottoms[0].shape[1])
     ):
         return False  # it normalizes by its statistics
-    blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.owned)
+    blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
     kept: list[bool] = []
 
     def traced(key: jax.Array, blobs: tuple[Any, ...], bottoms: tuple[Any, ...]) -> Any:
         _, new = forward(layer.context.with_key((key, 0)), blobs, bottoms)
-        old = [b for b, p in zip(blobs, layer.owned, strict=True) if not p.spec.learnable]
+        old = [b for b, p in zip(blobs, layer.all_params, strict=True) if not p.spec.learnable]
         kept.extend(n is o for n, o in zip(new, old, strict=False))
         return new
 
@@ -125,9 +125,9 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
     noticing = _Noticing((jax.random.key(0), 0))
     context = layer.context.with_key(noticing)
     if layer.type.on_host:
-        forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.owned], bottoms)
+        forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.all_params], bottoms)
     else:
-        params = [jax.ShapeDtypeStruct(p.spec.shape, np.float32) for p in layer.owned]
+        params = [jax.ShapeDtypeStruct(p.spec.shape, np.float32) for p in layer.all_params]
         jax.eval_shape(lambda *arrays: forward(context, *arrays), params, bottoms)
     return noticing.used
 

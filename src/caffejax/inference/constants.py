@@ -55,7 +55,7 @@ def _zeros(graph: Graph, blob: str) -> np.ndarray:
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     """Return a function of a layer's bottoms that computes its tops, by name, with NumPy; None where there is none."""
     runs = layer.type.implementation
-    if not isinstance(runs, Traced) or runs.host_forward is None or layer.owned or any(layer.loss_weights):
+    if not isinstance(runs, Traced) or runs.host_forward is None or layer.all_params or any(layer.loss_weights):
         return None
     forward = runs.host_forward
 

@@ -75,7 +75,7 @@ class _Folding:
     def add(self, layer: Layer) -> None:
         arrays = layer.arrays(*self._variables)
         if not self._is_taken(layer, arrays):
-            own = [replace(p, owner=p.slot) for p in layer.owned]
+            own = [replace(p, owner=p.slot) for p in layer.all_params]
             n = len(layer.params)
             self._keep(replace(layer, params=tuple(own[:n]), carried=tuple(own[n:])), arrays)
 
@@ -84,7 +84,7 @@ class _Folding:
         blobs = {top: self._graph.blobs[top] for layer in layers for top in layer.tops}
         trees: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         for layer in layers:
-            for param, array in zip(layer.owned, self._arrays[layer.key], strict=True):
+            for param, array in zip(layer.all_params, self._arrays[layer.key], strict=True):
                 trees[not param.spec.learnable].setdefault(layer.key, {})[param.slot.index] = array
         return replace(self._graph, layers=layers, blobs=blobs), trees
 

@@ -56,7 +56,7 @@ class Frozen:
 
     def _set(self, graph: Graph, variables: Trees, options: Run) -> None:
         self.graph, self._folded, self._options = graph, variables, options
-        self._fed = graph.fed
+        self._fed = graph.input_names
         self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # those in use
         self._forget()
 
@@ -101,7 +101,7 @@ class Frozen:
                 self._direct[shapes] = ready
             return ready(given, key)
         except (KeyError, TypeError, IndexError, ValueError):
-            check_inputs(self.graph, self.graph.fed, inputs)
+            check_inputs(self.graph, self.graph.input_names, inputs)
             raise
 
     @property
@@ -110,7 +110,7 @@ class Frozen:
         return Variables(*map(dict, materialize(self._folded)))
 
     @property
-    def fed(self) -> tuple[str, ...]:
+    def input_names(self) -> tuple[str, ...]:
         """The blobs that `inputs` must hold."""
         return self._fed
 
@@ -131,14 +131,14 @@ class Frozen:
 
     def ready(self) -> Ready:
         """Make it ready for inputs of the shapes that the net was built for, on the default device."""
-        return self._for({name: self.graph.blobs[name] for name in self.fed})
+        return self._for({name: self.graph.blobs[name] for name in self.input_names})
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a call with such inputs may draw random numbers; then it needs a key."""
         return self._for({name: inputs[name] for name in self._fed}).may_draw
 
     def __repr__(self) -> str:
-        lines = [f"Frozen net '{self.graph.name}': {', '.join(self.fed)} -> {', '.join(self.outputs)}"]
+        lines = [f"Frozen net '{self.graph.name}': {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
     def trimmed(self, blobs: Blobs) -> Blobs:
@@ -160,7 +160,7 @@ class Frozen:
         return ready
 
     def _made(self, inputs: Mapping[str, Any], device: jax.Device | None) -> Ready:
-        check_inputs(self.graph, self.fed, inputs)
+        check_inputs(self.graph, self.input_names, inputs)
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced

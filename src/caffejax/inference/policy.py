@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import AUTOMATIC, Graph, inference_graph
 from ..graph.inference_graph import inference_names
-from ..graph.traits import is_memoryless
+from ..graph.traits import is_stateless
 from ..kernels import compiling
 from ..machine import free_memory
 from ..options import Run
@@ -83,7 +83,7 @@ def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[
     if not names or graph.phase != "TEST" or run.kernels != "fast" or run.precision != "float32":
         return None
     weights = sum(array.nbytes for array in jax.tree.leaves(variables))
-    if _COPIES * weights > free_memory() or not is_memoryless(inference_graph(graph, names)):
+    if _COPIES * weights > free_memory() or not is_stateless(inference_graph(graph, names)):
         return None
     return FrozenPasses(graph, run, variables, names)
 

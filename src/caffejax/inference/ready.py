@@ -82,7 +82,7 @@ class Ready:
         return sum(p.executable.workspace_bytes for p in self.programs.values())
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.fed)
+        given = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
         layers = [layer for layer in self.graph.layers if not layer.type.is_fed]
         taken = sum(len(p.part.layers) for p in self.programs.values())
         packed, workspace = in_words(self.packed_bytes), in_words(self.workspace_bytes)
@@ -107,7 +107,7 @@ class Ready:
         """Return a blob as JAX's array; of what the caller feeds, who may write to it, a copy."""
         if isinstance(array, jax.Array):
             return array
-        if name in self.graph.fed:
+        if name in self.graph.input_names:
             array = np.array(array)
         if self._device is not None and array.dtype == np.float32 and compiling.only_cpus():
             return compiling.as_jax(array, self._device)
@@ -152,7 +152,7 @@ class Ready:
             return True
         if not self.compiles:  # neither programs nor layers on NumPy arrays draw
             return False
-        inputs = {name: self.graph.blobs[name] for name in self.graph.fed}
+        inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
         packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
         try:
             jax.eval_shape(partial(self._run, self._program), packed, materialize(self._variables), inputs, None)

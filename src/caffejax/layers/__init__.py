@@ -1,7 +1,7 @@
 """Layer types by Caffe's names. The registry imports the module of a type when the type is first asked for."""
 
 from .context import Context, ParamSpec, Phase, Site
-from .implementation import Company
+from .implementation import LayerContext
 from .registry import layer_type, layer_types, register, registered, type_of
 from .source import Look, Position, Source
 from .types import (
@@ -25,12 +25,12 @@ from .types import (
 __all__ = [
     "SAME_AS_BOTTOMS",
     "ByChannel",
-    "Company",
     "Context",
     "Fed",
     "Fusion",
     "Gradient",
     "Indices",
+    "LayerContext",
     "LayerDocs",
     "LayerTraits",
     "LayerType",

@@ -130,7 +130,7 @@ class PerLayer:
     on_host: bool = False
 
 
-class Company(NamedTuple):
+class LayerContext(NamedTuple):
     """The surroundings of a layer in its net.
 
     Attributes:
@@ -152,11 +152,11 @@ class Variants:
         select: `select(layer)` returns the name of the variant that a LayerParameter belongs to.
         types: the LayerTypes, which all have the same name, by the names of variants. Documentation shows these.
         selection_doc: how variants are told apart, in a sentence.
-        resolve: `resolve(layer, company)` returns the LayerParameter with settings added that `select` needs and
-            that only the layer's `Company` shows; None if the layer alone always suffices.
+        resolve: `resolve(layer, context)` returns the LayerParameter with settings added that `select` needs and
+            that only the layer's `LayerContext` shows; None if the layer alone always suffices.
     """
 
     select: Callable[[Any], str]
     types: Mapping[str, Any] = field(hash=False)
     selection_doc: str
-    resolve: Callable[[Any, Company], Any] | None = None
+    resolve: Callable[[Any, LayerContext], Any] | None = None

@@ -14,7 +14,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .implementation import Company
+from .implementation import LayerContext
 from .registry import register
 from .sight import own_pixel
 from .tops import every
@@ -138,10 +138,10 @@ def choose_normalize(layer: Any) -> str:
     return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
 
 
-def settle_normalize(layer: Any, company: Company) -> Any:
+def settle_normalize(layer: Any, context: LayerContext) -> Any:
     """Give a layer that says nothing of itself, and has several places in each image, the SSD fork's norm_param."""
     says = layer.HasField("normalize_param") or choose_normalize(layer) == "SSD" or len(layer.top) > 1
-    (shape,) = company.shapes
+    (shape,) = context.shapes
     if not says and shape is not None and math.prod(shape[2:]) > 1:
         layer.norm_param.SetInParent()
     return layer

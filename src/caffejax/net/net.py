@@ -170,7 +170,8 @@ class Net(Shown, OnDisk):
         message, state, file = self._definition
         other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
         return other._with_graph(
-            reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.fed}), self._reshaped
+            reshape_graph(other.graph, {name: self.graph.blobs[name].shape for name in self.input_names}),
+            self._reshaped,
         )
 
     def in_phase(self, phase: Phase) -> Net:
@@ -195,9 +196,9 @@ class Net(Shown, OnDisk):
         return self.graph.has_host_layers
 
     @property
-    def fed(self) -> tuple[str, ...]:
+    def input_names(self) -> tuple[str, ...]:
         """Blobs that `inputs` must hold: tops of Input and data layers."""
-        return self.graph.fed
+        return self.graph.input_names
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -335,4 +336,4 @@ class Net(Shown, OnDisk):
         Args:
             value: a function of a `Param`, with its `slot`, `spec.shape`, `lr_mult` and the like.
         """
-        return tree_of((p for p in self.graph.params if p.owned), value)
+        return tree_of((p for p in self.graph.params if p.is_owner), value)

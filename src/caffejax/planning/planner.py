@@ -195,9 +195,9 @@ class Subject:
         on_host = [layer.name for layer in graph.layers if layer.type.on_host]
         if on_host:
             yield f"has layers that run on the host, of which no other machine knows: {', '.join(on_host)}"
-        if not graph.fed:
+        if not graph.input_names:
             yield "has no Input or data layers: there is no batch to cut over devices"
-        short = [name for name in graph.fed if len(graph.blobs[name].shape) <= axis]
+        short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
         if short:
             yield f"has no axis {axis} of examples in what it is fed as {', '.join(short)}"
         if not self.training and len(self._sizes) > 1:
@@ -208,7 +208,7 @@ class Subject:
     @property
     def _sizes(self) -> list[int]:
         """How many there are along the axis of examples of what the net is fed; more than one, where it is boxes."""
-        shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.fed]
+        shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
     def _several_sizes(self) -> str:
@@ -230,7 +230,7 @@ class Subject:
     @property
     def own_batch(self) -> int:
         """How many examples each device takes by the net's own numbers."""
-        given, rows = int(self.net.graph.blobs[self.net.fed[0]].shape[self.batch_axis]), self.mesh.shape[DATA]
+        given, rows = int(self.net.graph.blobs[self.net.input_names[0]].shape[self.batch_axis]), self.mesh.shape[DATA]
         if self.parallel.batch == "device":
             return given
         if given % rows:
@@ -289,7 +289,7 @@ class Subject:
 
     def _fed(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
         """Return what the net is fed, as its sources give it, with these axes ahead."""
-        dtypes = {name: net.graph.blobs[name].dtype for name in net.fed}
+        dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.look is not None and layer.look.given is not None:
                 dtypes |= {top: given.dtype for top, given in zip(layer.tops, layer.look.given, strict=True)}

@@ -84,7 +84,7 @@ def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
     slots = workspace.memories.slots
-    return [blob(slots[p.owner], p.spec.shape, p.owned) for p in layer.params]
+    return [blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params]
 
 
 def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:

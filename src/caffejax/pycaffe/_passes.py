@@ -30,7 +30,7 @@ class FrozenForward:
         self._whole = layers.last == len(net.graph.layers) - 1
         subject = net if self._whole or layers.first else net.first_layers(layers.last)
         outputs = scored_blobs(net.graph) if self._whole else layers.leaves
-        self._outputs = frozenset(name for name in outputs if name not in net.graph.fed)
+        self._outputs = frozenset(name for name in outputs if name not in net.graph.input_names)
         self._possible = bool(self._outputs) and not layers.first and not layers.on_host
         if not self._whole and any(any(layer.loss_weights) for layer in layers.layers):
             self._possible = False

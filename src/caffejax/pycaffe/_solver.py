@@ -54,7 +54,7 @@ class BlobUpdater:
         self.last_update: Params | None = None
         self._workspace, self._device, self._iter_size = workspace, setup.device, setup.param.iter_size
         self._rest = _without_variables(train_state)
-        self._fed = setup.net.fed
+        self._fed = setup.net.input_names
         self._outputs = [name for name in setup.net.outputs if name != AUTOMATIC]
         self._last_layer = len(setup.net.graph.layers) - 1
         self._apply = make_update(setup.optimizer, keep_update=True)

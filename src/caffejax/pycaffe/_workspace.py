@@ -52,7 +52,7 @@ class Workspace:
         }
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
-        self._by_hand = net.graph.fed_by_hand
+        self._by_hand = net.graph.user_inputs
         self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
         self._use(net.graph)
 

@@ -202,7 +202,7 @@ def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Fiel
         tops=layer.tops,
         top_shapes=tuple(x.shape for x in tops),
         param_shapes=tuple(p.spec.shape for p in layer.params),
-        parameters=sum(math.prod(p.spec.shape) for p in layer.params if p.owned),
+        parameters=sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner),
         activations=sum(math.prod(x.shape) for x in new),
         activation_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in new),
         multiply_adds=_multiply_adds(layer, graph) if count else None,
@@ -215,7 +215,7 @@ def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
         return 0
     if layer.type.on_host:
         return None
-    shapes = tuple(p.spec.shape for p in layer.owned)
+    shapes = tuple(p.spec.shape for p in layer.all_params)
     bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
     return _counted(layer.context.plain(), shapes, bottoms)
 

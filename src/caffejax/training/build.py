@@ -78,7 +78,7 @@ class Setup:
     def batch_size(self) -> int:
         """Examples per iteration: the first axis of the data, times `iter_size`, times the devices."""
         graph = self.net.graph
-        names = self.net.fed or graph.layers[0].tops
+        names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
         return self.param.iter_size * self.net.reading.share.of * (shape[0] if shape else 1)
 
@@ -327,16 +327,16 @@ def loader_opener(
 
 
 def _problems(graph: Graph, place: _Place) -> Iterator[Problem]:
-    if graph.fed_by_hand and place.data is None:
+    if graph.user_inputs and place.data is None:
         argument = place.name.partition("[")[0]
         yield Problem(
             f"nothing feeds the inputs of {place.net}: {', '.join(format_inputs(graph))}. In Python give "
-            f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.fed_by_hand)}}}) or "
+            f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
             "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
             "command line, put data layers, such as Data, ImageData or HDF5Data, in the place of the Input layers",
             graph.file,
         )
-    elif place.data is not None and not graph.fed_by_hand:
+    elif place.data is not None and not graph.user_inputs:
         yield Problem(
             f"{place.name} is given, but {place.net} has no Input layers for it to feed; put an Input layer in the "
             "place of its data layers",

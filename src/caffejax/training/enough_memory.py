@@ -87,7 +87,7 @@ def _remedies(net: Net, room: int, rebuilt: Callable[[Run], Net]) -> Iterator[st
 
 def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | None:
     """Return the largest half, quarter and so on of the batch that fits, and what that takes."""
-    batch = min((net.graph.blobs[name].shape[0] for name in net.fed if net.graph.blobs[name].shape), default=0)
+    batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:
             takes = _takes(net, limit, batch)

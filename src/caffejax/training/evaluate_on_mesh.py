@@ -41,7 +41,7 @@ class MeshEvaluator:
         self.net, self.loader = net, loader
         self._mesh, self._share, self._ap_version = mesh, share_of(mesh), ap_version
         check_outputs(net, ap_version)
-        self._shapes = {name: net.graph.blobs[name].shape for name in net.fed}
+        self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
         scores = output_scores(net)
 
         def of_one(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
@@ -116,7 +116,7 @@ class MeshEvaluator:
 
     def _zeros(self) -> dict[str, np.ndarray]:
         blobs = self.net.graph.blobs
-        return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.fed}
+        return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _everywhere(self, variables: Variables) -> Variables:
         """Place what only the test net has on all devices; what is trained lies there."""

@@ -66,7 +66,7 @@ def _graph(graph: Graph) -> Iterator[Any]:
 def _layer(layer: Layer) -> Iterator[Any]:
     yield layer.key, layer.type.name, layer.context.phase, layer.bottoms, layer.tops, layer.loss_weights
     yield layer.need_backward, layer.bottom_need_backward
-    yield [_param(param) for param in layer.owned]
+    yield [_param(param) for param in layer.all_params]
     if layer.look is not None:
         yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.given or ()))]
         if isinstance(finish := layer.look.finish, Normalize):

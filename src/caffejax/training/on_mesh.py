@@ -49,7 +49,7 @@ class OnMesh:
         self.mesh = mesh
         self._shard = shard
         self._share = share_of(mesh)
-        self._shapes = {name: graph.blobs[name].shape for name in graph.fed}
+        self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
         """Return where a state's arrays lie, and in which layout where that is not JAX's."""

@@ -13,7 +13,7 @@ from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import net_state
-from ..graph.resolve import find_sources, included, lacks_data
+from ..graph.resolve import find_sources, has_no_data, included
 from ..layers import Phase
 from ..options import Reading
 from ..schema import format_text, read_what_is_right
@@ -94,7 +94,7 @@ def _see_phase(net: NetParameter, state: NetState, file: Path, reading: Reading)
     numbers: dict[int, LayerSummary] = {}
     problems: tuple[Problem, ...] = ()
     notes: list[str] = []
-    if lacks_data(net, state):
+    if has_no_data(net, state):
         notes.append("this phase has no data layer: it is drawn as its text stands, without shapes")
     else:
         with warnings_kept(f"{file}: ") as warnings:

@@ -38,7 +38,7 @@ def test_operators_are_of_types_that_there_are() -> None:
 def test_layer_gives_the_same(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
-    last = {top: f"{top}/layer" if top in replay.net.fed else top for top in layer.tops}  # written over in place
+    last = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
     subject = subject_of(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(last.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}

@@ -137,7 +137,7 @@ def test_such_a_net_says_why_it_cannot_be_jitted(text: str) -> None:
     net = Net(text)
     variables = net.init(jax.random.key(0))
     with pytest.raises(LayerError, match=r"layer 's' \(Python\): runs on the host .* outside of jax.jit"):
-        jax.jit(lambda: net.apply(*variables, normal((2, 2)) if net.fed else {})[0])()
+        jax.jit(lambda: net.apply(*variables, normal((2, 2)) if net.input_names else {})[0])()
 
 
 def test_shapes_that_change_are_compiled_once_each(caplog: pytest.LogCaptureFixture) -> None:

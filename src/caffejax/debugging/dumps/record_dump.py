@@ -184,13 +184,13 @@ def replay(
     if other := strangers(f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types):
         raise DataError(Problem(other, dump.file))
     recorded = dump.group("input")
-    missing = [name for name in net.fed if name not in recorded]
+    missing = [name for name in net.input_names if name not in recorded]
     if missing:
         raise DataError(
             Problem(f"the net needs the input '{name}', but the dump has no 'input/{name}'", dump.file)
             for name in missing
         )
-    inputs = {name: recorded[name] for name in net.fed}
+    inputs = {name: recorded[name] for name in net.input_names}
     if variables is None:
         variables = variables_of(dump, net)
     isolated = _isolated_inputs(dump, net, variables, inputs) if each_layer else None
@@ -261,7 +261,7 @@ def variables_of(dump: Dump, net: Net) -> Variables:
         except WeightsError as error:
             problems += [Problem(p.message, dump.file, layer=p.layer) for p in error.problems]
             continue
-        new |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.owned}
+        new |= {p.owner: array for p, array in zip(layer.params, arrays, strict=True) if p.is_owner}
     if problems:
         raise WeightsError(problems)
 

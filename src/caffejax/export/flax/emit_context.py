@@ -137,7 +137,7 @@ class Emission:
             LayerError: if it shares params with a layer that makes something else of them.
         """
         random = given.pop("random", True)
-        owners = tuple(param.owner for param in self.layer.owned)
+        owners = tuple(param.owner for param in self.layer.all_params)
         made = Part(maker, tuple(given.items()), kind, positional, weights, random, owners)
         same = [part for others, part in self.builder.shared.items() if set(others) & set(owners)]
         if not same:

@@ -14,7 +14,7 @@ from ...errors import require
 from ...kernels.table import table
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..implementation import Company
+from ..implementation import LayerContext
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -43,12 +43,12 @@ def choose_prior_box(layer: Any) -> str:
     return "TextBoxes" if p.denser_prior_boxes else "FaceBoxes" if p.faceboxes else "SSD"
 
 
-def settle_prior_box(layer: Any, company: Company) -> Any:
+def settle_prior_box(layer: Any, context: LayerContext) -> Any:
     """Mark boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
     p = layer.prior_box_param
-    beside = [other.convolution_param for other in company.siblings if other.type == "Convolution"]
+    beside = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in beside}
-    readers = [(other.detection_output_param, other.multibox_loss_param) for other in company.layers]
+    readers = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
     classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
 
     def foretold() -> bool:
