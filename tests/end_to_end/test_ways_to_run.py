@@ -15,7 +15,7 @@ import pytest
 import caffejax.pycaffe as caffe
 from caffejax import Net
 from caffejax.data.loader import Loader
-from caffejax.execution import Given, compute, part_of
+from caffejax.execution import PassInputs, compute, part_of
 from caffejax.net import Variables
 from caffejax.pycaffe._workspace import Workspace
 from caffejax.schema import read_net
@@ -119,7 +119,7 @@ def one_by_one(net: Net) -> Numbers:
         state: Any = variables.state
         total = jnp.zeros(())
         for layer in net.graph.layers:
-            given = Given(params, state, inputs_of(net), KEY, {})
+            given = PassInputs(params, state, inputs_of(net), KEY, {})
             result = compute(part_of((layer,)), given, values)
             values, state = values | result.values, result.state
             total += result.loss

@@ -16,7 +16,7 @@ from schedule_nets import CHAIN, CONFIGS, KEY, inputs_of, names
 
 from caffejax import Net, Solver
 from caffejax.cli import main
-from caffejax.execution import Given, Schedule, Step, run, run_part
+from caffejax.execution import PassInputs, Schedule, Step, run, run_part
 from caffejax.execution.rematerialize import Groups, Unit, Value, apply_groups, measure_residuals, search_groups
 from caffejax.schema import read_solver
 
@@ -116,7 +116,7 @@ def test_memory_falls_once_compiled() -> None:
 def test_layers_that_run_as_one_stay_together() -> None:
     net = least(residual_net())
     assert net.recomputing is not None
-    chosen = net.recomputing.groups(Given(*net.init(KEY), inputs_of(net, 4), KEY, {}))
+    chosen = net.recomputing.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
     assert chosen.recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
@@ -195,7 +195,7 @@ def test_all_groups_but_the_last_are_recomputed() -> None:
     variables, inputs = net.init(jax.random.key(0)), {"data": jax.random.normal(jax.random.key(1), (2, 3, 6, 6))}
 
     def loss(params: Any, schedule: Schedule) -> jax.Array:
-        return run(schedule, Given(params, variables.state, inputs, None, {}), wanted=(), runner=run_part).loss
+        return run(schedule, PassInputs(params, variables.state, inputs, None, {}), wanted=(), runner=run_part).loss
 
     one, other = (jax.grad(loss)(variables.params, schedule) for schedule in (net.schedule, remat))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
@@ -205,7 +205,7 @@ def test_residuals_are_counted_by_what_the_backward_pass_reads() -> None:
     """A convolution with ReLU stores its top, pooling its indices in int8, views and the inputs nothing."""
     net = Net(CONFIGS / "lenet" / "train_val.prototxt", "TRAIN")
     variables = net.init(KEY)
-    units, values = measure_residuals(net.schedule, Given(*variables, inputs_of(net, 64), KEY, {}))
+    units, values = measure_residuals(net.schedule, PassInputs(*variables, inputs_of(net, 64), KEY, {}))
     residuals = {unit.steps[0].first.name: unit.residuals for unit in units}
     top = {name: int(np.prod(blob.shape)) for name, blob in net.graph.blobs.items()}
     assert residuals["data"] == residuals["label"] == 0

@@ -13,7 +13,7 @@ from replay import Replay, net
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
-from caffejax.execution import Given, compute, part_of
+from caffejax.execution import PassInputs, compute, part_of
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, registered
@@ -54,7 +54,7 @@ class Alone:
         return [values[top].shape for top in self.layer.tops]
 
     def _run(self, bottoms: Any) -> Any:
-        given = Given(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
+        given = PassInputs(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
         before = {name: jnp.asarray(x) for name, x in bottoms.items()}
         return compute(part_of((self.layer,)), given, before).values
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerType, Signature, Traced
-from caffejax.execution import running
+from caffejax.execution import interpreter
 from caffejax.kernels import compiling, kept
 from caffejax.kernels.kept import Programs
 from caffejax.layers import registered
@@ -44,11 +44,11 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one with each trace of a net."""
     parts: list[Any] = []
 
-    def counting(given: Any, part: Any, restricted: Any = running.restricted) -> Any:
+    def counting(inputs: Any, part: Any, select_inputs: Any = interpreter.select_inputs) -> Any:
         parts.append(part)
-        return restricted(given, part)
+        return select_inputs(inputs, part)
 
-    monkeypatch.setattr(running, "restricted", counting)  # called once for each part that is traced
+    monkeypatch.setattr(interpreter, "select_inputs", counting)  # called once for each part that is traced
     return parts
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..execution import Given, Part, Result, Values, one_by_one, run_parts, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Values, one_by_one, run_parts, schedule_of
 from ..execution.backward import Diffs, Pullback, has_backward, pull_back, with_pullback
 from ..execution.schedule import split_at_host_layers
 from ..execution.validation import known_names
@@ -58,12 +58,12 @@ def features(
     def computed() -> Iterator[Blobs]:
         params, state = variables
         for number, batch in enumerate(batches):
-            given = params, state, batch, jax.random.fold_in(key, number)
-            check_indices(*given)
+            inputs = params, state, batch, jax.random.fold_in(key, number)
+            check_indices(*inputs)
             if frozen is not None:
-                yield frozen(*given[2:])
+                yield frozen(*inputs[2:])
                 continue
-            values, state = forward(*given)
+            values, state = forward(*inputs)
             yield values
 
     return computed()
@@ -117,7 +117,7 @@ class LayerTrace:
     ) -> None:
         self._schedule = split_at_host_layers(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
         self._layers, self._runner = net.graph.layers, net.runner
-        self._given = Given(params, state, batch, key, {})
+        self._inputs = PassInputs(params, state, batch, key, {})
         self._with_backward, self._isolated = backward, isolated
         self._pullbacks: list[tuple[Layer, Pullback]] = []
         self._seeds: dict[str, jax.Array] = {}
@@ -125,7 +125,7 @@ class LayerTrace:
     def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
         """Run the layers one at a time; yield each with its bottoms and its tops."""
         self._pullbacks, self._seeds = [], {}
-        for part, reads, result in run_parts(self._schedule, self._given, runner=self._run_layer):
+        for part, reads, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
             (layer,) = part.layers
             tops = [result.values[name] for name in layer.tops]
             for name, weight, top in zip(layer.tops, layer.loss_weights, tops, strict=True):
@@ -144,13 +144,13 @@ class LayerTrace:
         none = ((x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers)
         return dict(none) | {layer.key: gradients for layer, gradients in self.backward()}
 
-    def _run_layer(self, part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+    def _run_layer(self, part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
         (layer,) = part.layers
         if self._isolated is not None:
             before = before | dict(self._isolated.bottoms.get(layer.key, {}))
         if not self._with_backward or not has_backward(layer):
-            return self._runner(part, given, before, keep)
-        result, pullback = with_pullback(part, given, before, self._runner)
+            return self._runner(part, inputs, before, keep)
+        result, pullback = with_pullback(part, inputs, before, self._runner)
         self._pullbacks.append((layer, pullback))
         return result
 

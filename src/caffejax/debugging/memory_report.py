@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..errors import GraphError, Problem
-from ..execution import Given
+from ..execution import PassInputs
 from ..execution.rematerialize import Groups, plan_groups
 from ..graph import Graph
 from ..graph.reshape import with_batch
@@ -67,8 +67,8 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
     graph = net.graph if batch is None else with_batch(net.graph, batch)
     training = None
     if not net.has_host_layers and any(graph.losses) and graph.phase == "TRAIN":
-        given = _given(net, graph)
-        training = net.recomputing.groups(given) if net.recomputing else plan_groups(net.schedule, given, sys.maxsize)
+        inputs = _pass_inputs(net, graph)
+        training = net.recomputing.groups(inputs) if net.recomputing else plan_groups(net.schedule, inputs, sys.maxsize)
     return MemoryReport(tuple(layer_summary(layer, graph) for layer in graph.layers), training)
 
 
@@ -84,13 +84,18 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
         GraphError: if the net cannot take such a batch.
     """
     graph = net.graph if batch is None else with_batch(net.graph, batch)
-    return plan_groups(net.schedule, _given(net, graph), limit)
+    return plan_groups(net.schedule, _pass_inputs(net, graph), limit)
 
 
-def _given(net: Net, graph: Graph) -> Given:
+def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
     params, state = jax.eval_shape(net.init, _KEY)
+<<<<<<< HEAD
     inputs: Any = {name: graph.blobs[name] for name in net.input_names}
     return Given(params, state, inputs, _KEY, {})
+=======
+    inputs: Any = {name: graph.blobs[name] for name in net.fed}
+    return PassInputs(params, state, inputs, _KEY, {})
+>>>>>>> 42264cb (Name the inputs and outputs of a pass; merge the interpreter with its runner for host layers)
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:

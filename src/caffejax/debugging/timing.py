@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
-from ..execution import Given, Part, Result, Values, compute, one_by_one, run, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Values, compute, one_by_one, run, schedule_of
 from ..inference.policy import freeze_passes, scored_blobs
 from ..kernels import compiling
 from ..layers import Reads
@@ -79,12 +79,12 @@ class Timer:
         """Time one pass, layer by layer."""
         times: list[LayerTime] = []
 
-        def timed(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
-            time, result = self._timed(part, given, before)
+        def timed(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+            time, result = self._timed(part, inputs, before)
             times.append(time)
             return result
 
-        run(self._schedule, Given(*self._variables, self._by_hand, self._key, {}), runner=timed)
+        run(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=timed)
         return times
 
     def whole(self) -> WholeTime:
@@ -95,18 +95,18 @@ class Timer:
         frozen = None if self._frozen is None else _timed(self._frozen, batch, self._key)[0]
         return WholeTime(forward, both, frozen)
 
-    def _timed(self, part: Part, given: Given, before: Values) -> tuple[LayerTime, Result]:
+    def _timed(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time one layer, for a data layer its reading; return what it makes, too."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
             ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
-            made = Result(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
+            made = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), made
         if layer.type.is_fed:
-            return LayerTime(layer.name, 0.0, 0.0), compute(part, given, before)
+            return LayerTime(layer.name, 0.0, 0.0), compute(part, inputs, before)
         if layer.type.gradient.indices.gathers:
             check_indices(layer, [before[name] for name in layer.bottoms])
-        return self._compiled[part](given, before)
+        return self._compiled[part](inputs, before)
 
     def close(self) -> None:
         """Close the data."""
@@ -124,23 +124,23 @@ class _Compiled:
         def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
 
-        def forward_for_backward(given: Given, before: Values) -> Any:
+        def forward_for_backward(inputs: PassInputs, before: Values) -> Any:
             def tops(params: Any, before: Values) -> Any:
-                result = compute(part, given._replace(params=params), before)
+                result = compute(part, inputs._replace(params=params), before)
                 return [result.values[top] for top in self._layer.tops]
 
-            return jax.vjp(tops, given.params, before)
+            return jax.vjp(tops, inputs.params, before)
 
         self._forward = compiled(partial(compute, part))
         self._forward_for_backward = compiled(forward_for_backward)
         self._backward = compiled(lambda pullback, diffs: pullback(diffs))
 
-    def __call__(self, given: Given, before: Values) -> tuple[LayerTime, Result]:
+    def __call__(self, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time them; return what forward made, too."""
-        forward, result = _timed(self._forward, given, before)
+        forward, result = _timed(self._forward, inputs, before)
         backward = 0.0
         if self._need_backward:
-            tops, pullback = self._forward_for_backward(given, before)
+            tops, pullback = self._forward_for_backward(inputs, before)
             backward, _ = _timed(self._backward, pullback, [jnp.ones_like(top) for top in tops])
         return LayerTime(self._layer.name, forward, backward), result
 

@@ -1,13 +1,13 @@
 """From a graph to what runs: passes over a schedule, and its one interpreter."""
 
+from .interpreter import PassInputs, PassOutputs, Trees, Values, compute, run, run_parts
 from .rematerialize import run_part
-from .running import Given, Result, Trees, Values, compute, run, run_parts
 from .schedule import Part, Schedule, Step, one_by_one, part_of, plan, schedule_of
 
 __all__ = [
-    "Given",
     "Part",
-    "Result",
+    "PassInputs",
+    "PassOutputs",
     "Schedule",
     "Step",
     "Trees",

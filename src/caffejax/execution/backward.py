@@ -7,7 +7,6 @@ backward passes start from any diffs and stop at any layer, and the tools in `de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ import numpy as np
 
 from ..graph import AUTOMATIC, Layer, Slot
 from ..layers.calling import backward
-from .running import Given, Result, Runner, Values, compute, inputs_of
+from .interpreter import PassInputs, PassOutputs, Runner, Values, compute, inputs_of
 from .schedule import Part
 
 
@@ -51,33 +50,33 @@ def differentiated_params(layer: Layer) -> list[Slot]:
 
 def with_pullback(
     part: Part,
-    given: Given,
+    inputs: PassInputs,
     before: Values,
     runner: Runner = compute,
     host_tops: Mapping[str, jax.Array] | None = None,
-) -> tuple[Result, Pullback]:
+) -> tuple[PassOutputs, Pullback]:
     """Run one layer forward; return the outputs and a function from its top diffs to the diffs that it computes.
 
     Args:
         part: the layer.
-        given, before: as for `compute`.
+        inputs, before: as for `compute`.
         runner: computes the layer.
         host_tops: the tops of a layer on the host that has run already and must not run again.
     """
     (layer,) = part.layers
     if layer.type.on_host:
         if host_tops is None:
-            result = runner(part, given, before, None)
+            result = runner(part, inputs, before, None)
         else:
-            result = Result({top: host_tops[top] for top in layer.tops}, dict(given.state), jnp.zeros(()))
-        return result, _host_pullback(layer, given, before, result.values)
+            result = PassOutputs({top: host_tops[top] for top in layer.tops}, dict(inputs.state), jnp.zeros(()))
+        return result, _host_pullback(layer, inputs, before, result.values)
     slots, names = differentiated_params(layer), differentiated_bottoms(layer)
 
     def forward(params: Mapping[str, Any], bottoms: Values) -> Any:
-        result = runner(part, given._replace(params={**given.params, **params}), {**before, **bottoms}, None)
+        result = runner(part, inputs._replace(params={**inputs.params, **params}), {**before, **bottoms}, None)
         return tuple(result.values[top] for top in layer.tops), result
 
-    used = {slot.layer: given.params[slot.layer] for slot in slots}
+    used = {slot.layer: inputs.params[slot.layer] for slot in slots}
     tops, vjp, result = jax.vjp(forward, used, {name: before[name] for name in names}, has_aux=True)
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
@@ -106,15 +105,15 @@ def pull_back(
         yield layer, diffs
 
 
-def _host_pullback(layer: Layer, given: Given, before: Values, values: Values) -> Pullback:
+def _host_pullback(layer: Layer, inputs: PassInputs, before: Values, values: Values) -> Pullback:
     def to_numpy(arrays: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a) for a in arrays]
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
-        blobs, bottoms = inputs_of(layer, given.params, given.state, before)
+        blobs, bottoms = inputs_of(layer, inputs.params, inputs.state, before)
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
-        context = replace(layer.context, base_key=layer.base_key(given.key), propagate_down=layer.bottom_need_backward)
+        context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)
         with layer.located():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
         names, slots = set(differentiated_bottoms(layer)), set(differentiated_params(layer))

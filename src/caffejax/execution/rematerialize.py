@@ -27,7 +27,7 @@ import numpy as np
 from ..kernels.gradient import with_gradient
 from ..machine import memory_budget
 from ..sizes import counted, in_words
-from .running import Given, Result, Values, compute, run
+from .interpreter import PassInputs, PassOutputs, Values, compute, run
 from .schedule import Part, Schedule, Step
 
 log = logging.getLogger("caffejax.net")
@@ -75,30 +75,30 @@ class Rematerializer:
         self._schedule, self._limit = schedule, limit
         self._chosen: dict[Any, Groups] = {}
 
-    def groups(self, given: Given) -> Groups:
+    def groups(self, inputs: PassInputs) -> Groups:
         """Return the groups for inputs of these shapes (arrays or `jax.ShapeDtypeStruct`)."""
-        shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(given.inputs.items()))
+        shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(inputs.blobs.items()))
         if shapes not in self._chosen:
             limit = memory_budget(jax.devices()[0]) if self._limit is None else self._limit
-            self._chosen[shapes] = groups = plan_groups(self._schedule, given, limit)
+            self._chosen[shapes] = groups = plan_groups(self._schedule, inputs, limit)
             _log_groups(groups, limit, len(self._schedule.graph.layers))
         return self._chosen[shapes]
 
-    def schedule(self, given: Given) -> Schedule:
+    def schedule(self, inputs: PassInputs) -> Schedule:
         """Return the schedule for inputs of these shapes, with the parts to recompute marked."""
-        return apply_groups(self._schedule, self.groups(given._replace(taps={})))
+        return apply_groups(self._schedule, self.groups(inputs._replace(taps={})))
 
 
-def plan_groups(schedule: Schedule, given: Given, limit: int) -> Groups:
+def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
     """Choose the groups to recompute for a limit in bytes.
 
     Args:
         schedule: one part, without host layers.
-        given: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
+        inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
         limit: bytes that training may use.
     """
-    fixed = _TIMES_PARAMS * size(given.params) + size(given.state) + size(given.inputs)
-    return search_groups(*measure_residuals(schedule, given), limit, fixed)
+    fixed = _TIMES_PARAMS * size(inputs.params) + size(inputs.state) + size(inputs.blobs)
+    return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
 
 
 def _log_groups(groups: Groups, limit: int, layers: int) -> None:
@@ -147,17 +147,17 @@ class Unit:
     live_bytes: int
 
 
-def measure_residuals(schedule: Schedule, given: Given) -> tuple[list[Unit], list[Value]]:
+def measure_residuals(schedule: Schedule, inputs: PassInputs) -> tuple[list[Unit], list[Value]]:
     """Trace a schedule and return its steps as units, in order, and the arrays that pass between units.
 
     Args:
         schedule: one part, without host layers.
-        given: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
+        inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
     """
     (part,) = schedule.parts
     units = replace(schedule, parts=tuple(replace(part, steps=steps) for steps in _group_in_place(part.steps)))
     trace = _ResidualTrace()
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), given)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), inputs)
     run(units, shapes, runner=trace)
     return trace.units(), [Value(v.bytes, v.producer, v.last_consumer) for v in trace.values]
 
@@ -198,9 +198,9 @@ class _ResidualTrace:
         self._units: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes of inner residuals, live bytes
         self.values: list[_MutableValue] = []
 
-    def __call__(self, part: Part, given: Given, before: Any, keep: frozenset[str] | None) -> Result:
+    def __call__(self, part: Part, inputs: PassInputs, before: Any, keep: frozenset[str] | None) -> PassOutputs:
         number = len(self._units)
-        traced = _trace_unit(part, given, before)
+        traced = _trace_unit(part, inputs, before)
         origins: dict[Any, _MutableValue] = {name: self._current[name] for name in before}
         for value in origins.values():
             value.last_consumer = number
@@ -217,7 +217,7 @@ class _ResidualTrace:
                 inner += count
         tops: Any = {name: shape for name, (_, shape) in traced.tops.items()}
         self._units.append((part.steps, inner, size((dict(before), tops))))
-        return Result(tops, traced.state, jnp.zeros(()))
+        return PassOutputs(tops, traced.state, jnp.zeros(()))
 
     def units(self) -> list[Unit]:
         residuals = [inner for _, inner, _ in self._units]
@@ -226,10 +226,10 @@ class _ResidualTrace:
         return [Unit(steps, count, live) for (steps, _, live), count in zip(self._units, residuals, strict=True)]
 
 
-def _trace_unit(part: Part, given: Given, before: Mapping[str, Any]) -> _TracedUnit:
+def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _TracedUnit:
     names = sorted(part.makes)
 
-    def with_pullback(params: Any, before: Any, rest: Given) -> Any:
+    def with_pullback(params: Any, before: Any, rest: PassInputs) -> Any:
         def forward(params: Any, before: Any) -> Any:
             result = compute(part, rest._replace(params=params), before)
             return (result.loss, [result.values[name] for name in names]), result.state
@@ -238,9 +238,9 @@ def _trace_unit(part: Part, given: Given, before: Mapping[str, Any]) -> _TracedU
         return tops, jax.tree.leaves(pullback), state
 
     traced, (tops, residuals, state) = jax.make_jaxpr(with_pullback, return_shape=True)(
-        given.params, dict(before), given
+        inputs.params, dict(before), inputs
     )
-    params, rest = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (given.params, given))
+    params, rest = ([_INPUT] * len(jax.tree.leaves(tree)) for tree in (inputs.params, inputs))
     origins = _origins(traced.jaxpr, [*params, *sorted(before), *rest])
     return _TracedUnit(
         tops=dict(zip(names, zip(origins, tops, strict=False), strict=True)),
@@ -360,34 +360,34 @@ def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
     return replace(schedule, parts=(*remat, replace(part, steps=last)))
 
 
-def run_part(part: Part, given: Given, before: Values, keep: frozenset[str] | None = None) -> Result:
+def run_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None = None) -> PassOutputs:
     """Run a part like `compute`, and recompute it in the backward pass if it is marked so."""
     if part.how != "remat":
-        return compute(part, given, before, keep)
+        return compute(part, inputs, before, keep)
 
-    def layers(given: Given, before: Any) -> Any:
-        result = compute(part, given, before, keep)
+    def layers(inputs: PassInputs, before: Any) -> Any:
+        result = compute(part, inputs, before, keep)
         return (result.values, result.loss), result.state
 
-    (values, loss), state = rematerialized(layers)(given, dict(before))
-    return Result(values, state, loss)
+    (values, loss), state = rematerialized(layers)(inputs, dict(before))
+    return PassOutputs(values, state, loss)
 
 
 def rematerialized(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Make the backward pass of `run(given, before) -> (result, aux)` run it again instead of storing its residuals.
+    """Make the backward pass of `run(inputs, before) -> (result, aux)` run it again instead of storing its residuals.
 
     No gradient passes through `aux`. The second run depends on the diffs of the result; otherwise XLA would merge the
     two runs and store every residual (see the module's text).
     """
 
-    def forward(given: Any, before: Any) -> Any:
-        return run(given, before), (given, before)
+    def forward(inputs: Any, before: Any) -> Any:
+        return run(inputs, before), (inputs, before)
 
     def backward(saved: Any, diffs: Any, needed: Any) -> Any:
-        given, before = saved
+        inputs, before = saved
         token = _token_of(diffs[0])
-        given = given._replace(inputs=_depend_on(token, given.inputs))
-        _, pullback, _ = jax.vjp(run, given, _depend_on(token, before), has_aux=True)
+        inputs = inputs._replace(blobs=_depend_on(token, inputs.blobs))
+        _, pullback, _ = jax.vjp(run, inputs, _depend_on(token, before), has_aux=True)
         return pullback(diffs[0])
 
     return with_gradient(forward, backward)

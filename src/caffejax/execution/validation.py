@@ -16,7 +16,7 @@ from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
 from ..options import is_whole, quoted
 from ..variables import Variables, index_blobs
-from . import Given
+from . import PassInputs
 
 _SHOWN = 20  # blobs, where none is like the one that was asked for
 
@@ -41,7 +41,7 @@ def check_key(key: Any) -> None:
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
 
 
-def check_given(graph: Graph, given: Given) -> Given:
+def check_given(graph: Graph, given: PassInputs) -> PassInputs:
     """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
@@ -49,7 +49,11 @@ def check_given(graph: Graph, given: Given) -> Given:
         WeightsError: for params and state.
         CaffejaxError: for the key.
     """
+<<<<<<< HEAD
     check_inputs(graph, graph.input_names, given.inputs)
+=======
+    check_inputs(graph, graph.fed, given.blobs)
+>>>>>>> 42264cb (Name the inputs and outputs of a pass; merge the interpreter with its runner for host layers)
     known_names(graph, "taps", given.taps)
     wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
     _raise_of(

@@ -21,7 +21,7 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean
-from ..execution import Given, Part, Result, Values, one_by_one, run, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Values, one_by_one, run, schedule_of
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.calling import Arrays
@@ -425,19 +425,19 @@ def _points(
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         points = {}
 
-        def run_plain(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+        def run_plain(part: Part, given: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
             if layer.type.is_fed:
-                return Result({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
+                return PassOutputs({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
             with layer.located():
                 blobs = layer.arrays(*variables)
                 bottoms = tuple(before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
             if layer.key in wanted:
                 points[layer.key] = (blobs, bottoms, tops)
-            return Result(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
+            return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 
-        run(schedule, Given(*variables, inputs, key, {}), runner=run_plain)
+        run(schedule, PassInputs(*variables, inputs, key, {}), runner=run_plain)
         return points
 
     compiled = walk if net.has_host_layers else jax.jit(walk)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution import Given, Trees, compute
+from ..execution import PassInputs, Trees, compute
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..layers import Traced
@@ -44,7 +44,7 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, known: Mapping[
         return compute_tops([known.get(b, _zeros(graph, b)) for b in layer.bottoms])
     params, state = variables
     before = {b: jnp.asarray(known.get(b, _zeros(graph, b))) for b in layer.bottoms}
-    return dict(compute(part_of([layer]), Given(params, state, {}, None, {}), before).values)
+    return dict(compute(part_of([layer]), PassInputs(params, state, {}, None, {}), before).values)
 
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:

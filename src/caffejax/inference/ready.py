@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError
-from ..execution import Given, Part, Result, Schedule, Trees, Values, compute, plan, run, run_part
-from ..execution.compiled import CompiledParts
+from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, compute, plan, run, run_part
+from ..execution.interpreter import CompiledParts
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..kernels import compiling, frozen
@@ -136,7 +136,7 @@ class Ready:
                 {name: self._as_jax(values[name], name) for name in names if name in values}
                 for names in (part.makes, part.reads)
             )
-            values.update(self._compiled(part, Given(params, state, fed, key, {}), before).values)
+            values.update(self._compiled(part, PassInputs(params, state, fed, key, {}), before).values)
 
         return step
 
@@ -183,29 +183,33 @@ class Ready:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
     ) -> Values:
-        def runner(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+        def runner(part: Part, given: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             lowered = self.programs.get(part.key)
             if lowered is None:
                 return self._runner(part, given, before, keep)
             tops = run_program(lowered, packed[self._place[part.key]], given, [before[name] for name in lowered.reads])
-            return Result(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
+            return PassOutputs(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
 
-        given = Given(*variables, inputs, key, {})
+        given = PassInputs(*variables, inputs, key, {})
         before = self._constants
         values = run(self.schedule, given, before=before, wanted=self.graph.outputs, runner=runner).values
         return {name: values[name] for name in self.graph.outputs}
 
-    def _program(self, lowered: Lowered, packed: jax.Array, _: Given, bottoms: Sequence[jax.Array]) -> Sequence[Any]:
+    def _program(
+        self, lowered: Lowered, packed: jax.Array, _: PassInputs, bottoms: Sequence[jax.Array]
+    ) -> Sequence[Any]:
         return _run_program(lowered, packed, bottoms)
 
-    def _operation(self, lowered: Lowered, packed: jax.Array, given: Given, bottoms: Sequence[jax.Array]) -> Arrays:
+    def _operation(
+        self, lowered: Lowered, packed: jax.Array, given: PassInputs, bottoms: Sequence[jax.Array]
+    ) -> Arrays:
         """Run a program, or its layers one by one where it cannot run."""
         leaves, tree = jax.tree.flatten((given.params, given.state))
 
         def plain(_: jax.Array, *arrays: jax.Array) -> Arrays:
             params, state = jax.tree.unflatten(tree, arrays[: len(leaves)])
             before = dict(zip(lowered.reads, arrays[len(leaves) :], strict=True))
-            values = compute(lowered.part, Given(params, state, {}, None, {}), before).values
+            values = compute(lowered.part, PassInputs(params, state, {}, None, {}), before).values
             return tuple(values[name] for name in lowered.makes)
 
         def program(packed: jax.Array, *arrays: jax.Array) -> Arrays:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import WeightsError
-from ..execution import Given, Result, plan, run, run_part
-from ..execution.compiled import CompiledParts
+from ..execution import PassInputs, PassOutputs, plan, run, run_part
+from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_room
 from ..execution.rematerialize import Rematerializer
 from ..execution.schedule import trimmed_blobs, unfuse
@@ -255,7 +255,7 @@ class Net(Shown, OnDisk):
             LayerError: naming the layer that cannot take inputs of these shapes and types.
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        result = self._result(Given(params, state, inputs, key, {}), wanted)
+        result = self._result(PassInputs(params, state, inputs, key, {}), wanted)
         return self._returned(result.values, wanted), result.state
 
     def forward(
@@ -298,7 +298,7 @@ class Net(Shown, OnDisk):
             CaffejaxError: as for `apply`.
         """
         wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        result = self._result(Given(params, state, inputs, key, taps or {}), wanted, training=True)
+        result = self._result(PassInputs(params, state, inputs, key, taps or {}), wanted, training=True)
         return result.loss, Outputs(self._returned(result.values, wanted), result.state)
 
     def trimmed(self, blobs: Blobs) -> Blobs:
@@ -310,13 +310,13 @@ class Net(Shown, OnDisk):
         """
         return trimmed_blobs(self.graph, blobs)
 
-    def _result(self, given: Given, wanted: tuple[str, ...], *, training: bool = False) -> Result:
+    def _result(self, given: PassInputs, wanted: tuple[str, ...], *, training: bool = False) -> PassOutputs:
         """Run the net, for its backward pass as well if `training`."""
         given = check_given(self.graph, given)
-        if self._unseen and not isinstance(next(iter(given.inputs.values()), None), jax.core.Tracer):
+        if self._unseen and not isinstance(next(iter(given.blobs.values()), None), jax.core.Tracer):
             check_room(self.graph)
             self._unseen = False
-        with shape_hints(self.graph, given.inputs):
+        with shape_hints(self.graph, given.blobs):
             schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
             return run(unfuse(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..execution import Given, Part, Result, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
 from ..execution.backward import (
     Diffs,
     Pullback,
@@ -176,11 +176,13 @@ class LayerRange:
         """Run forward up to layer `last`, and then back."""
         pullbacks: list[tuple[Layer, Pullback]] = []
 
-        def keeping_pullbacks(part: Part, given: Given, before: Values, keep: frozenset[str] | None) -> Result:
+        def keeping_pullbacks(
+            part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None
+        ) -> PassOutputs:
             (layer,) = part.layers
             if layer.key not in back.differentiated:
-                return compute(part, given, before)
-            result, pullback = with_pullback(part, given, before, host_tops=args.tops)
+                return compute(part, inputs, before)
+            result, pullback = with_pullback(part, inputs, before, host_tops=args.tops)
             pullbacks.append((layer, pullback))
             return result
 
@@ -241,14 +243,14 @@ def padded_tops(layers: Iterable[Layer]) -> set[str]:
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 
-def _given(args: Args) -> Given:
+def _given(args: Args) -> PassInputs:
     key, *numbers = args.key
     for number in numbers:
         key = jax.random.fold_in(key, number)
-    return Given(args.params, args.state, {}, key, {})
+    return PassInputs(args.params, args.state, {}, key, {})
 
 
-def _forward_result(args: Args, result: Result, wanted: tuple[str, ...]) -> Forward:
+def _forward_result(args: Args, result: PassOutputs, wanted: tuple[str, ...]) -> Forward:
     changed = {
         Slot(key, i): new
         for key, blobs in result.state.items()

@@ -10,13 +10,13 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, names
 
 from caffejax import Net
-from caffejax.execution import Given, compute, one_by_one, run, run_parts, schedule_of
+from caffejax.execution import PassInputs, compute, one_by_one, run, run_parts, schedule_of
 
 
 def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
-    given = Given(*variables, inputs, None, {})
+    given = PassInputs(*variables, inputs, None, {})
     whole = run(schedule_of(net.graph), given)
     head, tail = schedule_of(net.graph, 0, 2), schedule_of(net.graph, 3)
     assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
@@ -26,7 +26,7 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
 
 def test_what_nobody_reads_any_more_is_let_go() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
-    given = Given(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
+    given = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
     apart = one_by_one(net.schedule)
     held = [set(result.values) for _, _, result in run_parts(apart, given, wanted=["tanh"])]
     assert held == [{"data"}, {"conv"}, {"tanh"}]
@@ -38,12 +38,12 @@ def test_a_runner_sees_just_what_its_part_uses() -> None:
     variables = net.init(jax.random.key(0))
     seen = []
 
-    def looking(part: Any, given: Given, before: Any, keep: Any) -> Any:
-        seen.append((sorted(given.params), sorted(given.inputs), sorted(before)))
+    def looking(part: Any, given: PassInputs, before: Any, keep: Any) -> Any:
+        seen.append((sorted(given.params), sorted(given.blobs), sorted(before)))
         return compute(part, given, before, keep)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
-    run(net.schedule, Given(*variables, inputs, None, {}), runner=looking)
+    run(net.schedule, PassInputs(*variables, inputs, None, {}), runner=looking)
     assert seen == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),

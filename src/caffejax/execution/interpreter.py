@@ -1,0 +1,272 @@
+"""The interpreter: `run` is the only loop over a schedule's parts, and `compute` over the steps of a part."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import LayerError
+from ..graph import Layer
+from ..kernels import compiling
+from ..layers import across
+from ..layers.calling import call_once_traced, fused_once_traced
+from ..layers.checking import check_dtypes
+from ..layers.dtypes import cast_inputs, matmul_precision
+from ..layers.epilogue import Epilogue
+from ..layers.rows import trimmed
+from ..options import Kernels
+from .schedule import Part, Schedule, Step
+
+log = logging.getLogger("caffejax.net")
+
+Values = dict[str, jax.Array]
+Arrays = tuple[jax.Array, ...]
+Trees = tuple[Mapping[str, Any], Mapping[str, Any]]  # a net's params and state
+
+
+class PassInputs(NamedTuple):
+    """Inputs of a forward pass.
+
+    Attributes:
+        params, state: a net's variables.
+        blobs: input blobs by name: the tops of Input and data layers.
+        key: PRNG key, or None if no layer is random.
+        taps: arrays of zeros to add to blobs, for their gradients (see `Net.loss`).
+    """
+
+    params: Mapping[str, Any]
+    state: Mapping[str, Any]
+    blobs: Mapping[str, jax.Array]
+    key: jax.Array | None
+    taps: Mapping[str, jax.Array]
+
+
+class PassOutputs(NamedTuple):
+    """Outputs of a forward pass.
+
+    Attributes:
+        values: blobs by name; the last value of a blob that is overwritten in place.
+        state: the state after the pass.
+        loss: sum of the weighted losses, float32.
+    """
+
+    values: Values
+    state: dict[str, Any]
+    loss: jax.Array
+
+
+class Runner(Protocol):
+    """Computes one part, from the inputs and earlier blobs that it reads."""
+
+    def __call__(self, part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None, /) -> PassOutputs:
+        """Return the part's blobs (those in `keep`, or all if it is None), its state and its losses."""
+        ...
+
+
+def compute(
+    part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
+) -> PassOutputs:
+    """Run a part's steps in order. Traceable unless one of its layers runs on the host.
+
+    Args:
+        part: the part.
+        inputs: the inputs of the pass.
+        before: the earlier blobs that the part reads.
+        keep: the blobs to return; default: all that the part makes.
+    """
+    values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
+    for step in part.steps:
+        layer = step.first
+        with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
+            tops, new = _tops(step, inputs, state, values)
+            tops = across.of_whole_batch(layer.context, tops)
+        _write(layer, new, state)
+        tops = tuple(
+            # an in-place blob's diff is that of its first value
+            top + inputs.taps[name].astype(top.dtype) if name in inputs.taps and name not in values else top
+            for name, top in zip(layer.tops, tops, strict=True)
+        )
+        values.update(zip(layer.tops, tops, strict=True))
+        for top, weight in zip(tops, layer.loss_weights, strict=True):
+            if weight:
+                loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
+                total += weight * across.summed(layer.context, loss)  # once, for a top that all devices share
+    names = part.makes if keep is None else part.makes & keep
+    return PassOutputs({name: values[name] for name in values if name in names}, state, total)
+
+
+def run(
+    schedule: Schedule,
+    inputs: PassInputs,
+    *,
+    before: Mapping[str, jax.Array] = MappingProxyType({}),
+    wanted: Collection[str] | None = None,
+    runner: Runner = compute,
+) -> PassOutputs:
+    """Run a schedule.
+
+    Args:
+        schedule: the schedule.
+        inputs: the inputs of the pass.
+        before: for a range of layers, the blobs made by earlier layers.
+        wanted: the blobs to return; default: all. Other blobs are released as soon as nothing reads them.
+        runner: computes each part. A runner other than `compute` can also observe what each part reads and makes.
+    """
+    outputs = PassOutputs(dict(before), dict(inputs.state), jnp.zeros(()))
+    for _, _, so_far in run_parts(schedule, inputs, before=before, wanted=wanted, runner=runner):
+        outputs = so_far
+    return outputs
+
+
+def run_parts(
+    schedule: Schedule,
+    inputs: PassInputs,
+    *,
+    before: Mapping[str, jax.Array] = MappingProxyType({}),
+    wanted: Collection[str] | None = None,
+    runner: Runner = compute,
+) -> Iterator[tuple[Part, Values, PassOutputs]]:
+    """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far."""
+    values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
+    for i, part in enumerate(schedule.parts):
+        keep = None if wanted is None else schedule.needed_after(i).union(wanted)
+        reads = {name: values[name] for name in part.reads if name in values}
+        outputs = runner(part, select_inputs(inputs._replace(state=state), part), reads, keep)
+        values |= outputs.values
+        if keep is not None:
+            values = {name: value for name, value in values.items() if name in keep}
+        state |= outputs.state
+        total += outputs.loss
+        yield part, reads, PassOutputs(dict(values), dict(state), total)
+
+
+def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
+    """Return the inputs that a part uses."""
+    return inputs._replace(
+        params=part.using(inputs.params),
+        state=part.using(inputs.state),
+        blobs={name: value for name, value in inputs.blobs.items() if name in part.makes},
+        taps={name: value for name, value in inputs.taps.items() if name in part.makes},
+    )
+
+
+def _tops(
+    step: Step, inputs: PassInputs, state: Mapping[str, Any], values: Mapping[str, jax.Array]
+) -> tuple[Arrays, Arrays]:
+    """Return a step's tops and the new state of its first layer."""
+    layer, *fused = step.layers
+    if layer.type.is_fed:
+        return layer.finish([inputs.blobs[top] for top in layer.tops]), ()
+    blobs, bottoms = inputs_of(layer, inputs.params, state, values)
+    context = across.placed(layer.context, bottoms)
+    if fused:
+        epilogues = [Epilogue(other.context, _blobs(other, inputs.params, state)) for other in fused]
+        return fused_once_traced(context, blobs, bottoms, epilogues)
+    if layer.type.on_host:
+        context = context.replace(propagate_down=layer.bottom_need_backward)
+    return call_once_traced(context, layer.base_key(inputs.key), blobs, bottoms)
+
+
+def inputs_of(
+    layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any], values: Mapping[str, jax.Array]
+) -> tuple[Arrays, Arrays]:
+    """Return a layer's blobs and bottoms, in the dtypes that it computes in."""
+    bottoms = [
+        jax.lax.stop_gradient(values[name]) if stops else values[name]
+        for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
+    ]
+    check_dtypes(layer.context, layer.bottoms, bottoms)
+    return cast_inputs(layer.context, _blobs(layer, params, state), bottoms)
+
+
+def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
+    arrays = layer.arrays(params, state)
+    return tuple(a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.owned, arrays, strict=True))
+
+
+def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
+    """Store a layer's new statistics in the state, where later layers that share them read them."""
+    statistics = [p for p in layer.owned if not p.spec.learnable]
+    for param, value in zip(statistics, new, strict=False):
+        state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
+
+
+class CompiledParts:
+    """Runner for nets with host layers: compiles each part by itself.
+
+    Host layers may make tops of other shapes in each pass. The layers after them are compiled again for each new
+    shape, which is logged. It takes concrete arrays only, also under `jax.grad`.
+
+    Args:
+        kernels: the implementation of operations, as in `Run.kernels`.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._compiled: dict[Any, Any] = {}
+        self._sizes: dict[Any, set[Any]] = {}  # by a part's key: row counts or bottom shapes compiled so far
+
+    def __call__(
+        self, part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
+    ) -> PassOutputs:
+        """Run a part; see `compute`."""
+        run = self._function(part, keep)
+        rows = {len(v) for name, v in before.items() if name in part.bucketed_inputs and not inputs.taps}
+        if len(rows) != 1:
+            self._log_shapes(part, before)
+            return trim_tops(part, run(inputs, before)) if part.how == "trimmed" else run(inputs, before)
+        (n,) = rows
+        size = 1 << (n - 1).bit_length() if n else 1
+        sizes = self._sizes.setdefault(part.key, set())
+        if size not in sizes:
+            sizes.add(size)
+            log.info("Compiling layers %s for up to %d rows (%d sizes so far)", _names(part), size, len(sizes))
+
+        def pad(v: jax.Array) -> jax.Array:
+            return jnp.pad(v, [(0, size - n)] + [(0, 0)] * (v.ndim - 1))
+
+        outputs = run(inputs, {name: pad(v) if name in part.bucketed_inputs else v for name, v in before.items()})
+        return outputs._replace(values={name: v[:n] for name, v in outputs.values.items()})
+
+    def _function(self, part: Part, keep: frozenset[str] | None) -> Any:
+        key = part.key, keep
+        if key not in self._compiled:
+            function = partial(compute, part, keep=keep)
+            self._compiled[key] = function if part.how == "host" else compiling.jit(function, self._kernels)
+        return self._compiled[key]
+
+    def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:
+        """Log that a part is compiled for other shapes than the first."""
+        sizes = self._sizes.setdefault(part.key, set())
+        shapes = tuple(v.shape for v in before.values())
+        if part.how != "traced" or shapes in sizes:
+            return
+        sizes.add(shapes)
+        if len(sizes) > 1:
+            text = ", ".join(f"{name} {shape}" for name, shape in zip(before, shapes, strict=True))
+            log.info("Compiling layers %s for %s (%d shapes so far)", _names(part), text, len(sizes))
+
+
+def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
+    """Remove the padding rows from the tops of a part of layers with padded tops.
+
+    Raises:
+        LayerError: under a transformation, in which rows cannot be counted.
+    """
+    tops = {top for layer in part.layers for top in layer.tops}
+    if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
+        with part.layers[0].located():
+            raise LayerError(
+                "stands before layers on the host, and cannot be compiled: call the net outside of jax.jit"
+            )
+    return outputs._replace(values={name: trimmed(v) if name in tops else v for name, v in outputs.values.items()})
+
+
+def _names(part: Part) -> str:
+    return f"{part.layers[0].name} .. {part.layers[-1].name}"
