@@ -89,13 +89,8 @@ def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize
 
 def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
     params, state = jax.eval_shape(net.init, _KEY)
-<<<<<<< HEAD
     inputs: Any = {name: graph.blobs[name] for name in net.input_names}
-    return Given(params, state, inputs, _KEY, {})
-=======
-    inputs: Any = {name: graph.blobs[name] for name in net.fed}
     return PassInputs(params, state, inputs, _KEY, {})
->>>>>>> 42264cb (Name the inputs and outputs of a pass; merge the interpreter with its runner for host layers)
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:

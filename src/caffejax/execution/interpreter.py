@@ -187,12 +187,14 @@ def inputs_of(
 
 def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) -> Arrays:
     arrays = layer.arrays(params, state)
-    return tuple(a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.owned, arrays, strict=True))
+    return tuple(
+        a if p.need_backward else jax.lax.stop_gradient(a) for p, a in zip(layer.all_params, arrays, strict=True)
+    )
 
 
 def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
     """Store a layer's new statistics in the state, where later layers that share them read them."""
-    statistics = [p for p in layer.owned if not p.spec.learnable]
+    statistics = [p for p in layer.all_params if not p.spec.learnable]
     for param, value in zip(statistics, new, strict=False):
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
 

@@ -49,11 +49,7 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
         WeightsError: for params and state.
         CaffejaxError: for the key.
     """
-<<<<<<< HEAD
-    check_inputs(graph, graph.input_names, given.inputs)
-=======
-    check_inputs(graph, graph.fed, given.blobs)
->>>>>>> 42264cb (Name the inputs and outputs of a pass; merge the interpreter with its runner for host layers)
+    check_inputs(graph, graph.input_names, given.blobs)
     known_names(graph, "taps", given.taps)
     wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
     _raise_of(
