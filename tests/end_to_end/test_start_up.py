@@ -67,7 +67,7 @@ def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple
     )
     libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib")
     assert modules.isdisjoint((*unused, *libraries))
-    assert "caffejax.layers.lstm" not in modules
+    assert "caffejax.layers.recurrent" not in modules
 
 
 def test_the_index_of_layer_types_is_up_to_date() -> None:

@@ -1,4 +1,4 @@
-"""Losses by distance: EuclideanLoss and ContrastiveLoss."""
+"""Losses by distances and margins: EuclideanLoss, ContrastiveLoss, HingeLoss, and distances of forks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from . import across
 from .axes import four_axes
 from .context import Context
 from .dtypes import promote
-from .loss import require_one_batch
+from .loss import classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
 from .registry import register
-from .types import Gradient, Indices, LayerTraits, LayerType, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
@@ -109,3 +110,114 @@ def _pairs(
     squared = jnp.sum(jnp.square(diff), axis=1)
     distance = squared if ctx.param.legacy_version else jnp.sqrt(squared)
     return diff, similar.astype(jnp.int32).ravel() != 0, squared, ctx.param.margin - distance
+
+
+def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
+    """Mean distance of points in space, three numbers of a row each; a top of 1 x 1 x 1 x 1."""
+    difference = _weighted_difference(a, b)
+    require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
+    points = difference.reshape(a.shape[0], -1, 3)
+    distance = across.mean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
+    return distance.reshape(1, 1, 1, 1).astype(a.dtype)
+
+
+register(
+    LayerType(
+        Signature("EuclideanDistance", bottoms=2),
+        Traced(euclidean_distance),
+        Gradient(exists=False),
+        docs=LayerDocs(origin="cbfinn/caffe"),
+    )
+)
+
+
+def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
+    """Sum of d' P d over twice the batch size, for rows' differences d and a matrix P for each, the third bottom.
+
+    The gradient of both vectors is P d over the batch size, as if P were symmetric.
+    """
+    difference = _weighted_difference(a, b)
+    return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
+
+
+def weighted_euclidean_loss_backward(
+    ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    difference, share = _weighted_difference(a, b), dy / max(a.shape[0], 1)
+    diff = share * _apply_weights(difference, weights)
+    d_weights = share / 2 * difference[:, :, None] * difference[:, None, :]
+    return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
+
+
+register(
+    LayerType(
+        Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
+        Traced(weighted_euclidean_loss),
+        Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
+        docs=LayerDocs(origin="cbfinn/caffe"),
+    )
+)
+
+
+def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return a - b, shape (batch, the rest)."""
+    require_one_batch(a.shape, b.shape)
+    require(
+        math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
+        f"bottoms 0 and 1 must have as many numbers in a row: {a.shape} and {b.shape}",
+    )
+    return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], math.prod(a.shape[1:]))
+
+
+def _apply_weights(difference: jax.Array, weights: jax.Array) -> jax.Array:
+    rows, n = difference.shape
+    require(
+        weights.shape[:1] == (rows,) and math.prod(weights.shape[1:]) == n * n,
+        f"bottom 2 must hold a matrix of {n} x {n} for each row, not have shape {weights.shape}",
+    )
+    return jnp.einsum("bij,bj->bi", promote(weights).reshape(rows, n, n), difference)
+
+
+def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Per example, the sum of max(0, 1 + s) over other classes' scores and max(0, 1 - s) for its own; the mean.
+
+    With norm L2 the terms are squared. Exactly on the margin the gradient is 0.
+    """
+    sign, violation = _violations(scores, labels)
+    inside = jnp.where(violation > 0, violation, 0)
+    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(inside) if _squared(ctx) else inside) / scores.shape[0])
+
+
+def hinge_loss_backward(
+    ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[jax.Array, None]:
+    sign, violation = _violations(scores, labels)
+    slope = 2 * jnp.maximum(violation, 0) if _squared(ctx) else (violation > 0).astype(violation.dtype)
+    return (dy / scores.shape[0] * sign * slope).reshape(scores.shape), None
+
+
+register(
+    LayerType(
+        Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
+        Traced(hinge_loss),
+        Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), exempt_from_force_backward=(1,)),
+    )
+)
+
+
+def _squared(ctx: Context) -> bool:
+    return bool(ctx.param.norm == ctx.param.L2)
+
+
+def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return -1 for each example's own class, else 1; and 1 + that times the score. Both (batch, classes)."""
+    four_axes(scores.shape)
+    require_one_batch(scores.shape, labels.shape)
+    require(
+        math.prod(labels.shape) == labels.shape[0],
+        f"needs one label per example, not labels of shape {labels.shape}",
+    )
+    rows = promote(scores).reshape(scores.shape[0], -1)
+    own = own_classes(labels, rows.shape)
+    sign = jnp.where(own, -1, 1).astype(rows.dtype)
+    return sign, 1 + sign * rows

@@ -1,4 +1,4 @@
-"""Layers that pick by position: the largest values' places, rows by number, a part as large as another blob."""
+"""Layers that select by index: ArgMax, BatchReindex, Crop, Embed, Filter."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..errors import require
 from ..kernels.window import Window
 from .axes import canonical_axis
-from .context import Context, Shape
+from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .registry import register
 from .sight import own_pixel
-from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .tops import every
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
+from .weights import weight_and_bias
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
@@ -42,7 +45,7 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
     return lax.stop_gradient(both.reshape(*both.shape, *(1,) * (x.ndim - 3)))
 
 
-def _argmax_sees(ctx: Context, bottom: Any) -> Window | None:
+def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
     axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # of all that a row has
     return own_pixel(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
@@ -52,7 +55,7 @@ register(
         Signature("ArgMax", param="argmax_param"),
         Traced(argmax),
         Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
-        LayerTraits(receptive_window=_argmax_sees),
+        LayerTraits(receptive_window=_argmax_window),
     )
 )
 
@@ -138,3 +141,92 @@ def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[i
             f"the crop does not fit along axis {k}: offset {starts[k]} and size {sizes[k]} in {shape[k]}",
         )
     return starts, sizes
+
+
+Arrays = tuple[jax.Array, ...]
+
+
+def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
+    """The weight's rows that the bottom names, plus a bias: shape (...) to (..., num_output).
+
+    Indices are truncated to whole numbers. One outside 0 .. input_dim - 1 gives a row of NaN.
+    """
+    weight, *bias = blobs
+    at = index.astype(jnp.int32)
+    at = jnp.where(at < 0, weight.shape[0], at)  # negative indices would count from the end
+    rows = jnp.take(weight, at, axis=0, mode="fill", fill_value=jnp.nan)
+    return rows + bias[0] if bias else rows
+
+
+def embed_classes(ctx: Context, index: Any) -> int:
+    return int(ctx.param.input_dim)
+
+
+def embed_params(ctx: Context, index: Any) -> list[ParamSpec]:
+    p = ctx.param
+    require(p.num_output > 0, "num_output must be positive")
+    require(p.input_dim > 0, "input_dim must be positive")
+    return weight_and_bias(p, (p.input_dim, p.num_output))
+
+
+def embed_backward(
+    ctx: Context, blobs: Arrays, index: jax.Array, *, y: jax.Array, dy: jax.Array
+) -> tuple[Arrays, None]:
+    weight, *bias = blobs
+    rows = dy.reshape(-1, weight.shape[1])
+    d_weight = jax.ops.segment_sum(rows, index.astype(jnp.int32).ravel(), weight.shape[0])
+    return (d_weight, *(rows.sum(0) for _ in bias)), None
+
+
+register(
+    LayerType(
+        Signature("Embed", param="embed_param"),
+        Traced(embed, params=embed_params),
+        Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, gathers=True)),
+    )
+)
+
+
+HostArrays = tuple[np.ndarray, ...]
+
+
+def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
+    """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
+    *data, selector = bottoms
+    rows = _selected_rows(selector)
+    return tuple(x[rows] for x in data)
+
+
+def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
+    *data, selector = (b.shape for b in bottoms)
+    require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
+    require(
+        selector and all(n == 1 for n in selector[1:]),
+        f"the selector (last bottom) must hold one number per row, not {selector}",
+    )
+    for i, shape in enumerate(data):
+        require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, the selector {selector[0]} rows")
+    return data  # as if every row passed
+
+
+def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
+    *data, selector = bottoms
+    rows = _selected_rows(selector)
+    diffs = [np.zeros_like(x) for x in data]
+    for diff, d_top in zip(diffs, every(dy), strict=True):
+        diff[rows] = d_top
+    return (*diffs, None)
+
+
+register(
+    LayerType(
+        Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
+        OnHost(filter_, filter_top_shapes, ragged=True),
+        Gradient(filter_backward, indices=Indices((-1,))),
+        LayerTraits(accepts_integers=True),
+    )
+)
+
+
+def _selected_rows(selector: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(selector.reshape(len(selector)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register
 from .tops import same_shape
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
+from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -232,40 +233,155 @@ register(
 )
 
 
-def dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST.
-
-    With `scale_train: false` the rest stays as it is, and TEST scales down; `sample_weights_test: true` drops in TEST.
-    """
-    factor = _dropout_factor(ctx, x)
-    return x if factor is None else x * factor
-
-
-def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    factor = _dropout_factor(ctx, x)
-    return dy if factor is None else dy * factor
+def power(ctx: Context, x: jax.Array) -> jax.Array:
+    """(shift + scale * x) ** power. With scale or power 0 a constant, whatever x is."""
+    p = ctx.param
+    if p.power == 0:
+        return jnp.ones_like(x)
+    inner = _scaled_and_shifted(p, x) if p.scale else jnp.full_like(x, p.shift)
+    return inner if p.power == 1 else inner**p.power
 
 
-def dropout_is_identity(ctx: Context) -> bool:
-    return not (ctx.training or ctx.param.sample_weights_test) and bool(ctx.param.scale_train)
+def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array | None:
+    p = ctx.param
+    if p.power * p.scale == 0:
+        return None
+    if p.power == 1:
+        return dy * p.scale
+    return dy * (p.power * p.scale) * _scaled_and_shifted(p, x) ** (p.power - 1)
 
 
 register(
     LayerType(
-        Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
-        Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
-        Gradient(dropout_backward),
-        LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
+        Signature("Power", param="power_param"),
+        Traced(power, top_shapes=same_shape),
+        Gradient(power_backward),
+        LayerTraits(elementwise=True),
     )
 )
 
 
-def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
-    ratio, scaled_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
-    require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
-    if dropout_is_identity(ctx):
-        return None
-    if not (ctx.training or ctx.param.sample_weights_test):
-        return 1 - ratio
-    keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
-    return keep.astype(x.dtype) / ((1 - ratio) if scaled_in_training else 1)
+def exp(ctx: Context, x: jax.Array) -> jax.Array:
+    """base ** (shift + scale * x); base -1 stands for e."""
+    return jnp.exp(log_base(ctx.param) * _scaled_and_shifted(ctx.param, x))
+
+
+def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy * y * (log_base(ctx.param) * ctx.param.scale)
+
+
+register(
+    LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), LayerTraits(elementwise=True))
+)
+
+
+def log(ctx: Context, x: jax.Array) -> jax.Array:
+    """The logarithm of shift + scale * x to a base; base -1 stands for e."""
+    require(ctx.param.base != 1, "there is no logarithm to base 1")
+    return jnp.log(_scaled_and_shifted(ctx.param, x)) / log_base(ctx.param)
+
+
+def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    p = ctx.param
+    return dy * (p.scale / log_base(p)) / _scaled_and_shifted(p, x)
+
+
+register(
+    LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), LayerTraits(elementwise=True))
+)
+
+
+def _scaled_and_shifted(p: Any, x: jax.Array) -> jax.Array:
+    return p.scale * x + p.shift
+
+
+def log_base(p: Any) -> float:
+    """Return the logarithm of the base to e.
+
+    Raises:
+        LayerError: if it has none.
+    """
+    require(p.base == -1 or 0 < p.base < math.inf, f"base must be positive, or -1 for e, not {p.base:g}")
+    return 1.0 if p.base == -1 else math.log(p.base)
+
+
+def mish(ctx: Context, x: jax.Array) -> jax.Array:
+    """x * tanh(log(1 + exp(x)))."""
+    return x * jnp.tanh(jax.nn.softplus(x))
+
+
+def mish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    bend = jnp.tanh(jax.nn.softplus(x))
+    return dy * (bend + x * (1 - jnp.square(bend)) * jax.nn.sigmoid(x))
+
+
+register(
+    LayerType(
+        Signature("Mish"),
+        Traced(mish),
+        Gradient(mish_backward),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="YOLOv4"),
+    )
+)
+
+
+def relu6(ctx: Context, x: jax.Array) -> jax.Array:
+    """x held between 0 and 6, or negative_slope * x below 0. At 0 the gradient is the slope, at 6 it is 0."""
+    return jnp.where(x > 0, jnp.where(x < 6, x, 6), ctx.param.negative_slope * x)
+
+
+def relu6_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy * (((x > 0) & (x < 6)) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
+
+
+register(
+    LayerType(
+        Signature("ReLU6", param="relu6_param"),
+        Traced(relu6),
+        Gradient(relu6_backward),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MobileNet-SSD, MobileNet-YOLO"),
+    )
+)
+
+
+def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
+    """alpha * x + beta held between 0 and 1; on both bounds the gradient is 0."""
+    line = ctx.param.alpha * x + ctx.param.beta
+    return jnp.where(line > 0, jnp.where(line < 1, line, 1), 0)
+
+
+def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.where((y > 0) & (y < 1), ctx.param.alpha * dy, 0)
+
+
+register(
+    LayerType(
+        Signature("HardSigmoid", param="hard_sigmoid_param"),
+        Traced(hard_sigmoid),
+        Gradient(hard_sigmoid_backward),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="synopsys-caffe"),
+    )
+)
+
+
+def hard_swish(ctx: Context, x: jax.Array) -> jax.Array:
+    """x times (x + 3 held between 0 and 6) / 6."""
+    return jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0)
+
+
+def hard_swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy * jnp.where(x > -3, jnp.where(x < 3, (2 * x + 3) / 6, 1), 0)
+
+
+register(
+    LayerType(
+        Signature("HardSwish", aliases=("HSwish",)),
+        Traced(hard_swish),
+        Gradient(hard_swish_backward),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        docs=LayerDocs(origin="MobileNetV3"),
+    )
+)

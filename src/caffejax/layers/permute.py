@@ -1,4 +1,4 @@
-"""Permute and Transpose: the axes in another order."""
+"""Layers that reorder axes, or elements along an axis: Permute, Transpose, Reverse, Flip, ShuffleChannel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ register(
             data_movement="whole",
             dtype_policy="bottoms",
             accepts_integers=True,
-            receptive_window=lambda ctx, bottom: _sees(ctx, bottom, permuted_axes),
+            receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, permuted_axes),
         ),
         docs=LayerDocs(origin="SSD"),
     )
@@ -80,7 +80,7 @@ register(
             data_movement="whole",
             dtype_policy="bottoms",
             accepts_integers=True,
-            receptive_window=lambda ctx, bottom: _sees(ctx, bottom, transposed_axes),
+            receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, transposed_axes),
         ),
         docs=LayerDocs(origin="CTPN"),
     )
@@ -97,7 +97,7 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     return axes
 
 
-def _sees(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
+def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
     """Return the own pixel where height and width stay in their places."""
     axes = order(ctx, bottom.shape)
     return own_pixel(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
@@ -105,3 +105,97 @@ def _sees(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int
 
 def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
     return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])
+
+
+def reverse(ctx: Context, x: jax.Array) -> jax.Array:
+    """The bottom back to front along each `axis`, by default along the first: in CTPN, that of time."""
+    return jnp.flip(x, reversed_axes(ctx, x.shape))
+
+
+def reverse_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.flip(dy, reversed_axes(ctx, x.shape))
+
+
+def reverses_within_rows(ctx: Context) -> bool:
+    return bool(ctx.param.axis) and all(axis > 0 for axis in ctx.param.axis)
+
+
+register(
+    LayerType(
+        Signature("Reverse", param="reverse_param", in_place=False),
+        Traced(reverse),
+        Gradient(reverse_backward),
+        LayerTraits(
+            row_wise=reverses_within_rows, data_movement="whole", dtype_policy="bottoms", accepts_integers=True
+        ),
+        docs=LayerDocs(origin="CTPN"),
+    )
+)
+
+
+def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the axes that Reverse turns round."""
+    axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
+    require(len(set(axes)) == len(axes), f"reverse_param names an axis twice: {list(ctx.param.axis)}")
+    return axes
+
+
+def flip(ctx: Context, x: jax.Array) -> jax.Array:
+    """Images mirrored left to right (unless flip_width is false) and, with flip_height, upside down."""
+    return jnp.flip(x, flipped_axes(ctx, x.shape))
+
+
+def flip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.flip(dy, flipped_axes(ctx, x.shape))
+
+
+register(
+    LayerType(
+        Signature("Flip", param="flip_param", in_place=False),
+        Traced(flip),
+        Gradient(flip_backward),
+        LayerTraits(row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin="caffe-windows"),
+    )
+)
+
+
+def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
+    """Return the axes that Flip turns round."""
+    require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
+    return tuple(axis for axis, flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if flipped)
+
+
+def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
+    """Channels (group, channels / group) transposed to (channels / group, group)."""
+    return _transposed(x, *_groups(ctx, x))
+
+
+def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    groups, each = _groups(ctx, x)
+    return _transposed(dy, each, groups)
+
+
+register(
+    LayerType(
+        Signature("ShuffleChannel", param="shuffle_channel_param"),
+        Traced(shuffle_channel),
+        Gradient(shuffle_channel_backward),
+        LayerTraits(
+            row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"
+        ),
+        docs=LayerDocs(origin="ShuffleNet"),
+    )
+)
+
+
+def _groups(ctx: Context, x: jax.Array) -> tuple[int, int]:
+    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    group, channels = ctx.param.group, x.shape[1]
+    require(group > 0, "group must be positive")
+    require(channels % group == 0, f"channels {channels} must be a multiple of group {group}")
+    return group, channels // group
+
+
+def _transposed(x: jax.Array, outer: int, inner: int) -> jax.Array:
+    return x.reshape(x.shape[0], outer, inner, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape)

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from ...errors import require
 from ...layers.axes import canonical_axis
-from ...layers.flip import flipped_axes, reversed_axes
 from ...layers.indexing import crop_box
-from ...layers.permute import permuted_axes, transposed_axes
+from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
 from .emit_context import Emission, as_in_caffe, number, reshaped, writes
 from .ir import Value
 

@@ -14,7 +14,7 @@ from ...kernels.window import Window
 from ...layers import Context
 from ...layers.axes import canonical_axis
 from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
-from ...layers.neuron import dropout_is_identity
+from ...layers.dropout import dropout_is_identity
 from ...layers.normalization import stored
 from ...layers.pooling import around, pool_method, window_and_size, window_areas
 from .builder import Builder, Shape, Value, computed

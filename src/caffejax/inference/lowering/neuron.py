@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...layers.power import log_base
+from ...layers.neuron import log_base
 from ..program import Value
 from .registry import Call, lowers
 

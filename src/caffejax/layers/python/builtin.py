@@ -6,10 +6,10 @@ They stand in for modules that are not there: a module of that name that can be 
 from __future__ import annotations
 
 from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH, MEAN_AP, SCORE_DETECTIONS
+from ..dropout import SPATIAL_DROPOUT_LAYER
 from ..rcnn.mnc_layers import MASK_LAYER, STAGE_BRIDGE_LAYER
 from ..rcnn.rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
 from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
-from ..spatial_dropout import SPATIAL_DROPOUT_LAYER
 from ..types import LayerType
 
 # by the end of a module's name, and the class

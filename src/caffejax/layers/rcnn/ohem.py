@@ -16,7 +16,7 @@ from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_
 from ..no_gradient import no_gradient
 from ..registry import register
 from ..smooth_l1 import huber, huber_slope
-from ..softmax_loss_forms import softmax_with_losses, softmax_with_losses_backward
+from ..softmax import softmax_with_losses, softmax_with_losses_backward
 from ..tops import first
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .rois import rounded

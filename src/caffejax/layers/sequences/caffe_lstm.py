@@ -13,8 +13,7 @@ from ...errors import require
 from ...kernels.varying import vary_as
 from ..context import Context, ParamSpec
 from ..dtypes import promote
-from ..lstm import gate_diffs, run_lstm
-from ..recurrent import Arrays, Sequence
+from ..recurrent import Arrays, Sequence, gate_diffs, run_lstm
 from ..registry import layer_type, register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 

@@ -1,16 +1,57 @@
-"""SeLu and SeLuDropout, which keep mean and variance at 0 and 1, and SpatialDropout, of whole channels."""
+"""Dropout, SpatialDropout of whole channels, and SeLu with SeLuDropout, which keep mean 0 and variance 1."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context
+from .param_str import settings
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+
+
+def dropout(ctx: Context, x: jax.Array) -> jax.Array:
+    """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST.
+
+    With `scale_train: false` the rest stays as it is, and TEST scales down; `sample_weights_test: true` drops in TEST.
+    """
+    factor = _dropout_factor(ctx, x)
+    return x if factor is None else x * factor
+
+
+def dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    factor = _dropout_factor(ctx, x)
+    return dy if factor is None else dy * factor
+
+
+def dropout_is_identity(ctx: Context) -> bool:
+    return not (ctx.training or ctx.param.sample_weights_test) and bool(ctx.param.scale_train)
+
+
+register(
+    LayerType(
+        Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
+        Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
+        Gradient(dropout_backward),
+        LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
+    )
+)
+
+
+def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
+    ratio, scaled_in_training = ctx.param.dropout_ratio, ctx.param.scale_train
+    require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
+    if dropout_is_identity(ctx):
+        return None
+    if not (ctx.training or ctx.param.sample_weights_test):
+        return 1 - ratio
+    keep = jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
+    return keep.astype(x.dtype) / ((1 - ratio) if scaled_in_training else 1)
 
 
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
@@ -97,3 +138,38 @@ def _kept(ctx: Context, x: jax.Array) -> jax.Array:
     ratio = ctx.param.dropout_ratio
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)
+
+
+def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
+    """Each channel of each item dropped with probability `p` and divided by 1 - p otherwise.
+
+    The param_str's own `phase` counts, not the net's. In TEST every channel is divided by 1 - p, as in ENet's layer.
+    """
+    return (x * _spatial_factor(ctx, x)).astype(x.dtype)
+
+
+def spatial_dropout_layer_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
+    return dy * _spatial_factor(ctx, x)
+
+
+SPATIAL_DROPOUT_LAYER = LayerType(
+    Signature("Python", param="python_param"),
+    Traced(spatial_dropout_layer),
+    Gradient(spatial_dropout_layer_backward),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="ENet"),
+)
+
+
+def _spatial_factor(ctx: Context, x: jax.Array) -> Any:
+    found = settings(ctx.param.param_str, {"phase": "TRAIN", "p": None})
+    try:
+        p = float(found["p"])
+    except (TypeError, ValueError):
+        p = math.nan
+    require(0 < p < 1, f"param_str's p must lie between 0 and 1, not be {found['p']!r}")
+    require(len(x.shape) >= 2, f"needs a bottom with channels, not of shape {x.shape}")
+    if found["phase"] != "TRAIN":
+        return 1 / (1 - p)
+    shape = (*x.shape[:2], *(1,) * (len(x.shape) - 2))
+    return jnp.where(jax.random.bernoulli(ctx.key, 1 - p, shape), 1 / (1 - p), 0).astype(x.dtype)

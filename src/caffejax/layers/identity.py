@@ -1,4 +1,4 @@
-"""GradientScaler: the gradient turned round, more and more, for nets that are to forget a domain."""
+"""Layers whose tops equal their bottoms: Gather and Debug, and GradientScaler, which scales gradients."""
 
 from __future__ import annotations
 
@@ -11,9 +11,39 @@ from ..errors import require
 from .context import Context, ParamSpec
 from .metric_learning.margins import next_pass, passes
 from .registry import register
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .tops import every
+from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
+
+
+def gather(ctx: Context, *xs: jax.Array) -> Arrays:
+    """The bottoms: what all processes of an MPI job have together, of which here is one."""
+    require(
+        not ctx.layer.HasField("gather_param"), "gather_param is not supported; Gather here joins processes' batches"
+    )
+    return xs
+
+
+def debug(ctx: Context, *xs: jax.Array) -> Arrays:
+    """The bottoms, for MyCaffe's debugger to look at."""
+    return xs
+
+
+def unchanged_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
+    return every(dy)
+
+
+for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", debug, "MyCaffe")):
+    register(
+        LayerType(
+            Signature(_name, bottoms=(1, None), tops=SAME_AS_BOTTOMS),
+            Traced(_forward),
+            Gradient(unchanged_backward),
+            LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+            docs=LayerDocs(origin=_origin),
+        )
+    )
 
 
 def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
