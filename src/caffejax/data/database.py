@@ -183,7 +183,7 @@ class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB; `prefetch` batches are read ahead."""
 
     def probe(self) -> Look:
-        """Check the settings and read the first record. Of a LevelDB, no later keys are read."""
+        """Check the settings and read the first record. No later keys of a LevelDB are read."""
         check_data_param(self.site)
         batch_size = self.layer.data_param.batch_size
         dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.reading.skip_bad else 1)

@@ -1,4 +1,4 @@
-"""Database folders that appear whole or not at all."""
+"""Database folders that appear when they are complete, or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Put = Callable[[bytes, bytes], None]
 
 @contextmanager
 def create_folder(path: Path) -> Iterator[Path]:
-    """Make a folder to fill, which gets the name `path` once the block ends without an exception.
+    """Make a folder that gets the name `path` when the block ends without an exception.
 
     Raises:
         DataError: if `path` exists, or the folder cannot be made.
@@ -36,7 +36,7 @@ def create_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Turn the system's errors, and those of a library, into a `DataError` that names the database."""
+    """Convert an `OSError`, or a library's error, to a `DataError` that names the database."""
     try:
         yield
     except (OSError, errors) as error:

@@ -29,15 +29,15 @@ Rows = tuple[np.ndarray, ...]  # of each data set
 
 
 class Hdf5Batches:
-    """Batches of rows from files, one file after the other, round and round.
+    """Batches of rows from files in order; after the last file the first one follows.
 
-    Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, every round has its
-    own order of files, and of rows within each. One file at a time is held in memory.
+    Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, each epoch has another order of
+    files and of the rows in each file. One file at a time is in memory.
 
     Args:
         site: the layer.
-        files: the files; how many rows each has is read of it here.
-        tops: what the look has shown.
+        files: the files. Their numbers of rows are read here.
+        tops: shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
 
     Raises:
         DataError: naming the file that cannot be read.
@@ -53,13 +53,13 @@ class Hdf5Batches:
         self.threads = 1
         self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
-        self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order drawn, and for what
+        self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file
         rows = {path: _count_rows(path, self._names[0]) for path in dict.fromkeys(files)}  # a list may repeat them
         self._sizes = [rows[path] for path in files]
         self.examples = sum(self._sizes)
 
     def read(self, start: int) -> Batch:
-        """Read the batch from row `start` on. It may span files and rounds."""
+        """Read the batch that begins at row `start`. It may span files and epochs."""
         parts: list[Rows] = []
         at, end = start, start + self.batch_size
         while at < end:
@@ -72,17 +72,17 @@ class Hdf5Batches:
         return Batch(tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
 
     def close(self) -> None:
-        """Let go of the file in memory. Reading on loads it again."""
+        """Release the file in memory. The next read loads it again."""
         self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Return which file a row of a round lies in, and where."""
+        """Return the file and the row in it for a row of an epoch."""
         n = len(self._files)
         for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._sizes[file]:
                 return file, row
             row -= self._sizes[file]
-        raise AssertionError("a round has no such row")
+        raise AssertionError("an epoch has no such row")
 
     def _row_order(self, epoch: int, file: int) -> np.ndarray:
         assert self._rng is not None
@@ -102,13 +102,13 @@ class Hdf5Batches:
             data_sets = [_data_set(content, name) for name in self._names]
             for data_set in data_sets:
                 allowance.check(data_set)
-            with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+            with np.errstate(over="ignore", invalid="ignore"):  # larger numbers become infinity, as in Caffe
                 return tuple(np.asarray(data_set[...], np.float32) for data_set in data_sets)
 
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[h5py.File]:
-    """Open a file that has been looked at. Errors name it."""
+    """Open a file that has been probed. Errors name it."""
     try:
         with opened(path) as content:
             yield content
@@ -122,35 +122,35 @@ def _count_rows(path: Path, name: str) -> int:
 
 
 def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
-    """Return a data set that was there when the file was looked at."""
-    found = find(content, name)
-    if not isinstance(found, h5py.Dataset):
+    """Return a data set that existed when the file was probed."""
+    data_set = find(content, name)
+    if not isinstance(data_set, h5py.Dataset):
         raise RefusedError(f"has no data set '{name}' any more")
-    return found
+    return data_set
 
 
 def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
-    """Return the shape of a row of each data set, which all files share, from the files' metadata.
+    """Return the shape of a row of each data set, equal in all files, from the files' metadata.
 
     Raises:
-        DataError: with what is wrong with the files.
+        DataError: with all problems of the files.
     """
     problems: list[Problem] = []
     any_rows = False
-    wanted: dict[str, tuple[int, ...]] = {}
+    row_shapes: dict[str, tuple[int, ...]] = {}
     for path in dict.fromkeys(files):
         try:
             with opened(path) as content:
-                found, wrong = _shapes(content, names, max_bytes)
+                shapes, wrong = _shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
             missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
-            found, wrong = {}, [missing]
-        rows = {name: shape[0] for name, shape in found.items()}
+            shapes, wrong = {}, [missing]
+        rows = {name: shape[0] for name, shape in shapes.items()}
         if len(set(rows.values())) > 1:
             wrong.append("the data sets have different numbers of rows: " + _quote_rows(rows))
-        for name, shape in found.items():
-            if shape[1:] != wanted.setdefault(name, shape[1:]):
-                before = dims(wanted[name]) or "a number"
+        for name, shape in shapes.items():
+            if shape[1:] != row_shapes.setdefault(name, shape[1:]):
+                before = dims(row_shapes[name]) or "a number"
                 wrong.append(f"a row of '{name}' is {dims(shape[1:]) or 'a number'}, in the first file {before}")
         problems += [Problem(message, file=str(path)) for message in wrong]
         any_rows |= any(rows.values())
@@ -158,11 +158,11 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
         problems.append(Problem("the files have no rows"))
     if problems:
         raise DataError(shorten(problems))
-    return [wanted[name] for name in names]
+    return [row_shapes[name] for name in names]
 
 
 def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return the shapes of the data sets, and what is wrong with them."""
+    """Return the shapes of the data sets, and their problems."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
     allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
@@ -193,7 +193,7 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 
 
 def _read_file_list(path: Path) -> list[Path]:
-    """Read a list of files: names are from the working directory, as in Caffe, else from the list's folder."""
+    """Read a list of files. Names are relative to the working directory, as in Caffe, or else to the list's folder."""
     try:
         content = paths.content(path)
     except OSError as error:
@@ -204,8 +204,8 @@ def _read_file_list(path: Path) -> list[Path]:
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
         raise DataError(Problem("the list names no files", str(path)))
-    found = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
-    return [found[name] for name in names]
+    files = {name: paths.find(name, path.parent) for name in dict.fromkeys(names)}  # a list may repeat them
+    return [files[name] for name in names]
 
 
 class Hdf5DataLayer(DataLayer):
@@ -276,7 +276,7 @@ register(
 
 
 class _OutputFile:
-    """The file that one layer writes, and how many rows it has written there."""
+    """The file that one layer writes, with the number of rows written."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,8 +1,8 @@
-"""How large an image is, from the first bytes of its file: to know before it is decoded.
+"""The size of an image from the header of its file, before it is decoded.
 
-OpenCV allocates whatever a header claims, up to a limit of its own that holds for the whole process and cannot be
-changed once it is imported. A few bytes can claim gigabytes, so the header is read here, as OpenCV's decoders read it.
-What is not known here is not given to OpenCV.
+OpenCV allocates the size that a header claims, up to a limit that applies to the whole process and is fixed when OpenCV
+is imported. A few bytes can claim gigabytes, so the header is read here as OpenCV's decoders read it. Formats that this
+module does not know are not passed to OpenCV.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _PNM = re.compile(rb"P[1-6]" + _GAP + rb"(\d{1,10})" + _GAP + rb"(\d{1,10})\s")
 _PFM = re.compile(rb"P[Ff]\n(\d{1,10})\s(\d{1,10})\s")
 _PAM = re.compile(rb"^[ \t\v\f\r]*(WIDTH|HEIGHT)\s+(\d{1,10})", re.MULTILINE)
 _HDR = re.compile(rb"-Y\s*\+?(\d{1,10})\s*\+X\s*\+?(\d{1,10})")
-_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that are no segments
+_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
 _WIDTH, _HEIGHT = 256, 257  # TIFF's tags
-_WHOLE = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's kinds of whole numbers
+_INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's integer types
 _MAX_ENTRIES = 1 << 16  # of a TIFF's directory
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
 
 
 def image_size(data: bytes) -> Size | None:
-    """Return the height and width that an image file claims; None if it is of no kind that OpenCV reads, or cut short.
+    """Return the height and width that an image file claims, or None if the format is unknown or the file truncated.
 
-    A claim may be of no pixels, or of billions.
+    The claim may be 0 or billions of pixels.
     """
     for signature, read in _KINDS:
         if signature.match(data):
             try:
                 return read(data)
-            except (OutOfBytes, IndexError, OverflowError):  # a place beyond the file, or beyond any
+            except (OutOfBytes, IndexError, OverflowError):  # an offset beyond the end of the file
                 return None
     return None
 
@@ -47,7 +47,7 @@ def _png(data: bytes) -> Size | None:
     while kind != b"IEND" and at + 4 < len(data):
         length, kind = unpack_from(">I4s", data, at)
         at += 12 + length
-        if at > len(data):  # OpenCV would allocate the whole chunk before it sees that
+        if at > len(data):  # OpenCV would allocate the whole chunk first
             return None
     width, height = unpack_from(">II", data, 16)
     return height, width
@@ -56,13 +56,13 @@ def _png(data: bytes) -> Size | None:
 def _jpeg(data: bytes) -> Size | None:
     at = 2
     while True:
-        while data[at] != 0xFF or data[at + 1] in (0x00, 0xFF):  # libjpeg skips what is no marker
+        while data[at] != 0xFF or data[at + 1] in (0x00, 0xFF):  # libjpeg skips other bytes
             at += 1
         marker = data[at + 1]
         if marker in _FRAMES:
             height, width = unpack_from(">HH", data, at + 5)
             return height, width
-        if marker in (0xD9, 0xDA):  # the end, or pixels, and no size before
+        if marker in (0xD9, 0xDA):  # the end or the pixels, without a size before them
             return None
         at += 2 if marker in _NO_LENGTH else 2 + unpack_from(">H", data, at + 2)[0]
 
@@ -97,25 +97,25 @@ def _tiff(data: bytes) -> Size | None:
     (directory,) = unpack_from(order + ("Q" if big else "I"), data, 8 if big else 4)
     (count,) = unpack_from(order + ("Q" if big else "H"), data, directory)
     first, step = directory + (8 if big else 2), 20 if big else 12
-    found = {_WIDTH: 0, _HEIGHT: 0}
+    sizes = {_WIDTH: 0, _HEIGHT: 0}
     for at in range(first, first + step * min(count, _MAX_ENTRIES), step):
         tag, kind = unpack_from(order + "HH", data, at)
-        if tag in found:
-            if kind not in _WHOLE or (_WHOLE[kind] in "Qq" and not big):
+        if tag in sizes:
+            if kind not in _INTEGERS or (_INTEGERS[kind] in "Qq" and not big):
                 return None
-            (value,) = unpack_from(order + _WHOLE[kind], data, at + (12 if big else 8))
-            found[tag] = max(found[tag], value)
-    return found[_HEIGHT], found[_WIDTH]
+            (value,) = unpack_from(order + _INTEGERS[kind], data, at + (12 if big else 8))
+            sizes[tag] = max(sizes[tag], value)
+    return sizes[_HEIGHT], sizes[_WIDTH]
 
 
 def _pnm(data: bytes) -> Size | None:
-    found = _PNM.match(data)
-    return (int(found[2]), int(found[1])) if found else None
+    match = _PNM.match(data)
+    return (int(match[2]), int(match[1])) if match else None
 
 
 def _pfm(data: bytes) -> Size | None:
-    found = _PFM.match(data)
-    return (int(found[2]), int(found[1])) if found else None
+    match = _PFM.match(data)
+    return (int(match[2]), int(match[1])) if match else None
 
 
 def _pam(data: bytes) -> Size | None:
@@ -145,13 +145,13 @@ def _avif(data: bytes) -> Size | None:
 
 
 def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
-    """Return the largest height and width, where what looks like a size may be none, as in comments."""
-    found = [(int(height), int(width)) for height, width in sizes]
-    return (max(height for height, _ in found), max(width for _, width in found)) if found else None
+    """Return the largest height and width of several candidates, some of which may be comments; None without any."""
+    numbers = [(int(height), int(width)) for height, width in sizes]
+    return (max(height for height, _ in numbers), max(width for _, width in numbers)) if numbers else None
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the kind of each box of a file of boxes, and where its content begins."""
+    """Yield the type of each box of a JPEG 2000 file, and the offset of its content."""
     at = 0
     while at < len(data):
         length, kind = unpack_from(">I4s", data, at)

@@ -1,4 +1,4 @@
-"""Lists of image files with labels, `path label` on each line, or with other files."""
+"""Reading of list files, with a path and a label, two paths, or one path on each line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..paths import content
 from ..sizes import in_words
 
 _SHOWN = 20
-_LONGEST = 1 << 16  # bytes of a line; no system takes a longer path
+_LONGEST = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
@@ -23,8 +23,8 @@ class ImageList:
     """A list of images.
 
     Attributes:
-        file: where it stands.
-        names: the images' names, as written.
+        file: the list file.
+        names: the images' names as in the file.
         labels: their labels.
     """
 
@@ -34,9 +34,9 @@ class ImageList:
 
 
 def read_list(file: Path) -> ImageList:
-    """Read a list. As in Caffe, the last space of a line comes before the label; names may have spaces.
+    """Read a list of images. As in Caffe, the label follows the last space of a line, so names may have spaces.
 
-    Lines without a label, for which Caffe takes 0, are refused. Blank lines at the end do no harm.
+    Lines without a label are refused; Caffe uses 0. Blank lines at the end are ignored.
 
     Raises:
         DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
@@ -58,7 +58,7 @@ def read_list(file: Path) -> ImageList:
 
 
 def read_pairs(file: Path) -> tuple[list[str], list[str]]:
-    """Read a list of pairs of files, of which the second has no space in its name.
+    """Read a list of pairs of files. The name of the second file must not have a space.
 
     Raises:
         DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
@@ -84,7 +84,7 @@ def read_names(file: Path) -> list[str]:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yield the lines of a text one by one: lists have millions."""
+    """Yield the lines of a text file, which may have millions."""
     try:
         data = content(file)
     except OSError as error:
@@ -123,27 +123,27 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
     paths: list[str] = []
     problems: list[Problem] = []
     for number, name in enumerate(names, 1):
-        given = root + name
-        for path in (given, *(os.path.join(folder, given) for folder in folders)):
+        joined = root + name
+        for path in (joined, *(os.path.join(folder, joined) for folder in folders)):
             if folder_has(path):
                 paths.append(path)
                 break
         else:
-            problems.append(Problem(f"there is no {what} '{given}'", str(file), number))
+            problems.append(Problem(f"there is no {what} '{joined}'", str(file), number))
     if problems:
         raise DataError(shorten(problems))
     return paths
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first of many problems, and how many more there are."""
+    """Return the first of many problems, and a problem with the number of the others."""
     problems = list(problems)
     more = len(problems) - _SHOWN
     return problems if more <= 1 else [*problems[:_SHOWN], Problem(f"and {more} more", problems[0].file)]
 
 
 class _Listings:
-    """Whether files exist, from one listing of each folder: lists have millions of lines."""
+    """A test for the existence of files that lists each folder once, as lists have millions of lines."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}
@@ -153,9 +153,9 @@ class _Listings:
         if folder not in self._names:
             try:
                 self._names[folder] = frozenset(os.listdir(folder or "."))
-            except (OSError, ValueError):  # the latter where it is no name, with a zero byte
+            except (OSError, ValueError):  # ValueError for a name with a zero byte
                 self._names[folder] = frozenset()
-        # file systems that do not tell capitals from small letters know more names than they list
+        # case-insensitive file systems have more names than they list
         return name in self._names[folder] or os.path.exists(path)
 
 

@@ -25,16 +25,17 @@ from .lmdb_pages import Damaged, Meta, Node, Pages, meta_of, read_meta
 # The binding refuses to open a folder twice in a process, but two layers may well read the same one.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
-_inherited: list[Any] = []  # what was open when this process was forked is not its own to close
+_inherited: list[Any] = []  # readers of the parent process, which a forked child must not close
 _TRIES = 5
 
 
 class Lmdb:
     """The records of an LMDB folder in the order of their keys: `records[i]` is (key, value).
 
-    Opens the folder when first asked, read-only, and again in a forked or unpickled copy. Where there is a lock file,
-    another program may write meanwhile: what is read is what was there at first. None is made. Several threads may read
-    at once. Pages are found on the way and remembered, eight bytes for each, so that no list of all keys is kept.
+    The folder is opened read-only on first use, and again in a forked or unpickled copy. If there is a lock file,
+    another program may write at the same time, and reads return the state at opening; no lock file is created. Several
+    threads may read at once. The places of leaf pages are stored as they are passed, eight bytes for each page, instead
+    of a list of all keys.
 
     Raises:
         DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, where it is
@@ -55,7 +56,7 @@ class Lmdb:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Read that many records from number `start` on, not beyond the last."""
+        """Read `count` records from number `start` on. The range must not exceed the last record."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
@@ -73,7 +74,7 @@ class Lmdb:
         return self
 
     def close(self) -> None:
-        """Let go of the folder, once reads under way have ended. The next read opens it again."""
+        """Close the folder when running reads have ended. The next read opens it again."""
         self._opened = None
 
     def _reader(self) -> _Opened:
@@ -107,7 +108,7 @@ class Lmdb:
 
     def _checked(self, file: int) -> _Opened:
         if not os.fstat(file).st_size:
-            raise self._error("data.mdb is empty; make or copy it anew")
+            raise self._error("data.mdb is empty; make or copy it again")
         try:
             meta = read_meta(file)
             self._check(meta, os.fstat(file).st_size)
@@ -119,45 +120,42 @@ class Lmdb:
     def _check(self, meta: Meta, size: int) -> None:
         needed = (meta.last_page + 1) * meta.page_size
         if size < needed:
-            raise Damaged(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it anew")
+            raise Damaged(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it again")
         if meta.entries > size:
-            raise Damaged("data.mdb is damaged; make or copy it anew")
+            raise Damaged("data.mdb is damaged; make or copy it again")
         if not meta.entries:
             raise Damaged("the LMDB has no records")
 
     def _held(self, file: int, meta: Meta) -> tuple[Meta, Any]:
-        """Return the state that is read, and what keeps writers from using its pages for another."""
+        """Return the state to read, and a snapshot that keeps writers from reusing its pages."""
         if not os.access(self.path / "lock.mdb", os.R_OK | os.W_OK):
             return meta, None
         for _ in range(_TRIES):  # two writes since may have overwritten the state that the snapshot is of
             snapshot = self._snapshot()
-            if (found := meta_of(file, snapshot.id())) is not None:
-                self._check(found, os.fstat(file).st_size)
-                return found, snapshot
+            if (held := meta_of(file, snapshot.id())) is not None:
+                self._check(held, os.fstat(file).st_size)
+                return held, snapshot
         raise Damaged("another program writes to it all the time; try again")
 
     def _snapshot(self) -> Any:
-        """Have the binding tell writers that pages are being read; it reads none itself."""
+        """Register a reader in the lock file by the binding, which reads no pages itself."""
         name = (os.getpid(), os.path.realpath(self.path))
         environment = _environments.get(name)
         try:
             if environment is None:
                 environment = lmdb.open(str(self.path), readonly=True, create=False)
-                environment.reader_check()  # killed readers keep their places else
+                environment.reader_check()  # removes the entries of killed readers
                 _environments[name] = environment
             return environment.begin()
         except lmdb.Error as error:
             raise self._error(f"cannot be opened: {error}") from error
-
-    def _unread(self, start: int, reason: str) -> DataError:
-        return self._error(f"record {start} or one after it cannot be read: {reason}")
 
     def _error(self, message: str) -> DataError:
         return DataError(Problem(message, file=str(self.path)))
 
 
 class _Opened:
-    """A file that is open, until nobody reads it any more; and where its leaf pages are, as far as they were passed."""
+    """An open file with the places of the leaf pages passed so far. It is closed with its last reference."""
 
     def __init__(self, pages: Pages, snapshot: Any) -> None:
         self.pid = os.getpid()
@@ -176,12 +174,12 @@ class _Opened:
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
         """Read records from number `start` on; raises `Damaged`."""
-        found: list[tuple[bytes, bytes]] = []
-        while len(found) < count:
-            nodes, first = self._leaf_of(start + len(found))
-            some = nodes[start + len(found) - first :][: count - len(found)]
-            found += [(node.key, self._pages.value(node)) for node in some]
-        return found
+        records: list[tuple[bytes, bytes]] = []
+        while len(records) < count:
+            nodes, first = self._leaf_of(start + len(records))
+            nodes = nodes[start + len(records) - first :][: count - len(records)]
+            records += [(node.key, self._pages.value(node)) for node in nodes]
+        return records
 
     def _leaf_of(self, index: int) -> tuple[list[Node], int]:
         """Return the records of the leaf that has the record of this number, and the number of their first."""

@@ -19,14 +19,14 @@ META_BYTES = HEADER.size + _META.size + 2 * _DATABASE.size + _LAST.size
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
-_BIG = 1  # a node whose value has pages of its own
+_BIG = 1  # a node whose value is on separate pages
 _NONE = (1 << 64) - 1  # the root of a database without records
 _DEEPEST = 32
 _PAGE_SIZES = [1 << n for n in range(8, 17)]
 
 
 class Damaged(Exception):  # noqa: N818  becomes a DataError that names the file
-    """What is read cannot be an LMDB, or not all of it."""
+    """The data is not a complete LMDB."""
 
 
 class Meta(NamedTuple):
@@ -55,7 +55,7 @@ def read_meta(file: int) -> Meta:
     """Read the newest state of a file.
 
     Raises:
-        Damaged: if it is no LMDB.
+        Damaged: if it is not an LMDB.
         OSError: if it cannot be read.
     """
     return max(_metas(file), key=lambda meta: meta.transaction)
@@ -71,7 +71,7 @@ def _metas(file: int) -> list[Meta]:
     size = first.page_size if first else 4096  # only the first page's own number says where the second is
     metas = [meta for meta in (first, _meta(os.pread(file, META_BYTES, size))) if meta is not None]
     if not metas:
-        raise Damaged("data.mdb is not an LMDB, or is damaged; make or copy it anew")
+        raise Damaged("data.mdb is not an LMDB, or is damaged; make or copy it again")
     return metas
 
 
@@ -91,10 +91,10 @@ def _meta(page: bytes) -> Meta | None:
 
 @dataclass(frozen=True)
 class Pages:
-    """The pages of a file in one of its states. Several threads may read at once.
+    """The pages of a file in the state after a transaction. Several threads may read at once.
 
     Attributes:
-        file: the file's descriptor; what is cut off while it is read is missed, and does no harm.
+        file: the file's descriptor. Truncation of the file while it is read is detected.
         meta: the state.
     """
 
@@ -105,7 +105,7 @@ class Pages:
         """Yield the numbers of the leaf pages, in the order of their keys.
 
         Raises:
-            Damaged: on the way, where the tree is none.
+            Damaged: when a page does not fit the tree.
         """
         meta = self.meta
         if meta.root == _NONE:
@@ -132,20 +132,20 @@ class Pages:
         """Return the records of a leaf page.
 
         Raises:
-            Damaged: where the page is not one.
+            Damaged: if the page is not a leaf.
         """
         page = self._page(leaf, _LEAF)
         return [self._node(page, at) for at in _nodes(page)]
 
     def count(self, leaf: int) -> int:
-        """Return how many records a leaf page has; raises `Damaged` likewise."""
+        """Return the number of records of a leaf page. Raises as `records`."""
         return len(_nodes(self._page(leaf, _LEAF)))
 
     def value(self, node: Node) -> bytes:
         """Return a record's value.
 
         Raises:
-            Damaged: where the pages of a long one are none.
+            Damaged: if the overflow pages are invalid.
         """
         if node.page is None:
             return node.value
@@ -170,8 +170,8 @@ class Pages:
 
     def _page(self, number: int, kind: int) -> bytes:
         page = self._read(number, self.meta.page_size)
-        found, _, flags, _, _ = HEADER.unpack_from(page)
-        if found != number or flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE) != kind:
+        stored, _, flags, _, _ = HEADER.unpack_from(page)
+        if stored != number or flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE) != kind:
             raise Damaged(f"page {number} is not what its place in the tree says")
         return page
 

@@ -35,7 +35,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Batches for all data layers of a net: all batches, or those of the net's shard (`Reading.share`).
+    """Batches for all data layers of a net: all batches, or the shard of them in `Reading.share`.
 
     Batch n is the nth batch of every source, counted from the start of training. After a restore the number follows
     from the position of the first `SharedSource`, or is 0 without one, so all shards agree on the owner of a batch.
@@ -95,7 +95,7 @@ class Loader:
                 return batch
 
     def take(self, n: int) -> list[dict[str, Any]]:
-        """Advance by n batches of the whole data, and return those of the shard, in order.
+        """Advance by n batches of the whole data, and return the shard's batches among them, in order.
 
         Batches may differ in their shapes. Raises as `next` does.
         """

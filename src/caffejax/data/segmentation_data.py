@@ -114,8 +114,8 @@ class MapDataset(ListDataset[LabelMap]):
 class MapBatches(ImageBatches[LabelMap]):
     """Batches of images with maps of labels.
 
-    Tops are the images, (N, C, h, w), the labels, float32 (N, 1, h, w), and how much of each image's height and width
-    lies in the crop, float32 (N, 1, 1, 2).
+    Tops are the images, (N, C, h, w), the labels, float32 (N, 1, h, w), and the part of each image's height and width
+    in the crop, in pixels, float32 (N, 1, 1, 2).
 
     Args:
         site: the layer.

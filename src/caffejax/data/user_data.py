@@ -19,7 +19,7 @@ class Epoch(Protocol):
     """One pass over the data.
 
     Attributes:
-        unit: what positions count, "rows" or "batches".
+        unit: the unit of positions, "rows" or "batches".
     """
 
     unit: str
@@ -28,7 +28,7 @@ class Epoch(Protocol):
         """Return the next data and its number of units and of rows, at most `rows`; or None at the end of the epoch."""
 
     def state(self) -> Any:
-        """Return the iterator state beyond the number of units, or None if there is none."""
+        """Return the iterator state beyond the number of units, or None."""
 
     def close(self) -> None:
         """Close the iterator."""
@@ -306,7 +306,7 @@ class UserData:
         """Return the next batch: copies in the blobs' dtypes. Its size may differ from the net's batch size.
 
         Raises:
-            DataError: naming all blobs that are missing or have another shape, or if there are no more batches.
+            DataError: naming all blobs that are missing or have another shape, or if the data has ended.
         """
         if not self._parts_left:
             pieces = [self._named(piece) for piece in self._epochs.take(self._rows * self._parts)]

@@ -236,7 +236,7 @@ def _round(x: np.float32) -> int:
 
 log = logging.getLogger("caffejax.data")
 
-# The second line is what old files say and Caffe ignores here.
+# the second line is in old files; Caffe ignores it here
 _KNOWN = {"source", "batch_size", "scale", "root_folder", "cache_images", "crop_mode", "context_pad"} | {
     *("mean_file", "crop_size", "mirror", "fg_threshold", "bg_threshold", "fg_fraction"),
 }
@@ -251,10 +251,10 @@ class WindowBatches:
 
     Args:
         site: the layer. Its whole window file is read here.
-        tops: what the look has shown.
+        tops: shape and dtype of each top, as `WindowDataLayer.probe` returned them.
 
     Raises:
-        DataError: with what is wrong with the window file or its images.
+        DataError: with the problems of the window file or its images.
     """
 
     def __init__(self, site: Site, tops: Tops) -> None:
@@ -289,7 +289,7 @@ class WindowBatches:
         """Read the batch from example `start` on.
 
         Raises:
-            DataError: naming an image that cannot be read, or in which the window does not lie.
+            DataError: naming an image that cannot be read, or that its window is outside of.
         """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
@@ -302,7 +302,7 @@ class WindowBatches:
         return Batch((images, labels))
 
     def close(self) -> None:
-        """Forget the images kept in memory."""
+        """Release the cached images."""
         if self._cache is not None:
             self._cache.clear()
 

@@ -25,23 +25,23 @@ def encode_image_datum(
     encoding: str = "",
     max_pixels: int = MAX_IMAGE_PIXELS,
 ) -> tuple[bytes, tuple[int, ...]]:
-    """Serialise an image file as a Datum.
+    """Serialize an image file as a Datum.
 
     Args:
         path: the file.
         label: its label.
-        colour: whether it is stored with three channels, else one.
-        height: the height to resize to, if `width` is given too.
-        width: likewise.
-        encoding: jpg, png, ...: store it compressed so. A file whose name ends in that and which is not resized is
-            stored byte by byte, also if it has colours and `colour` is False, as Caffe does.
-        max_pixels: how many pixels it may have, in the file and resized.
+        colour: whether to store three channels instead of one.
+        height: the height to resize to; 0 for the original size.
+        width: the width to resize to; 0 for the original size.
+        encoding: compress the image as jpg, png, ...; default: raw. The bytes of a file with this suffix are copied if
+            it is not resized, even if it has colors and `colour` is False, as in Caffe.
+        max_pixels: the largest number of pixels, in the file and resized.
 
     Returns:
         The Datum, and the image's shape (C, H, W).
 
     Raises:
-        DataError: naming the file, if it cannot be read or decoded, or OpenCV knows no such encoding.
+        DataError: naming the file, if it cannot be read or decoded, or OpenCV does not support the encoding.
     """
     content = read_file(path)
     image = resize(decode_file(path, content, colour, max_pixels), height, width, max_pixels)
@@ -60,7 +60,7 @@ def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: st
         encoding: jpg, png, ...; raw if empty.
 
     Raises:
-        DataError: naming the file, if OpenCV knows no such encoding.
+        DataError: naming the file, if OpenCV does not support the encoding.
     """
     datum = caffe_pb2.Datum(encoded=bool(encoding))
     if not encoding:

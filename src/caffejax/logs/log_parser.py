@@ -23,15 +23,15 @@ FIXED = ("NumIters", "Seconds", "LearningRate")  # columns that every row has, b
 
 @dataclass
 class Log:
-    """The tables in a log: lists of rows `{column: number}`.
+    """The tables of a log: lists of rows `{column: number}`.
 
-    Each row has NumIters; Seconds since the solver began; and LearningRate, NaN before the log first states it.
+    Each row has NumIters, Seconds since the start of the solver, and LearningRate, NaN before the log states it.
 
     Attributes:
         train: further columns are the train net's outputs.
-        test: likewise the test nets', one row per net.
-        loss: a further column `loss` is the smoothed loss.
-        rate: no further column; where the log states the learning rate.
+        test: further columns are a test net's outputs; one row for each net.
+        loss: the further column `loss` is the smoothed loss.
+        rate: no further columns; the rows at which the log states the learning rate.
     """
 
     train: list[Row] = field(default_factory=list)
@@ -41,16 +41,16 @@ class Log:
 
 
 def column(name: str, row: Row) -> str:
-    """Return the column of a row's next value of an output: `name`, `name[1]`, `name[2]`."""
-    found, index = name, 0
-    while found in row:
+    """Return the column for the next value of an output in a row: `name`, `name[1]`, `name[2]`."""
+    key, index = name, 0
+    while key in row:
         index += 1
-        found = f"{name}[{index}]"
-    return found
+        key = f"{name}[{index}]"
+    return key
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str = ",") -> None:
-    """Write a table with a line of headings; columns that a row lacks stay empty.
+    """Write a table with a header line; columns that a row lacks are empty.
 
     Raises:
         CaffejaxError: if the file cannot be written.
@@ -74,10 +74,9 @@ _SOLVING = "Solving "
 
 
 def read_caffe_log(lines: Iterable[str], year: int) -> Log:
-    """Read glog's lines; others are passed over. Of dates without a year, the first is in `year`.
+    """Read glog's lines, and ignore others. The first date without a year is in `year`.
 
-    Where a second run was added to the log, resumed or begun anew, it counts from its first iteration on: what the one
-    before did from there on is dropped.
+    If a second run was appended to the log, it replaces the rows of the earlier run from its first iteration on.
     """
     log = Log()
     iteration, rate = -1, math.nan
@@ -88,37 +87,37 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
             if not began:
                 log, rate = Log(), math.nan
             began, again, iteration = True, began, -1
-        if found := _ITERATION.search(line):
-            iteration = int(found[1])
+        if match := _ITERATION.search(line):
+            iteration = int(match[1])
             if again:
                 log, again = _before(log, iteration), False
         if iteration < 0:
             continue
-        if found := _RATE.search(line):
-            rate = _parse_c_number(found[1])
+        if match := _RATE.search(line):
+            rate = _parse_c_number(match[1])
             log.rate.append({"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate})
         row = {"NumIters": float(iteration), "Seconds": seconds, "LearningRate": rate}
-        if found := _LOSS.search(line):
-            log.loss.append(row | {"loss": _parse_c_number(found[1])})
-        if found := _OUTPUT.search(line):
-            rows = log.train if found[1] == "Train" else log.test
-            number = int(found[2])
-            if not rows or rows[-1]["NumIters"] != iteration or number <= last[found[1]]:
+        if match := _LOSS.search(line):
+            log.loss.append(row | {"loss": _parse_c_number(match[1])})
+        if match := _OUTPUT.search(line):
+            rows = log.train if match[1] == "Train" else log.test
+            number = int(match[2])
+            if not rows or rows[-1]["NumIters"] != iteration or number <= last[match[1]]:
                 rows.append(row)
-            last[found[1]] = number
-            rows[-1][column(found[3], rows[-1])] = _parse_c_number(found[4])
+            last[match[1]] = number
+            rows[-1][column(match[3], rows[-1])] = _parse_c_number(match[4])
     return log
 
 
 def _before(log: Log, iteration: int) -> Log:
-    def kept(rows: list[Row]) -> list[Row]:
+    def earlier(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["NumIters"] < iteration]
 
-    return Log(kept(log.train), kept(log.test), kept(log.loss), kept(log.rate))
+    return Log(earlier(log.train), earlier(log.test), earlier(log.loss), earlier(log.rate))
 
 
 def _parse_c_number(text: str) -> float:
-    """Return a number as C prints it, or older libraries of Windows: 1.#INF, -1.#IND, 1.#QNAN."""
+    """Parse a number as C prints it, including 1.#INF, -1.#IND and 1.#QNAN of older libraries of Windows."""
     sign, _, word = text.partition("1.#")
     if not word:
         return float(text)
@@ -126,17 +125,17 @@ def _parse_c_number(text: str) -> float:
 
 
 def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
-    """Yield the lines that carry a time, each with the seconds since the solver began, or else since the first."""
+    """Yield the lines with a time, each with the seconds since the solver's start or the first line."""
     start: datetime | None = None
     before: datetime | None = None
     stated_year, began = year, False
     for line in lines:
-        found = _GLOG.match(line)
-        if not found:
+        match = _GLOG.match(line)
+        if not match:
             continue
         if _SOLVING in line and not began:
             start, before, year, began = None, None, stated_year, True
-        stated, month, day, hour, minute, second, micros = found.groups()
+        stated, month, day, hour, minute, second, micros = match.groups()
         clock = int(hour), int(minute), int(second), int((micros or "0").ljust(6, "0"))
         try:
             time = datetime(int(stated or year), int(month), int(day), *clock)
@@ -150,24 +149,24 @@ def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
 
 
 def line_of(event: Mapping[str, Any]) -> bytes:
-    """Return an event as a line; floats that are not finite become strings."""
+    """Return an event as a line of JSON. Non-finite floats become strings, as docs/watching.md describes."""
     return json.dumps(_words(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
 def event_of(line: str) -> dict[str, Any] | None:
-    """Return the event in a line, or None where there is none, as in one that was cut."""
+    """Return the event in a line, or None if the line is not an event or truncated."""
     try:
-        found = json.loads(line)
+        event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("event"), str) else None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def read_json_lines(lines: Iterable[str]) -> Log:
-    """Read events as tables; lines that are none are passed over.
+    """Read events as tables, and ignore other lines.
 
-    A run that was resumed, or begun anew, counts from there on: what an earlier one did after the iteration it starts
-    from is dropped, and where an iteration comes twice, the later line counts. Its seconds go on from the earlier's.
+    A resumed or restarted run replaces the rows of the earlier run after its first iteration, and its seconds continue
+    those of the earlier run. If an iteration occurs twice, the later line is used.
     """
     trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
     tested: dict[tuple[float, float], Row] = {}  # by iteration and net
@@ -182,7 +181,7 @@ def read_json_lines(lines: Iterable[str]) -> Log:
         match event["event"]:
             case "start":
                 trained = {at: rows for at, rows in trained.items() if iteration and at <= iteration}
-                tested = {at: found for at, found in tested.items() if iteration and at[0] <= iteration}
+                tested = {at: scores for at, scores in tested.items() if iteration and at[0] <= iteration}
                 kept = [loss["Seconds"] for loss, *_ in trained.values()] + [r["Seconds"] for r in tested.values()]
                 began = max((seconds for seconds in kept if math.isfinite(seconds)), default=0.0)
             case "train":
@@ -212,7 +211,7 @@ def _words(value: Any) -> Any:
 
 
 def _json_number(value: Any) -> float | None:
-    """Return a number as it stands in a line; None for anything else."""
+    """Return a number of a line as a float, or None for any other value."""
     if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("NaN", "Infinity", "-Infinity")):
         return None
     try:
@@ -222,21 +221,21 @@ def _json_number(value: Any) -> float | None:
 
 
 def _or_nan(value: Any) -> float:
-    found = _json_number(value)
-    return math.nan if found is None else found
+    number = _json_number(value)
+    return math.nan if number is None else number
 
 
 def _with_outputs(row: Row, outputs: Any) -> Row:
-    found = dict(row)
+    extended = dict(row)
     for name, value in outputs.items() if isinstance(outputs, dict) else ():
-        for one in value if isinstance(value, list) else [value]:
-            if (number := _json_number(one)) is not None:
-                found[column(name, found)] = number
-    return found
+        for item in value if isinstance(value, list) else [value]:
+            if (number := _json_number(item)) is not None:
+                extended[column(name, extended)] = number
+    return extended
 
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_LONGEST_LINE = 2**24  # characters; what is longer is read in parts, and so is no line of a log
+_LONGEST_LINE = 2**24  # characters; longer lines are read in parts, which are not lines of a log
 
 
 def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
@@ -248,12 +247,12 @@ def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
 def read_log(path: str | os.PathLike[str]) -> Log:
     """Read a log: Caffe's, caffejax's, or JSON lines, which begin with a brace.
 
-    Lines that are none of a log's are passed over. An output of several values has a column for each: `name`,
-    `name[1]`, `name[2]`. The first row takes its learning rate from the second, as in Caffe, whose solvers state
-    the rate only after the first outputs.
+    Other lines are ignored. An output of several values has a column for each value: `name`, `name[1]`, `name[2]`. The
+    first row takes its learning rate from the second, as in Caffe, whose solvers print the rate after the first
+    outputs.
 
     Raises:
-        DataError: for a file that cannot be read, or has no iteration of a solver in it.
+        DataError: for a file that cannot be read, or has no iteration of a solver.
     """
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
@@ -280,7 +279,7 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
     """Read several logs.
 
     Raises:
-        DataError: for all that cannot be read, together.
+        DataError: naming all files that cannot be read.
     """
     logs: list[Log] = []
     problems: list[Problem] = []
@@ -295,14 +294,14 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
 
 
 def _strip_escapes(line: str) -> str:
-    """Return a line without what moves a terminal's cursor and colours it, as in what `script` captures of one."""
+    """Return a line without a terminal's escape sequences, which the command `script` records."""
     return _ESCAPES.sub("", line)
 
 
 def _lines(start: str, file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file of which the start has been read."""
-    *whole, cut = start.splitlines(keepends=True) or [""]
-    yield from whole
-    yield cut if cut.endswith("\n") else cut + file.readline(_LONGEST_LINE)
+    """Yield the lines of a file from its start, which has been read, and its rest."""
+    *complete, last = start.splitlines(keepends=True) or [""]
+    yield from complete
+    yield last if last.endswith("\n") else last + file.readline(_LONGEST_LINE)
     while line := file.readline(_LONGEST_LINE):
         yield line

@@ -31,15 +31,15 @@ def new_figure(**settings: Any) -> Any:
 
 
 def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure in the format that the name's end says.
+    """Write a figure in the format of the path's suffix.
 
     Raises:
-        CaffejaxError: if there is no such format, or the file cannot be written.
+        CaffejaxError: if matplotlib does not support the format, or the file cannot be written.
     """
     picture = BytesIO()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            warnings.filterwarnings("ignore", "Glyph")  # a character of a name that the font lacks
             figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{path}: {error}") from error
@@ -47,19 +47,19 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-_MOST_LINES = 8  # of an output of more values the mean is drawn
-_MAX_FINITE = 1e100  # what is larger counts as infinite: axes of float64 cannot span it, and training is in float32
+_MOST_LINES = 8  # for an output with more values the mean is drawn
+_MAX_FINITE = 1e100  # larger values count as infinite: float64 axes cannot span them, and training is in float32
 
 
 @dataclass
 class Curve:
-    """A line of a panel.
+    """A curve of a panel.
 
     Attributes:
-        run: whose it is, as a number.
-        rows: where it goes: NumIters, Seconds, and the column.
-        column: the column to draw; of several the mean.
-        tested: whether a test net's; else it is of training.
+        run: the number of the run.
+        rows: the rows of its log, with NumIters, Seconds and the columns.
+        columns: the columns whose mean is drawn.
+        tested: whether the values are from a test net instead of training.
     """
 
     run: int
@@ -78,9 +78,9 @@ class Panel:
     """A panel of a figure.
 
     Attributes:
-        title: what it shows.
-        curves: the lines.
-        smooth: whether smoothing concerns its curves of training.
+        title: the name of the values.
+        curves: the curves.
+        smooth: whether smoothing applies to its training curves.
     """
 
     title: str
@@ -89,9 +89,10 @@ class Panel:
 
 
 def panels_of(logs: Sequence[Log]) -> list[Panel]:
-    """Return the panels for some runs' logs, those with nothing in them left out.
+    """Return the panels for the logs of some runs, without empty ones.
 
-    The test loss is drawn with the training loss if the train net and a test net have one output of the same name only.
+    The test loss is drawn with the training loss if the train net has one output, and the only test net has an output
+    of the same name.
     """
     loss, rate = Panel("loss"), Panel("learning rate", smooth=False)
     tested: dict[str, Panel] = {}
@@ -113,7 +114,7 @@ def panels_of(logs: Sequence[Log]) -> list[Panel]:
 
 
 def smoothed(values: Sequence[float], width: int) -> list[float]:
-    """Return the mean of each value and as many before as after it, up to `width` in all, but for those not finite."""
+    """Return the centered moving mean of finite values over up to `width` values, fewer near the ends."""
     reach = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
     return [_mean(values[i - n : i + n + 1]) for i, n in enumerate(reach)]
 
@@ -124,13 +125,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
-    """Return the outputs in some rows: by the name each, the columns of its values."""
+    """Return the columns of each output in some rows, by the output's name."""
     columns = dict.fromkeys(column for row in rows for column in row if column not in FIXED)
-    found: dict[str, list[str]] = {}
+    outputs: dict[str, list[str]] = {}
     for column in columns:
         name = column.rpartition("[")[0] if column.endswith("]") else column
-        found.setdefault(name if name in columns else column, []).append(column)
-    return found
+        outputs.setdefault(name if name in columns else column, []).append(column)
+    return outputs
 
 
 def _split_columns(columns: list[str]) -> Iterator[list[str]]:
@@ -138,7 +139,7 @@ def _split_columns(columns: list[str]) -> Iterator[list[str]]:
 
 
 def _by_net(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each test net: of those of one iteration, which follow each other, each is another net's."""
+    """Return the rows of each test net. Consecutive rows of one iteration belong to consecutive nets."""
     nets: list[list[Row]] = []
     number, last = 0, math.nan
     for row in rows:
@@ -152,30 +153,30 @@ def _by_net(rows: Sequence[Row]) -> list[list[Row]]:
 Axis = Literal["iterations", "seconds"]
 _COLUMNS: Mapping[Axis, str] = {"iterations": "NumIters", "seconds": "Seconds"}
 _INK, _FAINT = "#333333", "#dddddd"
-# Okabe and Ito's colours, which most colour-blind readers can tell apart
+# the palette of Okabe and Ito, which most color-blind readers can distinguish
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a200")
 _MOST_MARKERS = 60
 _MOST_PANELS = 200  # they take some 15 seconds
 
 
 def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int = 1, log_loss: bool = False) -> Any:
-    """Draw the loss, all outputs of test nets, and the learning rate of some runs; return a matplotlib Figure.
+    """Draw the loss, the outputs of test nets and the learning rate of runs as a matplotlib Figure.
 
     Args:
-        logs: by the names of the runs.
-        axis: what is drawn to the right.
-        smooth: how many points of training a mean is taken over; the points themselves then stay visible, faintly.
-        log_loss: whether the loss is drawn on a logarithmic scale.
+        logs: the logs by the names of the runs.
+        axis: the quantity of the horizontal axis.
+        smooth: the number of training points in the moving mean; the points remain visible in a light color.
+        log_loss: whether the axis of the loss is logarithmic.
 
     Raises:
-        CaffejaxError: if there is nothing to draw, or far too much, or matplotlib is not installed.
+        CaffejaxError: if there are no panels or too many, or matplotlib is not installed.
     """
     panels = panels_of(list(logs.values()))
     if not panels:
         raise CaffejaxError("there is nothing to draw")
     if len(panels) > _MOST_PANELS:
-        found = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
-        raise CaffejaxError(f"{found}: one for each output of test nets; `caffejax parse_log` writes tables")
+        message = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
+        raise CaffejaxError(f"{message}: one for each output of test nets; `caffejax parse_log` writes tables")
     colours = [_colour(run, len(logs)) for run in range(len(logs))]
     across = min(len(panels), 3 if len(panels) != 4 else 2)
     down = -(-len(panels) // across)
@@ -200,7 +201,7 @@ _TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
 def _colour(run: int, runs: int) -> Any:
-    """Return the colour of one of some runs."""
+    """Return the color of a run."""
     if runs <= len(_COLOURS):
         return _COLOURS[run]
     from matplotlib import colormaps
@@ -215,7 +216,7 @@ def _handle(colour: Any, name: str, **style: Any) -> Any:
 
 
 def _escape_dollars(name: str) -> str:
-    """Return a name, which may come from a file, as text: matplotlib reads formulas between dollars."""
+    """Return a name, which may come from a file, as text without formulas, which matplotlib reads between dollars."""
     return printable(name).replace("$", r"\$")
 
 
@@ -245,6 +246,6 @@ def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[A
 
 
 def _mark_non_finite(axes: Any, panel: Panel, column: str) -> None:
-    """Say so where a curve has no finite number at all."""
+    """Write a note into a panel without any finite number."""
     if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
         axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_INK)

@@ -1,4 +1,4 @@
-"""What records training while it goes on: JSON lines and TensorBoard; and the curves that are drawn of it."""
+"""Callbacks that record training as JSON lines or for TensorBoard."""
 
 from .json_lines import JsonLines
 from .tensorboard import TensorBoard

@@ -27,11 +27,11 @@ from ..training.reporting import log
 class JsonLines(Callback):
     """Appends a line to a file at each display, test and snapshot, and at the start and end.
 
-    Each is one JSON object, written at once, so that a run that is killed leaves whole lines. If a line cannot be
-    written, there is one warning, and training goes on. Of several processes the first writes.
+    Each line is one JSON object, written by one system call, so that a killed run leaves complete lines. If a line
+    cannot be written, there is one warning, and training continues. With several processes only the first one writes.
 
     Args:
-        path: the file; made, with its folder, when training starts, unless it is there.
+        path: the file. It and its folder are created when training starts.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,10 +41,10 @@ class JsonLines(Callback):
         self._cut = self._warned = False
 
     def on_start(self, solver: Solver) -> None:
-        """Open the file, and state what runs.
+        """Open the file, and write a description of the run.
 
         Raises:
-            SolverError: if it cannot be written, or holds something else.
+            SolverError: if the file cannot be written, or has other content.
         """
         if not is_first():
             return
@@ -55,16 +55,16 @@ class JsonLines(Callback):
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write what is displayed."""
-        found = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": _plain(display.outputs)}
+        fields = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": _plain(display.outputs)}
         if display.pace is not None:
-            found |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
-        self._write(solver, "train", found, display.iteration)
+            fields |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
+        self._write(solver, "train", fields, display.iteration)
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write the scores of each test net."""
         for number, scores in enumerate(results):
-            found = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
-            self._write(solver, "test", {**found, "outputs": _plain(scores.outputs)})
+            fields = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
+            self._write(solver, "test", {**fields, "outputs": _plain(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
         """Write where the snapshot is."""
@@ -123,16 +123,16 @@ class JsonLines(Callback):
             reason = error.strerror or str(error)
         if reason and not self._warned:
             self._warned = True
-            log.warning("%s: metrics cannot be written (%s); training goes on without", self.path, reason)
+            log.warning("%s: metrics cannot be written (%s); training continues without them", self.path, reason)
 
 
 def _begins(line: bytes) -> bool:
-    """Return whether a line is the first one of a run that was killed in it, or had no more place on the disk."""
+    """Return whether a line is the truncated first line of a run, which was killed or had a full disk."""
     return line.startswith(_START) or (line != b"" and _START.startswith(line))
 
 
 def _description(solver: Solver) -> dict[str, Any]:
-    """Return what runs."""
+    """Return a description of the run."""
     param = solver.param
     versions = {"caffejax": __version__, "jax": jax.__version__, "python": platform.python_version()}
     settings = {name: getattr(param, name) for name in ("type", "lr_policy", "max_iter")}
@@ -153,11 +153,11 @@ _REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (
 
 
 def _plain(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return outputs as numbers, those of several values as flat lists."""
+    """Return outputs of one value as numbers, and others as flat lists."""
     lists = {name: [_short(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
 def _short(value: float) -> float:
-    """Return the number of fewest digits that is this one in float32, in which training computes."""
+    """Return the shortest decimal number that equals `value` in float32, in which training computes."""
     return float(str(np.float32(value)))

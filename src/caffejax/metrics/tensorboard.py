@@ -1,4 +1,4 @@
-"""A net's graph in TensorBoard's form."""
+"""Events of training for TensorBoard, written by tensorboardX, with the net's graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..training.reporting import log
 def graph_def(graph: Graph) -> Any:
     """Return a tensorboardX GraphDef: a node for each layer, with the shapes of its tops and params.
 
-    Splits that the net added are left out: who reads a split blob is joined to the layer that computes it.
+    Splits that the net added are omitted: readers of a split blob are connected to the layer that computes it.
     """
     from tensorboardX.proto.graph_pb2 import GraphDef
     from tensorboardX.proto.versions_pb2 import VersionDef
@@ -55,20 +55,21 @@ def _node(layer: Layer, inputs: Sequence[str], tops: Sequence[tuple[int, ...]]) 
     return NodeDef(name=layer.key, op=layer.type.name, input=inputs, attr=attributes)
 
 
-_MOST_VALUES = 16  # of an output, which become a scalar each; more become a histogram
-_MOST_IN_HISTOGRAM = 2**20  # of larger arrays, numbers at equal distances
+_MOST_VALUES = 16  # of an output; each becomes a scalar, more values become a histogram
+_MOST_IN_HISTOGRAM = 2**20  # of larger arrays, values at equal distances are taken
 
 
 class TensorBoard(Callback):
     """Writes events for TensorBoard.
 
-    Scalars are written at displays and tests: loss, lr, outputs, images per second, the share of time spent waiting for
-    data. At tests (without test nets: at snapshots) there are histograms of all params, and the first filters as an
-    image; at the start the train net's graph. A run that was resumed takes the place of what came after its start. If
-    something cannot be written, there is one warning, and training goes on. Of several processes the first writes.
+    Displays and tests write scalars: loss, lr, outputs, images per second, and the fraction of time spent waiting for
+    data. Tests (or snapshots if there are no test nets) write histograms of all params and an image of the first
+    filters. The start writes the train net's graph. A resumed run replaces earlier events after its first iteration. If
+    an event cannot be written, there is one warning, and training continues. With several processes only the first one
+    writes.
 
     Args:
-        folder: where the event files go; made, when training starts, unless it is there.
+        folder: the folder of the event files, created when training starts.
 
     Raises:
         CaffejaxError: if tensorboardX is not installed.
@@ -130,7 +131,7 @@ class TensorBoard(Callback):
         self._params(solver, variables)
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """Write pictures of the params, if there are no tests at which to do so."""
+        """Write pictures of the params, if there are no test nets."""
         if solver.tests.evaluators:
             return
         variables = solver.variables  # of several processes, all call it
@@ -179,8 +180,8 @@ class TensorBoard(Callback):
     def _scalars(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
 
-        found = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-        self._write(step, summary=Summary(value=found))
+        summary = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._write(step, summary=Summary(value=summary))
 
     def _histogram(self, step: int, tag: str, values: np.ndarray) -> None:
         from tensorboardX.summary import histogram
@@ -216,4 +217,6 @@ class TensorBoard(Callback):
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("%s: events cannot be written (%s); training goes on without", self.folder, error.strerror)
+            log.warning(
+                "%s: events cannot be written (%s); training continues without them", self.folder, error.strerror
+            )

@@ -1,1 +1,1 @@
-"""Images with boxes, as the SSD fork keeps them in databases, and what it does to both before a net sees them."""
+"""The AnnotatedData layer of the SSD fork: images with boxes, their databases and their augmentation."""

@@ -1,4 +1,4 @@
-"""AnnotatedDatums: from bytes to a picture, and the other way round."""
+"""Reading and writing of AnnotatedDatums."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...schema.caffe_pb2 import AnnotatedDatum
 from ..image_decoding import BadImageError
 from .annotated_image import BOX
 
-_FURTHEST = 1e9  # images from the middle; areas of what lies further away no float32 holds
+_MAX_COORDINATE = 1e9  # in units of the image; float32 cannot represent the areas of larger boxes
 
 
 class Annotations(NamedTuple):
-    """What an AnnotatedDatum holds besides its image.
+    """The content of an AnnotatedDatum without its image.
 
     Attributes:
-        objects: as `AnnotatedImage` has them.
-        label: of the whole image.
-        type: the kind of annotation, or None where it says none.
-        compressed: whether the image was.
+        objects: as in `AnnotatedImage`.
+        label: the label of the whole image.
+        type: the type of annotation, or None if the field is not set.
+        compressed: whether the image is stored compressed.
     """
 
     objects: np.ndarray
@@ -35,7 +35,7 @@ def parse_annotated(data: bytes) -> AnnotatedDatum:
     """Parse an AnnotatedDatum.
 
     Raises:
-        BadImageError: if it is none.
+        BadImageError: if the data is not an AnnotatedDatum.
     """
     try:
         message = AnnotatedDatum.FromString(data)
@@ -47,10 +47,10 @@ def parse_annotated(data: bytes) -> AnnotatedDatum:
 
 
 def read_annotations(message: AnnotatedDatum) -> Annotations:
-    """Return what an AnnotatedDatum holds besides its image.
+    """Return the content of an AnnotatedDatum without its image.
 
     Raises:
-        BadImageError: for a box without end, or of no numbers.
+        BadImageError: for a box with infinite, very large or NaN coordinates.
     """
     rows = [
         (group.group_label, a.instance_id, a.bbox.xmin, a.bbox.ymin, a.bbox.xmax, a.bbox.ymax, a.bbox.difficult)
@@ -58,7 +58,7 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
         for a in group.annotation
     ]
     objects = np.array(rows, np.float32).reshape(-1, 7)
-    if len(wrong := objects[~(np.abs(objects[:, BOX]) < _FURTHEST).all(axis=1)]):
+    if len(wrong := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
         box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
         raise BadImageError(f"has a box ({box}); xmin, ymin, xmax and ymax are parts of the image, mostly 0 to 1")
     type_ = message.type if message.HasField("type") else None
@@ -66,7 +66,7 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
 
 
 def make_annotated(datum: caffe_pb2.Datum, objects: np.ndarray) -> bytes:
-    """Serialise an AnnotatedDatum of a Datum, and objects as `AnnotatedImage` has them, grouped by class."""
+    """Serialize a Datum and objects, as in `AnnotatedImage`, as an AnnotatedDatum; objects are grouped by class."""
     message = AnnotatedDatum(datum=datum, type=AnnotatedDatum.BBOX)
     groups: dict[float, Any] = {}
     for label, instance, xmin, ymin, xmax, ymax, difficult in np.asarray(objects, np.float32).reshape(-1, 7).tolist():

@@ -102,7 +102,7 @@ class AnnotatedImage:
 
         Args:
             window: float32 (4,). It may exceed the image.
-            pixels: the pixels of the window; default: those of the image.
+            pixels: the pixels of the window; default: the image's pixels.
         """
         boxes, visible = clip_to_window(self.boxes, window)
         image = self.with_boxes(boxes).keep(visible)

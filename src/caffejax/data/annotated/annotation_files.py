@@ -23,7 +23,7 @@ from ..image_decoding import read_file
 Size = tuple[float, float]  # height and width
 
 _CLASSES, _DIGITS = 2**24, 20
-_TOO_LARGE = 1e18  # no pixels are so many
+_TOO_LARGE = 1e18  # pixels
 
 
 class _Object(NamedTuple):

@@ -81,7 +81,7 @@ def scale_boxes(boxes: np.ndarray, param: Any, size: tuple[int, int], window: np
 
 
 def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return the smallest width and height that keep the proportions and are at least those of `param`."""
+    """Return the smallest width and height that keep the proportions and cover the size in `param`."""
     return _fit(param, w, h, by_width=w / h < param.width / param.height)
 
 

@@ -115,7 +115,7 @@ class BatchSamplers:
         self._emit = emit
 
     def __call__(self, image: AnnotatedImage, rng: np.random.Generator) -> AnnotatedImage:
-        """Return the crop of a random window that meets the constraints, or the image if there is none."""
+        """Return the crop of a random window that meets the constraints, or the image if no window does."""
         boxes = image.boxes
         windows = [window for sampler in self._samplers for window in sampler_windows(sampler, boxes, rng)]
         return self._crop(image, windows[rng.integers(len(windows))]) if windows else image

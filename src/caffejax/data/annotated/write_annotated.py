@@ -1,4 +1,4 @@
-"""Image files with boxes as AnnotatedDatums, as the SSD fork's convert_annoset stores them."""
+"""Writing of images with boxes as AnnotatedDatums, as the SSD fork's convert_annoset does."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Storing:
     """How images are stored.
 
     Attributes:
-        colour: with three channels, else one.
-        height: the height to resize to, if `width` is given too.
-        width: likewise.
-        min_dim: smaller images are enlarged until their shorter side is that long; 0 for no such limit.
-        max_dim: larger images are then made smaller until their longer side is that long; 0 for no such limit.
-        encoding: jpg, png, ...: store them compressed so. A file whose name ends in that and which is not resized is
-            stored byte by byte, if it is stored with colours.
-        max_pixels: how many pixels they may have in their files, and resized to `height` and `width`.
+        colour: whether images have three channels instead of one.
+        height: the height to resize to; 0 for the original size.
+        width: the width to resize to; 0 for the original size.
+        min_dim: smaller images are enlarged until their shorter side has this length in pixels; 0 for no limit.
+        max_dim: larger images are then reduced until their longer side has this length in pixels; 0 for no limit.
+        encoding: compress images as jpg, png, ...; default: raw. The bytes of a file with this suffix are copied if
+            it is not resized and `colour` is set.
+        max_pixels: the largest number of pixels, in the file and resized to `height` and `width`.
     """
 
     colour: bool = True
@@ -46,11 +46,11 @@ class Storing:
 
 
 def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], storing: Storing) -> tuple[bytes, Shape]:
-    """Serialise an image file as an AnnotatedDatum.
+    """Serialize an image file as an AnnotatedDatum.
 
     Args:
         path: the image.
-        label: its class; or what gives the objects in it, from its height and width in the file.
+        label: its class; or a function that returns the objects in it from its height and width in the file.
         storing: how the image is stored.
 
     Returns:
@@ -62,7 +62,7 @@ def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], stori
     content = read_file(path)
     original = decode_file(path, content, storing.colour, storing.max_pixels)
     with located(file=str(path)):
-        image = _resized(original, storing)
+        image = _resize(original, storing)
     datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)
     datum.channels, datum.height, datum.width = image.shape
     if callable(label):
@@ -94,8 +94,8 @@ def write_annotated(
             put(b"%08d" % n, make_annotated(datum, objects))
 
 
-def _resized(image: np.ndarray, storing: Storing) -> np.ndarray:
-    """Return an image (C, H, W) in the size in which it is stored; itself where that is its own."""
+def _resize(image: np.ndarray, storing: Storing) -> np.ndarray:
+    """Resize an image (C, H, W) as `storing` says. The result is `image` itself if its size does not change."""
     if not (storing.min_dim or storing.max_dim):
         return resize(image, storing.height, storing.width, storing.max_pixels)
     short, long = sorted(image.shape[1:])

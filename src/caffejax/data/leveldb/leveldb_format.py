@@ -1,4 +1,4 @@
-"""What all files of a LevelDB share: numbers, checksums, keys with a sequence number, and how files are read."""
+"""Numbers, checksums, keys and file access that all files of a LevelDB have in common."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...errors import DataError, Problem
 
 
 class Entry(NamedTuple):
-    """What a table or a log says about a key. Sorts as LevelDB does: by key, the newest first.
+    """An entry of a table or a log. Entries sort as in LevelDB: by key, the newest first.
 
     Attributes:
         key: the user's key.
-        age: the tag, negative: later entries have the smaller one.
+        age: the negative tag, smaller for later entries.
         file: the name of the file.
-        offset: where the block of the entry begins in it. In a log, every entry is a block.
-        size: the size of that block.
+        offset: the byte of the file where the entry's block begins. In a log, every entry is a block.
+        size: the size of the block in bytes.
         n: the number of the entry in the block.
     """
 
@@ -40,13 +40,13 @@ _TAG = struct.Struct("<Q")
 
 
 def damaged(what: str, file: str | None = None) -> DataError:
-    """Return the error for a file that does not hold what it must."""
-    remedy = "the LevelDB is damaged: copy or make it anew, or try plyvel.repair_db on a copy"
+    """Return the error for a damaged file."""
+    remedy = "the LevelDB is damaged: copy or make it again, or try plyvel.repair_db on a copy"
     return DataError(Problem(f"{what}; {remedy}", file))
 
 
 def checksum(data: bytes) -> int:
-    """Return the CRC-32C as LevelDB stores it: rotated and offset, so that checksums of checksums do no harm."""
+    """Return the CRC-32C as LevelDB stores it, rotated and offset."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -124,9 +124,9 @@ class _Descriptor:
 
 
 class Files:
-    """A reader of a folder's files, by name.
+    """A reader of a folder's files by name, a limited number of which is open at a time.
 
-    It holds no position in a file, so threads and forked copies need not know of each other.
+    It has no file positions, so threads and forked processes can use it independently.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -137,12 +137,12 @@ class Files:
         """Read bytes of a file.
 
         Raises:
-            DataError: if the file cannot be read or has not so many bytes.
+            DataError: if the file cannot be read or is too short.
         """
         data = b""
         try:
             file = self._descriptor(name)
-            if offset + size > file.size:  # before any memory is asked for
+            if offset + size > file.size:  # before memory is allocated
                 raise damaged(f"has {file.size} bytes, but byte {offset + size} is referred to")
             while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
                 data = data + part if data else part
@@ -153,7 +153,7 @@ class Files:
         return data
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; -1 if there is no such file."""
+        """Return the size of a file in bytes, or -1 if it does not exist."""
         path = self.folder / name
         return path.stat().st_size if os.path.isfile(path) else -1
 

@@ -75,7 +75,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
         newest = key != last_key
         last_key = key
         if not newest or -age & 0xFF != VALUE:
-            # What hides here would show its damage only when it was read, which it never is.
+            # the record in this block is never read, so its damage would not be noticed
             if size >= LARGE and file in tables:
                 unverified.add((file, offset, size))
             before = None

@@ -16,10 +16,10 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 class LogReader:
-    """The records of a log file: iterating gives each with the file position of its first byte.
+    """An iterable of a log file's records, each with the file position of its first byte.
 
-    A record cut off by the end of the file is what a crash leaves behind. It is not given, as in LevelDB;
-    `truncated_at` then says at which byte the file's last complete record ends.
+    A crash truncates the last record. It is omitted, as in LevelDB, and `truncated_at` is then the byte at which the
+    last complete record ends.
 
     Raises:
         DataError: for any other damage, while iterating.
@@ -77,7 +77,7 @@ class LogReader:
                 self.truncated_at = offset + at
 
     def _is_zero_from(self, offset: int) -> bool:
-        """Return whether only zeros follow, as where room was reserved and never written to."""
+        """Return whether only zeros follow, as in preallocated space."""
         rest = range(offset, self._size, BLOCK)
         return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
 
@@ -92,7 +92,7 @@ def file_position(start: int, n: int) -> int:
 
 
 def read_span(files: Files, name: str, start: int, size: int) -> bytes:
-    """Read so many bytes of one record, from a position in the file on.
+    """Read `size` bytes of one record from a position in the file.
 
     Raises:
         DataError: if the file has become shorter.

@@ -35,8 +35,8 @@ class Version:
 
     Attributes:
         tables: by level and number.
-        log: logs from this number on hold what is in no table yet; None if nothing was said.
-        previous_log: so does this one.
+        log: the first number of the logs whose entries are not in tables yet; None if the manifest has no number.
+        previous_log: the number of one more such log.
     """
 
     tables: dict[tuple[int, int], Table] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
     """Return the tables of a database by file name, and the names of its logs, the oldest first.
 
     Raises:
-        DataError: if the folder is no LevelDB, or with all files that are missing or have a wrong size.
+        DataError: if the folder is not a LevelDB, or with all files that are missing or have a wrong size.
     """
     name = _manifest_name(files)
     with located(file=files.path(name)):
@@ -66,7 +66,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
 
 
 def encode_manifest(tables: Sequence[Table], level: int, records: int) -> bytes:
-    """Return the content of the manifest of a new database whose tables all lie on one level."""
+    """Return the content of the manifest of a new database whose tables are all on one level."""
     edit = bytearray()
     edit += bytes([_ORDER]) + encode_prefixed(_COMPARATOR)
     edit += bytes([_LOG]) + encode_varint(0)
@@ -139,7 +139,7 @@ def _apply(version: Version, edit: bytes) -> None:
             smallest, at = read_prefixed(edit, at)
             largest, at = read_prefixed(edit, at)
             for key in (smallest, largest):
-                split_key(key)  # raises where it is none
+                split_key(key)  # raises for an invalid key
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
             raise damaged(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")

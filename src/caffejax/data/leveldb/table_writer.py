@@ -108,7 +108,7 @@ def _shared_prefix(one: bytes, two: bytes) -> int:
     return min(len(one), len(two))
 
 
-_LEVEL = 6  # LevelDB's last: what lies there is never rewritten for its size
+_LEVEL = 6  # LevelDB's last level, whose tables are not compacted
 _TABLE = 1 << 26  # bytes, after which the next table begins
 _MANIFEST = "MANIFEST-000001"
 

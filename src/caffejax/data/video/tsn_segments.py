@@ -19,14 +19,14 @@ _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 
 
 class SegmentDataset(VideoDataset[int]):
-    """The videos of a list, round and round, as images with the channels of all frames one after another.
+    """The videos of a list as images, with the channels of all frames in order.
 
-    A video has as many segments as long as `num_segments` says, and `new_length` frames of each count: in TRAIN from
-    anywhere in it, else from its middle. A flow has two frames, x and y, of one channel.
+    A video is divided into `num_segments` segments of equal length, each represented by `new_length` frames: at a
+    random place in TRAIN, else in the middle. Optical flow has two frames, x and y, of one channel.
 
     Args:
         site: the layer.
-        rng: what decides over the order, and where frames begin.
+        rng: decides about the order, and where frames begin.
 
     Raises:
         DataError: if the list, or a folder that it names, is missing or malformed.
@@ -63,7 +63,7 @@ class SegmentDataset(VideoDataset[int]):
         return self._crop(np.concatenate(frames), random), self._labels[i]
 
     def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
-        """Return after which frame each segment's begin."""
+        """Return the number of the frame before the first one of each segment."""
         segments, length = self._param.num_segments, self._param.new_length
         part = frames // segments
         if part < length:
@@ -80,7 +80,7 @@ class SegmentDataset(VideoDataset[int]):
 
 
 _RATIOS = (1.0, 0.875, 0.75, 0.66)
-# places of windows, in quarters of the room that they have: corners and middle, then those of more_fix_crop
+# places of crops, in quarters of the free space: corners and center; then the places of more_fix_crop
 _PLACES = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
 _MORE = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
 
@@ -97,12 +97,12 @@ CROP_SETTINGS = (
 
 
 def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    """Return what cuts a window out of an image (C, H, W), and mirrors it, as transform_param says.
+    """Return a function that crops and mirrors an image (C, H, W) as transform_param says.
 
-    In TRAIN windows lie anywhere, or with `fix_crop` at one of a few places; with `multi_scale` their sides are parts
-    (`scale_ratios`) of the image's shorter side, whose numbers are at most `max_distort` apart, and they are scaled to
-    crop_size. Else the window lies in the middle. Mirrored frames of a flow along x, `is_flow`, are turned round: 255
-    less what they were.
+    In TRAIN, crops are at random places, or with `fix_crop` at one of a few fixed places. With `multi_scale`, the
+    height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, whose indices differ by at
+    most `max_distort`, and the crop is scaled to crop_size. In TEST the crop is in the center. With `is_flow`, mirrored
+    frames of flow along x become 255 - x.
     """
     p, training = site.layer.transform_param, site.training
     ratios = [np.float32(r) for r in p.scale_ratios or _RATIOS]

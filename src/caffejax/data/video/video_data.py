@@ -65,7 +65,7 @@ class VideoDataLayer(DataLayer):
     of a folder of 000001.jpg and so on. A line of the list is a name, the first frame and a label; with
     `use_temporal_jitter` the first frame is drawn, and the line has the number of frames instead, or nothing for a
     file. With `num_segments`, `modality` or `name_pattern` it is the layer of temporal segment networks, whose list has
-    folders, numbers of frames and labels: the channels are those of all frames of all segments in order.
+    folders, numbers of frames and labels: the channels of all frames of all segments are in order.
     """
 
     def probe(self) -> Look:
@@ -131,7 +131,7 @@ def _checked(layer: Any) -> tuple[str, Any]:
 
 
 def _with_transform(site: Site, kind: str, param: Any) -> Site:
-    """Return the site with a transform_param for images whose channels are those of all frames."""
+    """Return the site with a transform_param for images with the channels of all frames."""
     layer = type(site.layer)()
     layer.CopyFrom(site.layer)
     t = layer.transform_param

@@ -27,10 +27,10 @@ class VideoList:
     """A list of videos.
 
     Attributes:
-        names: the videos' names, as written.
-        numbers: the number that stands between a name and its labels: where a clip begins, or how many frames there
-            are; 0 where there is none.
-        labels: the labels of each.
+        names: the videos' names as in the file.
+        numbers: the number between a name and its labels: the first frame of a clip, or the number of frames; 0 if the
+            line has no number.
+        labels: the labels of each video.
     """
 
     names: list[str]
@@ -114,7 +114,7 @@ class ClipDataset(VideoDataset[Any]):
             frames = _read_frames(path, begin, length, step, random, self._max_pixels)
         else:
             first = self._numbers[i]
-            if param.use_temporal_jitter:  # the number is how many frames there are, of which the first is 1
+            if param.use_temporal_jitter:  # `first` is the number of frames, which count from 1
                 room = first - length * step
                 if room < 0:
                     raise BadImageError(Problem(f"has {first} frames, of which {length * step} are needed", path))
@@ -133,8 +133,8 @@ def _read_frames(
 ) -> list[np.ndarray]:
     """Read frames (3, H, W) of a video file: `length` of them, each `step` after the one before.
 
-    They are read one after another from the first on, as not all files can be entered in the middle. With `begin`
-    None the first is drawn.
+    All frames from the start of the file are decoded, as seeking does not work in all files. With `begin` None, the
+    first frame is drawn.
     """
     capture = cv2.VideoCapture(path)
     try:
