@@ -28,7 +28,7 @@ _NOT_READ = (*_BY_AXIS, "dilation", "global_pooling")
 
 
 def volume_param(ctx: Context, own: str) -> Any:
-    """Return the message with the window: the layer's own one if it is there, else that of the type of the plane."""
+    """Return the layer's 3D message if it is set, else the message of the corresponding 2D type."""
     return getattr(ctx.layer, own) if ctx.layer.HasField(own) else ctx.param
 
 
@@ -36,7 +36,7 @@ def volume_window(p: Any) -> Window:
     """Read the window over (length, height, width) of a message.
 
     Raises:
-        LayerError: for numbers that are missing, zero, or for windows of other kinds.
+        LayerError: if numbers are missing or zero, or the window is of another kind.
     """
     for name in _NOT_READ:
         require(not _is_set(p, name), f"{name} is not for windows over time: kernel_size, stride and pad are for both")
@@ -54,7 +54,7 @@ def volume_size(x: Any) -> Shape:
     """Return length, height and width of a bottom's shape.
 
     Raises:
-        LayerError: if it has not five axes.
+        LayerError: if it does not have five axes.
     """
     require(
         len(x.shape) == 5, f"needs a bottom with 5 axes (number, channels, length, height, width), not shape {x.shape}"
@@ -86,10 +86,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Cross-correlation of (N, C, length, height, width) with a weight (num_output, C, depth, size, size).
+    """C3D's cross-correlation of (N, C, length, height, width) with a weight (num_output, C, depth, size, size).
 
-    Its settings are those of convolution3d_param, or as in C3D 1.0 of convolution_param with kernel_depth,
-    temporal_stride and temporal_pad. The bias has shape (1, 1, 1, 1, num_output).
+    Settings are in convolution3d_param, or as in C3D 1.0 in convolution_param with kernel_depth, temporal_stride and
+    temporal_pad. The bias has shape (1, 1, 1, 1, num_output).
     """
     weight, *bias = blobs
     return volume_correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
@@ -110,10 +110,10 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Numbers times the kernel, added up where they overlap: Convolution3D's bottom gradient.
+    """C3D's transposed Convolution3D: numbers times the kernel, added where they overlap.
 
     The weight is (C, num_output, depth, size, size); a size n becomes stride * (n - 1) + kernel - 2 * pad. As in C3D,
-    there is a bias unless convolution_param, and not convolution3d_param, says otherwise.
+    there is a bias unless convolution_param (not convolution3d_param) says otherwise.
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
@@ -161,10 +161,10 @@ def _param(ctx: Context) -> Any:
 
 
 def volume_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return what slides over a bottom of five axes.
+    """Return the cross-correlation of a bottom of five axes.
 
     Raises:
-        LayerError: for settings that do not go together, and other shapes.
+        LayerError: if settings do not fit together, or the bottom has another shape.
     """
     p = _param(ctx)
     volume_size(x)
@@ -187,10 +187,10 @@ def _spread_size(c: Correlation, x: jax.Array) -> Shape:
 
 
 def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
-    """MAX or AVE over windows of (N, C, length, height, width); sizes round up, and a last window may overhang.
+    """C3D's MAX or AVE over windows of (N, C, length, height, width); sizes round up, and a last window may overhang.
 
-    AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
-    its whole gradient. Settings are those of pooling3d_param, or as in C3D 1.0 of pooling_param with kernel_depth and
+    AVE divides by the part of the window inside of the padded volume. All positions that equal a window's maximum get
+    its whole gradient. Settings are in pooling3d_param, or as in C3D 1.0 in pooling_param with kernel_depth and
     temporal_stride.
     """
     return pool_windows(x, *volume_windows(ctx, x))
@@ -201,7 +201,7 @@ def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
 
 
 def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return maxima or averages, (N, C, *out), over windows of all axes of (N, C, *size)."""
+    """Return maxima or averages (N, C, *out) over windows of all axes of (N, C, *size)."""
     if method == "MAX":
         return _maxima(x, window)
     total = _over_windows(lax.add, 0, promote(x), window)
@@ -209,7 +209,7 @@ def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.A
 
 
 def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the diff of x, of which `pool_windows` made y."""
+    """Return the gradient for x, given `y = pool_windows(x, ...)`."""
     if method == "AVE":
         return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
@@ -235,10 +235,10 @@ register(
 
 
 def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to where the last one ends, and the output's size.
+    """Return the method, the window with padding up to the end of the last one, and the output's size.
 
     Raises:
-        LayerError: for settings that do not go together, and other shapes.
+        LayerError: if settings do not fit together, or the bottom has another shape.
     """
     p, size = volume_param(ctx, "pooling3d_param"), volume_size(x)
     method = str(p.PoolMethod.Name(p.pool))
@@ -274,7 +274,7 @@ def _over_windows(combine: Any, start: float, x: jax.Array, window: Window) -> j
 
 
 def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    """Give every cell of each window its share: add up over the windows that each place of `x` is in."""
+    """Add the share of each window to all of its cells, for each position of `x`."""
     size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
     axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
     around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
@@ -294,7 +294,7 @@ def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Arr
 
 
 def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Count the cells of the padded volume that each window covers. Padding is the same at both ends."""
+    """Count the cells of the padded volume that each window covers. Padding is equal at both ends."""
     lengths = []
     for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
         start = np.arange(o) * stride - low
@@ -303,7 +303,7 @@ def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """exp(x) normalised to sum 1 over the channels of every voxel of (N, C, length, height, width)."""
+    """C3D's softmax over the channels of every voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
@@ -324,10 +324,10 @@ register(
 
 
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Sum of -log of the labels' probabilities over the number of voxels, labels (N, 1, length, height, width).
+    """C3D's sum of -log of the labels' probabilities over the number of voxels; labels (N, 1, length, height, width).
 
-    A label from the number of classes on counts for nothing in the sum, but for a voxel; a negative one gives NaN.
-    Gradients of such voxels are their probabilities: that of the softmax, less 1 at a label that there is.
+    A label of at least the number of classes adds nothing to the sum, but counts as a voxel; a negative one gives NaN.
+    The gradient is the softmax, minus 1 at labels that exist.
     """
     own, known, voxels = _read_voxels(scores, labels)
     picked = jnp.sum(jnp.where(own, jax.nn.log_softmax(promote(scores), 1), 0))
@@ -354,7 +354,7 @@ register(
 
 
 def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
-    """Return where the labels' own scores are, whether no label is negative, the number of voxels."""
+    """Return a mask of the labels' scores, whether no label is negative, and the number of voxels."""
     volume_size(scores)
     require_one_batch(scores.shape, labels.shape)
     wanted = (scores.shape[0], 1, *scores.shape[2:])

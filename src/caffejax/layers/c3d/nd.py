@@ -22,7 +22,7 @@ _SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
 
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Cross-correlation of (N, C, *size) with a weight (num_output, C / group, *kernel_shape)."""
+    """video-caffe's cross-correlation of (N, C, *size) with a weight (num_output, C / group, *kernel_shape)."""
     return nd_correlation(ctx, x)(x, *blobs)
 
 
@@ -53,9 +53,9 @@ register(
 
 
 def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
-    """MAX or AVE over windows of kernel_shape of (N, C, *size); sizes round up, and a last window may overhang.
+    """video-caffe's MAX or AVE over windows of kernel_shape of (N, C, *size); sizes round up, the last may overhang.
 
-    AVE divides by the part of the window inside of the padded volume. All places that equal a window's maximum get
+    AVE divides by the part of the window inside of the padded volume. All positions that equal a window's maximum get
     its whole gradient.
     """
     return pool_windows(x, *nd_windows(ctx, x))
@@ -77,10 +77,10 @@ register(
 
 
 def nd_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return what slides over a bottom of any number of axes.
+    """Return the cross-correlation of a bottom with any number of axes.
 
     Raises:
-        LayerError: for settings that do not go together.
+        LayerError: if settings do not fit together.
     """
     p = ctx.param
     window = _window(p, _size(x))
@@ -93,10 +93,10 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
 
 
 def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to where the last one ends, and the output's size.
+    """Return the method, the window with padding up to the end of the last one, and the output's size.
 
     Raises:
-        LayerError: for settings that do not go together.
+        LayerError: if settings do not fit together.
     """
     p, size = ctx.param, _size(x)
     method = str(p.PoolMethod.Name(p.pool))
@@ -118,7 +118,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
-    """Read the window of a message; its kernel may be given."""
+    """Read the window of a message. `kernel` overrides its kernel_shape."""
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
     stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)

@@ -1,1 +1,1 @@
-"""Layers that find things in images: a file for each type, and what they share about boxes."""
+"""Detection layers of SSD: default boxes, MultiBoxLoss, DetectionOutput and DetectionEvaluate."""

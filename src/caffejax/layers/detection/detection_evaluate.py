@@ -1,4 +1,4 @@
-"""DetectionEvaluate: which of the boxes found are right."""
+"""DetectionEvaluate: judge each detection as a true or a false positive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]  # of rows [image, box, label, ignored, ...], 
 
 
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
-    """How many boxes of each class there are, and for each box found whether it is right, (1, 1, rows, 5).
+    """Count the ground truth of each class and judge each detection; top (1, 1, rows, 5). SSD's type.
 
-    Bottoms: DetectionOutput's top, and ground truth as of MultiBoxLoss. Rows are (-1, label, boxes, -1, -1), then
-    (image, label, score, true positive, false positive): by score, each takes the box that it overlaps most, unless
-    that is taken. One that hits a difficult box, where these do not count, is neither.
+    Bottoms: DetectionOutput's top (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. Rows are first
+    (-1, label, count, -1, -1) for each class, then (image, label, score, true positive, false positive). By falling
+    score, each detection takes the box that it overlaps most, if no other has taken it. A detection of a difficult
+    box is neither, unless evaluate_difficult_gt.
     """
     return replace(
         ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
@@ -33,9 +34,10 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
 
 
 def make_of_cascade(ctx: Context, site: Site) -> LayerType:
-    """The same of FrcnnOutput's top, ground truth with rows [image, box, label, ignored, ...], and sizes of images.
+    """Judge FrcnnOutput's detections; Cascade R-CNN's type, with a third bottom for the sizes of the images.
 
-    Boxes are in pixels, corners included. What is ignored counts as difficult.
+    Bottoms: detections (N, 7), ground truth (M, 7 or more) with rows [image, box, label, ignored, ...], sizes. Boxes
+    are in pixels, corners included. Ignored ground truth counts as difficult.
     """
     evaluation = _Evaluation(ctx.param, site, pixels=True)
 
@@ -100,7 +102,7 @@ _MOST_CLASSES = 1_000_000
 
 
 class _Evaluation:
-    """The layer: with a file of sizes, images that have boxes take the next one each, from pass to pass."""
+    """State of one layer: with a file of sizes, each image that has boxes takes the next size, across passes."""
 
     def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
         check_resize(p)
@@ -140,7 +142,7 @@ class _Evaluation:
         return image
 
     def _judged(self, p: Any, found: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
-        """Return the rows for boxes of one class found in one image."""
+        """Return the rows of the detections of one class in one image."""
         if not len(truth):
             return [(*row[:3], 0, 1) for row in found]
         found = found[np.argsort(-found[:, 2], kind="stable")]

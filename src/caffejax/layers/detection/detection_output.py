@@ -1,4 +1,4 @@
-"""DetectionOutput: the boxes found, of each class the best that do not overlap, of each image the best of these."""
+"""DetectionOutput: decode predicted boxes, suppress overlapping ones of each class, and keep the best of each image."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .result_files import ResultFiles, saves
 
 
 def make_detection_output(ctx: Context, site: Site) -> LayerType:
-    """Boxes found, (1, 1, boxes, 7), with rows of image, label, score, box; by image, class and score.
+    """Detections (1, 1, boxes, 7) with rows (image, label, score, box), by image, class and score. SSD's type.
 
-    Bottoms: locations, confidences, priors, as of MultiBoxLoss; a fourth is not looked at. In compiled code there are
-    as many rows as there can be: for each image keep_top_k, or else top_k (or else the priors) for each class. Where
-    nothing is found in any image, there is a row (image, -1, ...) for each. With save_output_param's
-    output_directory, files are written as well, which runs on the host.
+    Bottoms: locations, confidences and priors as for MultiBoxLoss; a fourth is ignored. Compiled code returns the
+    largest possible number of rows: for each image keep_top_k, or else top_k (or all priors) for each class; the rest
+    is padding. If nothing is detected in any image, there is one row (image, -1, ...) for each image. With
+    save_output_param's output_directory, the layer runs on the host and writes files as well.
     """
     if not saves(ctx.param.save_output_param):
         return replace(
@@ -52,7 +52,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
-    """Decode, suppress, and keep the best of each image; rows of padding hold -1."""
+    """Decode, suppress, and keep the best of each image; padding rows are -1."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -86,12 +86,12 @@ def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image:
 
 
 def _top_k(p: Any, priors: int) -> int:
-    """Return how many boxes of a class are looked at, of so many."""
+    """Return the number of boxes of a class that are considered, out of `priors`."""
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
 
 
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
-    """Do as `detection_output` on NumPy arrays of float32."""
+    """Compute `detection_output` with NumPy on float32 arrays, without compiling."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -122,7 +122,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
 
 
 def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices in `among` of the largest scores, the largest first; of equal ones the first comes first."""
+    """Return the indices in `among` of the `most` largest scores, in falling order; the first of equal scores first."""
     return among[np.argsort(-scores[among], kind="stable")[:most]]
 
 
@@ -143,7 +143,7 @@ register(
 
 
 def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """Keep no more than so many rows of each image, by score; they stay in their order."""
+    """Keep at most `most` rows of each image, by score; the order of the rows stays."""
     if not 0 < most < rows.shape[1]:
         return rows, kept
     _, best = lax.top_k(jnp.where(kept, rows[..., 2], -jnp.inf), most)
@@ -152,7 +152,7 @@ def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Arr
 
 
 def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
-    """Make one list of all images' rows, those that are kept first; where there are none, a row for each image."""
+    """Join the rows of all images, kept rows first. If no row is kept, return one row for each image."""
     images, kept, rows = rows.shape[0], kept.reshape(-1), rows.reshape(-1, 7)
     found = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
     number = jnp.arange(rows.shape[0])

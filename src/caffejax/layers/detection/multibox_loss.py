@@ -1,4 +1,4 @@
-"""MultiBoxLoss: how far the boxes and classes predicted for priors are from the ground truth."""
+"""MultiBoxLoss: the loss of boxes and classes predicted for priors."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Parts = tuple[bool, bool]  # whether the loss of the locations counts, and that 
 
 
 def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
-    """Loss of boxes and classes predicted for priors, matched to ground truth, with the hardest negatives.
+    """Loss of the boxes and classes predicted for priors, with hard negative mining. SSD's type; the top is a scalar.
 
-    Bottoms: locations (images, priors * 4, or that for each class), confidences (images, priors * classes), priors
-    with their variances (1, 2, priors * 4), ground truth (1, 1, boxes, 8) with rows of image, label, instance, box,
-    difficult; rows with the image -1 count for nothing. A part with `propagate_down: false` is left out. With LOGISTIC
-    and no mining the classes of all images but the first are looked for in wrong rows, as in the fork.
+    Bottoms: locations (images, priors * 4 [* classes]), confidences (images, priors * classes), priors with their
+    variances (1, 2, priors * 4), and ground truth (1, 1, boxes, 8) with rows of image, label, instance, box,
+    difficult; rows of image -1 are ignored. A part with `propagate_down: false` is left out. With LOGISTIC and no
+    mining, the fork reads the classes of all images but the first from wrong rows; this is reproduced.
     """
     given = list(site.layer.propagate_down)[:2]
     parts = (given[:1] != [False], given[1:] != [False])
@@ -53,7 +53,7 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """The sum of both parts, each over the number of matches, unless loss_param says otherwise."""
+    """Return the sum of both parts, each over the number of matches unless loss_param says otherwise."""
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:
@@ -90,7 +90,7 @@ def multibox_loss_backward(
 
 
 def draw_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
-    """Return random ground truth: boxes within the images, of each class but the background, none difficult."""
+    """Return random ground truth: boxes inside the images, of every class but background, none difficult."""
     count = math.prod(label.shape) // 8
     p, rows = ctx.param, np.zeros((count, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
@@ -139,7 +139,7 @@ def _compare(
 
 
 def _check(ctx: Context) -> int:
-    """Check the parameters and return how to mine: mining_type, or what the old flag do_neg_mining means."""
+    """Check the settings and return the mining type: mining_type, or the one that do_neg_mining selects."""
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, "multibox_loss_param needs num_classes")
     for name in ("nms_param", "ignore_difficult_gt"):

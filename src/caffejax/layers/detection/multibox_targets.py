@@ -22,7 +22,7 @@ _PAIRED = 2.0  # more than any overlap
 
 
 class Truth(NamedTuple):
-    """Ground truth, (count,) each, the boxes (count, 4). Rows that do not count have the image -1."""
+    """Ground truth: images and labels (count,), boxes (count, 4). Ignored rows have the image -1."""
 
     image: jax.Array
     label: jax.Array
@@ -36,12 +36,12 @@ class Truth(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """What priors are matched to, (images, groups, priors) each.
+    """The ground truth that priors are matched to; each array is (images, groups, priors).
 
     Attributes:
-        truth: the number of the ground truth, -1 for none.
-        overlap: the largest overlap with one of the image.
-        ignored: whether the prior is left out for reaching beyond the image.
+        truth: the index of the ground truth, -1 for none.
+        overlap: the largest overlap with ground truth of the image.
+        ignored: True for priors left out because they reach beyond the image.
     """
 
     truth: jax.Array
@@ -52,15 +52,17 @@ class Matches(NamedTuple):
 def match(
     truth: Truth, boxes: jax.Array, images: jax.Array, *, labels: int | None, threshold: float | None, inside_only: bool
 ) -> Matches:
-    """Match priors to the ground truth of each image.
+    """Match priors to the ground truth of each image: best pairs first, then all that overlap enough.
+
+    Ground truth is one list for all images, so that arrays over it need no image axis and images can be sharded.
 
     Args:
         truth: the ground truth.
         boxes: the boxes of the priors that each ground truth is compared with, (count or 1, priors, 4).
         images: the images' numbers, (images,).
-        labels: where given, the ground truth of each label, 0 .. labels - 1, is matched by itself, in a group of its
-            own; else there is one group.
-        threshold: the overlap from which on a prior that is left is matched, too; None for never.
+        labels: if not None, ground truth of each label 0 .. labels - 1 is matched separately, in a group for each
+            label; else there is one group.
+        threshold: unpaired priors with at least this overlap are matched, too; None for none of them.
         inside_only: whether boxes that reach beyond the image are left out.
     """
     overlap = overlaps(truth.box[:, None], boxes)
@@ -78,10 +80,10 @@ def match(
 
 
 def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
-    """Return the prior that each ground truth is paired with, -1 for none; those alike compete for the priors.
+    """Return the prior that each ground truth is paired with, (count,), -1 for none.
 
-    Again and again, the pair with the largest overlap leaves; of equals that with the first prior, then with the
-    first ground truth. All images take a step at a time.
+    Repeatedly, the pair with the largest overlap is removed; among equal pairs the one with the first prior, then
+    with the first ground truth. Ground truths that are `alike` compete for the priors. All images step together.
     """
     number, prior = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
 
@@ -103,7 +105,7 @@ def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
 
 
 def _of_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, least: float) -> Matches:
-    """Gather what the rows of ground truth, each with its image and group, say about its priors."""
+    """Combine the matches of each row of ground truth, with its image and group, for the priors of each image."""
     group = jnp.arange(groups)
 
     def step(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], None]:
@@ -128,15 +130,15 @@ def _of_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, leas
 
 
 def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
-    """Choose in each row the eligible ones with the largest losses; of equals the first.
+    """Select the eligible entries with the largest losses in each row; the first of equal ones.
 
     Args:
         losses: (rows, n).
-        eligible: (rows, n), which may be chosen.
-        count: (rows,) or a number: how many to choose, or all that are eligible if those are fewer.
+        eligible: (rows, n), False for entries that may not be selected.
+        count: (rows,) or a number: entries to select, at most all that are eligible.
 
     Returns:
-        (rows, n), True for those chosen.
+        (rows, n), True for the selected entries.
     """
     held = jnp.where(eligible, losses, -jnp.inf)
     count = jnp.minimum(count, jnp.sum(eligible, axis=1))
@@ -149,7 +151,7 @@ def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
 
 
 def location_terms(p: Any, difference: jax.Array) -> jax.Array:
-    """Return the losses for differences of offsets (..., 4), (...)."""
+    """Return the losses (...) of differences of offsets (..., 4)."""
     each = 0.5 * jnp.square(difference) if p.loc_loss_type == p.L2 else huber(difference)
     return jnp.sum(each, axis=-1)
 
@@ -160,7 +162,7 @@ def location_slopes(p: Any, difference: jax.Array) -> jax.Array:
 
 
 def class_terms(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
-    """Return the losses for scores (..., classes), (...), where `classes` is 1 at the right ones and else 0."""
+    """Return the losses (...) of scores (..., classes); `classes` is 1 at the right classes and else 0."""
     if p.conf_loss_type == p.LOGISTIC:
         return jnp.sum(jax.nn.softplus(scores) - scores * classes, axis=-1)
     picked = jnp.sum(jnp.where(classes > 0, jax.nn.log_softmax(scores), 0), axis=-1)
@@ -174,25 +176,25 @@ def class_slopes(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
 
 
 class Predictions(NamedTuple):
-    """What was predicted: locations (images, priors, 1 or classes, 4), scores (images, priors, classes)."""
+    """Predicted locations (images, priors, 1 or classes, 4) and scores (images, priors, classes)."""
 
     locations: jax.Array
     scores: jax.Array
 
 
 class Targets(NamedTuple):
-    """What predictions are compared with, and which of them count.
+    """Targets of the predictions, and masks of those that count.
 
     Attributes:
-        matched: whether a prior is matched, (images, groups, priors). Groups are the classes where each is matched by
-            itself; else there is one.
-        labels: the class of its ground truth, likewise.
-        offsets: where its ground truth is, (images, groups, priors, 4).
-        right: which of the predicted offsets are not looked at and count as right, likewise.
-        scale: what offsets are multiplied by in the loss, (priors, 4) or 1.
-        classes: 1 at each prior's class or classes, (images, priors, classes).
-        counted: whether these count, (images, priors).
-        divisor: what losses are divided by.
+        matched: (images, groups, priors), True for matched priors. Groups are the classes if each is matched
+            separately; else there is one group.
+        labels: (images, groups, priors), the class of the ground truth.
+        offsets: (images, groups, priors, 4), the encoded ground truth.
+        right: (images, groups, priors, 4), True for predicted offsets that count as right whatever they are.
+        scale: (priors, 4) or 1, a factor of the offsets in the loss.
+        classes: (images, priors, classes), 1 at each prior's class or classes.
+        counted: (images, priors), True if the class loss of the prior counts.
+        divisor: of the losses.
     """
 
     matched: jax.Array
@@ -206,7 +208,7 @@ class Targets(NamedTuple):
 
 
 def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax.Array, label: jax.Array) -> Targets:
-    """Match priors (2, priors, 4), their boxes and variances, with ground truth (count, 8), and mine."""
+    """Match priors (2, priors, 4), i.e. boxes and variances, with ground truth (count, 8), and mine negatives."""
     p, (locations, scores) = ctx.param, predictions
     truth, classes = Truth.of(label, difficult=p.use_difficult_gt), scores.shape[2]
     boxes, variances = prior[0], None if p.encode_variance_in_target else prior[1]
@@ -244,7 +246,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
 
 
 def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return of the predicted locations those to be compared, (images, groups, priors, 4)."""
+    """Return the predicted locations that are compared with targets, (images, groups, priors, 4)."""
     by_class = jnp.swapaxes(locations, 1, 2)
     groups, classes = targets.labels.shape[1], by_class.shape[1]
     if groups == classes:
@@ -254,14 +256,14 @@ def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
 
 
 def differences(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return predicted offsets less the right ones, scaled, (images, groups, priors, 4)."""
+    """Return predicted minus target offsets, scaled, (images, groups, priors, 4)."""
     return jnp.where(targets.right, 0, (chosen(locations, targets) - targets.offsets) * targets.scale)
 
 
 def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
-    """Return what was predicted for each ground truth's image and class, (count, priors, 4).
+    """Return the prediction for the image and class of each ground truth, (count, priors, 4).
 
-    It is a product with ones and zeros: sums pass between devices where rows would have to.
+    A product with a 0/1 matrix: with sharded images it needs one sum over devices instead of a gather of rows.
     """
     image = (truth.image[:, None] == jnp.arange(locations.shape[0])).astype(locations.dtype)
     group = jnp.ones((truth.label.shape[0], 1), locations.dtype)
@@ -281,9 +283,9 @@ def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, s
 
 
 def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
-    """Return classes (images, priors, classes) where the fork has them, which takes the next image `priors` on.
+    """Return classes (images, priors, classes) where the fork writes them: it advances by `priors` for each image.
 
-    That is short of its row by `priors * (classes - 1)`: later images' classes come to lie among those of the first.
+    A row is `priors * classes` long, so the classes of later images are written into the rows of the first ones.
     """
     if not classes.size:
         return classes
@@ -298,7 +300,7 @@ def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
 def _mined(
     p: Any, mining: int, predictions: Predictions, matches: Matches, found: Targets, with_truth: jax.Array
 ) -> Targets:
-    """Count the hardest negatives besides the matches, or of both the hardest."""
+    """Count the hardest negatives besides the matches (MAX_NEGATIVE), or the hardest of both (HARD_EXAMPLE)."""
     losses = class_terms(p, predictions.scores, found.classes)
     matched, free = found.matched[:, 0], ~found.matched[:, 0] & ~matches.ignored[:, 0]
     if mining == p.MAX_NEGATIVE:

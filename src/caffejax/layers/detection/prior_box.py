@@ -24,12 +24,12 @@ _DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # how many squares FaceBoxes has side by
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Boxes around each cell of the first bottom, as parts of the second, and their variances: (1, 2, boxes * 4).
+    """Default boxes around each cell of the first bottom, as fractions of the second, and variances: (1, 2, boxes * 4).
 
-    For each cell, row by row, and each min_size: the square of that size, that of the geometric mean of it and its
-    max_size, then one for each aspect_ratio and its flip. Sizes are cut to whole pixels. TextBoxes has each of them
-    once more, around the lower border of the cell. FaceBoxes has 4 x 4 squares of size 32, 8 pixels apart, and 2 x 2 of
-    size 64, 16 apart, around the middle of four cells, and its squares are a pixel less wide and high.
+    Bottoms are maps (N, C, H, W). For each cell, row by row, and each min_size: a square of that size, one of the
+    geometric mean with its max_size, then a box for each aspect_ratio and its flip. Sizes are truncated to whole
+    pixels. TextBoxes repeats each box around the lower border of the cell. FaceBoxes has 4 x 4 squares of size 32, 8
+    pixels apart, and 2 x 2 of size 64, 16 apart, around the middle of four cells; its squares are 1 pixel smaller.
     """
     return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 
@@ -44,7 +44,7 @@ def choose_prior_box(layer: Any) -> str:
 
 
 def settle_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Mark boxes of forks that say nothing of them: Convolutions beside have 4 and `num_classes` outputs for each."""
+    """Detect TextBoxes and FaceBoxes by the Convolutions beside, which have 4 and num_classes outputs a box."""
     p = layer.prior_box_param
     beside = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in beside}
@@ -96,12 +96,12 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
 
     Args:
         p: the PriorBoxParameter.
-        boxes: gives the boxes of a cell in pixels.
-        x: the map.
-        image: of which the boxes are parts.
+        boxes: returns the boxes of a cell in pixels.
+        x: the map (N, C, H, W).
+        image: the boxes are fractions of its height and width.
 
     Raises:
-        LayerError: if bottoms or settings make no sense.
+        LayerError: if bottoms or settings are invalid.
     """
     grid = _Grid(p, boxes(), x, image)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
@@ -114,14 +114,14 @@ class _Grid:
     Args:
         p: the PriorBoxParameter.
         boxes: the boxes of a cell in pixels.
-        x: the map.
-        image: of which the boxes are parts.
+        x: the map (N, C, H, W).
+        image: the boxes are fractions of its height and width.
 
     Attributes:
         shape: the shape of the top.
 
     Raises:
-        LayerError: if bottoms or settings make no sense.
+        LayerError: if bottoms or settings are invalid.
     """
 
     def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
@@ -133,7 +133,7 @@ class _Grid:
         self.shape = 1, 2, math.prod(self._cells) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
     def top(self) -> np.ndarray:
-        """Return the boxes and their variances."""
+        """Return the boxes and their variances, (1, 2, boxes * 4)."""
         corners = _corners(self._p, self._boxes, self._cells, self._size, self._step)
         if self._p.clip:
             corners = np.clip(corners, 0, 1)
@@ -153,7 +153,7 @@ def _corners(p: Any, boxes: np.ndarray, cells: Shape, size: Shape, step: Sequenc
 
 
 class CellBox(NamedTuple):
-    """A box of a cell: its width and height, and how far from the cell's middle it is, in pixels."""
+    """A box of a cell: width and height, and the offset of its middle from the cell's middle, in pixels."""
 
     width: float
     height: float
@@ -165,7 +165,7 @@ def cell_boxes(p: Any) -> list[CellBox]:
     """Return the boxes of a cell.
 
     Raises:
-        LayerError: for sizes that make no sense.
+        LayerError: if sizes are invalid.
     """
     if unknown := [name for name in _OTHERS if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]:
         require(False, f"prior_box_param: {', '.join(unknown)} of another fork is not supported")
@@ -197,7 +197,7 @@ def _dense_squares(size: int) -> list[CellBox]:
 
 
 def aspect_ratios(p: Any) -> list[float]:
-    """Return 1 and each ratio that is new, with its flip after it."""
+    """Return 1 and each new ratio, followed by its flip."""
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
@@ -214,7 +214,7 @@ def _variances(p: Any) -> np.ndarray:
 
 
 def _size(p: Any, image: Shape) -> Shape:
-    """Return the image's height and width: img_size, or img_h and img_w, or the bottom's."""
+    """Return the image's height and width: img_size, or img_h and img_w, or those of the bottom."""
     either = p.HasField("img_h") or p.HasField("img_w")
     require(not (either and p.HasField("img_size")), "give either img_size or img_h and img_w, not both")
     if not either and not p.HasField("img_size"):
@@ -225,7 +225,7 @@ def _size(p: Any, image: Shape) -> Shape:
 
 
 def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return how far cells are apart: step, or step_h and step_w, or as the sizes say."""
+    """Return the distance of neighbouring cells in pixels: step, or step_h and step_w, or image size over map size."""
     either = p.HasField("step_h") or p.HasField("step_w")
     require(not (either and p.HasField("step")), "give either step or step_h and step_w, not both")
     if not either and not p.HasField("step"):
@@ -236,9 +236,9 @@ def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Boxes around each cell of the first bottom, as parts of the second, and their variances: (1, 2, boxes * 4).
+    """OpenVINO's boxes around each cell of bottom 0, as fractions of bottom 1, and their variances: (1, 2, boxes * 4).
 
-    For each cell, row by row, a box of each `width` and its `height`, in pixels.
+    Bottoms are maps (N, C, H, W). For each cell, row by row, there is a box of each `width` and `height`, in pixels.
     """
     return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
@@ -264,7 +264,7 @@ def clustered_boxes(p: Any) -> list[CellBox]:
     """Return the boxes of a cell.
 
     Raises:
-        LayerError: for sizes that make no sense.
+        LayerError: if sizes are invalid.
     """
     sizes_of_prior_box = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
     require(not sizes_of_prior_box, f"prior_box_param: {', '.join(sizes_of_prior_box)} is PriorBox's; give width")
@@ -284,7 +284,7 @@ def read_predictions(loc: Any, conf: Any, prior: Any, groups: int, classes: int)
     The priors are boxes and variances.
 
     Raises:
-        LayerError: for shapes that do not go together.
+        LayerError: if the shapes of the bottoms do not match.
     """
     require(
         len(prior.shape) >= 3 and prior.shape[:2] == (1, 2) and prior.size % 8 == 0 < prior.size,

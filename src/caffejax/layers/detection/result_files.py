@@ -16,7 +16,7 @@ from ..context import Site
 
 
 class Image(NamedTuple):
-    """One image."""
+    """Name and size (pixels) of an image."""
 
     name: str
     height: int
@@ -24,10 +24,10 @@ class Image(NamedTuple):
 
 
 def read_sizes(path: Path) -> list[Image]:
-    """Read such a file.
+    """Read a file with a line 'name height width' for each image.
 
     Raises:
-        DataError: if it cannot be read, or a line is something else.
+        DataError: if the file cannot be read, or a line is invalid.
     """
     images = []
     try:
@@ -48,20 +48,20 @@ def read_sizes(path: Path) -> list[Image]:
 
 
 def check_resize(param: Any) -> None:
-    """Raise `LayerError` where images were resized in a way that boxes cannot be traced back through."""
+    """Raise `LayerError` for resize modes other than WARP, from which boxes cannot be mapped back."""
     mode = param.resize_param.resize_mode if param.HasField("resize_param") else None
     warp = mode is None or mode == param.resize_param.WARP
     require(warp, "resize_param: only resize_mode WARP is supported; leave it out")
 
 
 def in_pixels(boxes: np.ndarray, image: Image) -> np.ndarray:
-    """Return boxes (..., 4), parts of the image, cut to it and in its pixels."""
+    """Return boxes (..., 4), fractions of the image, clipped to the image and in pixels."""
     size = np.asarray([image.width, image.height] * 2, np.float32)
     return np.clip(boxes.astype(np.float32), 0, 1) * size
 
 
 class Found(NamedTuple):
-    """A box found: of which image, class and score, and its corner and sides in pixels."""
+    """A detection: image name, class, score, and corner and sides in pixels."""
 
     image: str
     label: int
@@ -70,14 +70,14 @@ class Found(NamedTuple):
 
 
 def saves(p: Any) -> bool:
-    """Whether a SaveOutputParameter names all that it takes to write files."""
+    """Return whether a SaveOutputParameter names everything needed to write files."""
     return bool(p.output_directory and p.label_map_file and p.name_size_file)
 
 
 class ResultFiles:
-    """The files of one layer: written anew whenever as many images have passed as there are to test.
+    """The files of one layer, rewritten after each pass over the test images.
 
-    Files that the parameters name are read when the first boxes come.
+    Files that the settings name are read with the first detections.
     """
 
     def __init__(self, p: Any, site: Site) -> None:
@@ -93,7 +93,7 @@ class ResultFiles:
         self._passed = 0
 
     def add(self, rows: np.ndarray, images: int) -> None:
-        """Take the rows found in the next so many images."""
+        """Add the detections (rows, 7) of the next `images` images."""
         if not self._images:
             self._read()
         for number in range(images):
@@ -140,7 +140,7 @@ class ResultFiles:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
     def _texts(self, form: str) -> dict[str, str]:
-        """Return the files' texts by name."""
+        """Return the text of each file by name."""
         if form == "VOC":
             return {
                 f"{self._names[label]}.txt": "".join(

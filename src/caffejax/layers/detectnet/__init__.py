@@ -1,1 +1,1 @@
-"""NVIDIA's DetectNet: its augmentation and its grids of labels, and the lists of boxes that it is scored by."""
+"""NVIDIA's DetectNet: its augmentation and label grids, and the box lists that score it."""

@@ -18,15 +18,16 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signatu
 
 
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each group of more than `threshold` rectangles, and how many there are in it.
+    """Return the mean of each group of more than `threshold` similar rectangles, and the group's size.
 
-    Alike are those whose four sides lie within `eps` times half the smaller width and height; a group holds all that
-    are so, directly or by others. Small groups that lie within a larger one are left out.
+    Like OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides differ by at most
+    `eps` times half the sum of the smaller width and height; groups are the connected components. A small group inside
+    a larger one is dropped.
 
     Args:
-        rows: (N, 4) whole numbers: x, y, width, height.
-        threshold: with 0 or less each rectangle is a group of its own.
-        eps: see above.
+        rows: (N, 4) integers: x, y, width, height.
+        threshold: if 0 or less, each rectangle is a group.
+        eps: relative tolerance.
     """
     if threshold <= 0 or not len(rows):
         return rows, np.ones(len(rows), int)
@@ -46,7 +47,7 @@ def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.n
 
 
 def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
-    """Return the number of each rectangle's group, counted in the order of their first ones."""
+    """Return the group of each rectangle, (N,), numbered in order of first appearance."""
     corners = np.concatenate([rows[:, :2], rows[:, :2] + rows[:, 2:]], axis=1)
     sides, group, n = rows[:, 2:], np.full(len(rows), -1), 0
     for first in range(len(rows)):
@@ -67,7 +68,7 @@ _FARTHEST = 1e6  # pixels; boxes beyond, as of a net that has not learnt yet, en
 
 
 class Settings(NamedTuple):
-    """What a param_str says: these numbers in this order; the last two may be missing."""
+    """The numbers of a param_str, in this order; the last two are optional."""
 
     image_size_x: int
     image_size_y: int
@@ -81,21 +82,23 @@ class Settings(NamedTuple):
 
 
 def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of each class a list (N x max_boxes x 5) of x1, y1, x2, y2, confidence; rows of zeros where there are no more.
+    """A list (N, max_boxes, 5) for each class of x1, y1, x2, y2, confidence, padded with zeros. NVIDIA Caffe's.
 
-    Boxes (N x 4 x H x W, relative to their cells) where the class's coverage reaches the threshold are grouped as by
-    OpenCV's groupRectangles; the confidence is the log of how many make one. param_str: image width and height, stride,
-    threshold, how many boxes make none yet, eps, least height, number of classes (1), max_boxes (50).
+    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) relative to their cells. Boxes of cells whose coverage
+    reaches the threshold are grouped as by OpenCV's groupRectangles; the confidence is the logarithm of the size of
+    the group. param_str: image width and height, stride, threshold, minimum group size - 1, eps, minimum height,
+    number of classes (1), max_boxes (50).
     """
     s = _detection_settings(ctx)
     return tuple(_listed(coverage[:, c], boxes, s, _detected) for c in range(s.classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of each class a list (N x max_boxes x 5) of x1, y1, x2, y2, 0: the boxes of a grid of labels, each once.
+    """A list (N, max_boxes, 5) for each class of x1, y1, x2, y2, 0: the distinct boxes of a label grid. NVIDIA Caffe's.
 
-    param_str: image width and height, stride, number of classes (1), max_boxes (50). Coordinates are rounded to
-    float16, as in the original; boxes that are equal only then are one here.
+    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) relative to their cells. param_str: image width and
+    height, stride, number of classes (1), max_boxes (50). Coordinates are rounded to float16, as in the original;
+    boxes that are equal after rounding are one box here.
     """
     s = _truth_settings(ctx)
     return tuple(_listed(coverage[:, c], boxes, s, _labelled) for c in range(s.classes))
@@ -203,10 +206,10 @@ _RIGHT, _WRONG, _MISSED = 1, 2, 3
 
 
 def score_detections(ctx: Context, truth: jax.Array, found: jax.Array) -> jax.Array:
-    """Lists of true boxes (N x most x 5) and detections as one list: x1, y1, x2, y2, and 1 right, 2 wrong, 3 missed.
+    """True boxes (N, T, 5) and detections (N, D, 5) as one list (N, D + T, 5): x1, y1, x2, y2, kind. NVIDIA Caffe's.
 
-    True boxes take in turn the first detection left that overlaps them by the threshold in param_str (0.7) or more;
-    those that get none are missed. Rows of zeros are no boxes. The list is as long as both together.
+    The kind is 1 for a right detection, 2 for a wrong one, 3 for a missed true box. Each true box takes the first
+    remaining detection with an overlap of at least the threshold in param_str (default: 0.7). Padding rows are zeros.
     """
     threshold = _threshold(ctx)
     for i, x in enumerate((truth, found)):
@@ -219,7 +222,7 @@ def score_detections(ctx: Context, truth: jax.Array, found: jax.Array) -> jax.Ar
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
-    """DetectNet's mAP, precision and recall of a scored list (N x most x 5), in percent; mAP is the others' product."""
+    """DetectNet's mAP (precision times recall), precision and recall of a scored list (N, boxes, 5), in percent."""
     require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
     right, wrong, missed = (
         across.total(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype)) for kind in (_RIGHT, _WRONG, _MISSED)
@@ -258,7 +261,7 @@ def _threshold(ctx: Context) -> float:
 
 
 def _scored(truth: jax.Array, found: jax.Array, threshold: float) -> jax.Array:
-    """Return the list of one image: right ones first, then wrong ones, then missed ones."""
+    """Return the list of one image: right detections first, then wrong ones, then missed true boxes."""
     real, there = (jnp.any(x != 0, axis=1) for x in (truth, found))
     alike = (overlaps(truth[:, None], found) >= threshold) & real[:, None]
 

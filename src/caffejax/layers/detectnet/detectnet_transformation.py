@@ -21,13 +21,13 @@ _KITTI_CAR = {1: 0}
 
 
 class Objects(NamedTuple):
-    """What the image shows, in pixels.
+    """The labelled objects of an image, in pixels.
 
     Attributes:
         corner: (M, 2), x and y of the top left.
         sides: (M, 2), width and height.
-        kind: (M,), numbers of classes as the labels have them.
-        there: (M,), False for rows that hold no object; always for the first.
+        kind: (M,), class numbers of the labels.
+        there: (M,), False for rows without an object, and always for row 0.
     """
 
     corner: jax.Array
@@ -37,18 +37,18 @@ class Objects(NamedTuple):
 
 
 def objects_of(label: jax.Array) -> Objects:
-    """Return what one image's label (1 + most, 16) says: how many objects, then a row for each."""
+    """Return the objects of one image's label (1 + most, 16): the number of objects, then a row for each."""
     row = jnp.arange(label.shape[0])
     return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
 
 
 def grid_size(p: Any) -> tuple[int, int]:
-    """Return how many cells the grid has, down and across."""
+    """Return the number of cells of the grid, down and across."""
     return round(p.image_size_y / p.stride), round(p.image_size_x / p.stride)
 
 
 def require_ground_truth(p: Any) -> None:
-    """Raise `LayerError` unless the parameters make a grid."""
+    """Raise `LayerError` unless the settings describe a grid."""
     size = f"stride {p.stride}, image_size_x {p.image_size_x} and image_size_y {p.image_size_y}"
     require(min(p.stride, p.image_size_x, p.image_size_y) > 0, f"{size} must be above 0")
     require(min(grid_size(p)) > 0, f"{size} make a grid without cells")
@@ -56,9 +56,9 @@ def require_ground_truth(p: Any) -> None:
 
 
 def coverage_grid(p: Any, objects: Objects) -> jax.Array:
-    """Return (8 + classes, *grid) of objects: foreground, box, 1 / sides, norm, and 1 in the channel of the class.
+    """Return the label grid (8 + classes, *grid_size): foreground, box, 1 / sides, norm, and a one-hot class.
 
-    Boxes are corners relative to the cell's own. Of the objects that cover a cell the last counts.
+    Boxes are corners relative to the cell's corner. If several objects cover a cell, the last one counts.
     """
     classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
     objects, channel = _cropped_objects(p, objects), jnp.full_like(objects.kind, -1)
@@ -86,12 +86,12 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
 
 
 def channels(p: Any) -> int:
-    """Return how many channels the grid has."""
+    """Return the number of channels of the grid."""
     return _BEFORE_CLASSES + max([mapping.dst for mapping in p.object_class], default=0) + 1
 
 
 def _cropped_objects(p: Any, objects: Objects) -> Objects:
-    """Return the objects cropped to the image, if they are to be."""
+    """Return the objects, cropped to the image if crop_bboxes."""
     if not p.crop_bboxes:
         return objects
     size = jnp.asarray([p.image_size_x, p.image_size_y], objects.corner.dtype)
@@ -101,7 +101,7 @@ def _cropped_objects(p: Any, objects: Objects) -> Objects:
 
 
 def _region(p: Any, sides: jax.Array) -> jax.Array:
-    """Return the sides of the region in an object's middle that covers cells."""
+    """Return the sides (M, 2) of the central region of each object that covers cells."""
     region = sides * p.scale_cvg
     if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:
         return jnp.minimum(sides, jnp.maximum(p.min_cvg_len, region))
@@ -109,7 +109,7 @@ def _region(p: Any, sides: jax.Array) -> jax.Array:
 
 
 def _shared(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
-    """Return along one axis how much of each cell (columns) lies within each region (rows)."""
+    """Return the length that each cell (columns) shares with each region (rows) along one axis."""
     return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
 
 
@@ -117,15 +117,15 @@ DRAWS = 12  # uniform numbers for each image
 
 
 class Augmentation(NamedTuple):
-    """In this order: colours, flip, scale, rotation, crop.
+    """The augmentation of one image, applied in this order: colours, flip, scale, rotation, crop.
 
     Attributes:
-        hue: degrees added to it.
-        saturation: a factor for it.
-        flip: whether left is right.
-        size: height and width to scale the image to.
-        angle: by which it is then turned, in radians.
-        offset: y and x at which it is then cropped; they may lie outside.
+        hue: degrees added to the hue.
+        saturation: factor of the saturation.
+        flip: whether to flip left to right.
+        size: height and width that the image is scaled to.
+        angle: rotation in radians.
+        offset: y and x of the crop; it may reach outside of the image.
     """
 
     hue: Any
@@ -137,7 +137,7 @@ class Augmentation(NamedTuple):
 
 
 def require_augmentation(a: Any) -> None:
-    """Raise `LayerError` for parameters that make no sense, or are not followed."""
+    """Raise `LayerError` for settings that are invalid or not supported."""
     require(
         min(a.scale_min, a.scale_max) > 0, f"scale_min {a.scale_min:g} and scale_max {a.scale_max:g} must be above 0"
     )
@@ -149,17 +149,17 @@ def require_augmentation(a: Any) -> None:
 
 
 def has_rotation(a: Any) -> bool:
-    """Return whether images may be turned at all."""
+    """Return whether images can be rotated with these settings."""
     return bool(a.rotation_prob > 0 and a.max_rotate_degree != 0)
 
 
 def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Array) -> Augmentation:
-    """Return the augmentation of one image.
+    """Return a random augmentation of one image.
 
     Args:
-        truth: the DetectNetGroundTruthParameter, which says how large it will be.
+        truth: the DetectNetGroundTruthParameter, which has the size of the result.
         a: the DetectNetAugmentationParameter.
-        size: its height and width before.
+        size: height and width of the image.
         numbers: (DRAWS,), uniform in [0, 1).
     """
     u = iter(numbers)
@@ -184,7 +184,7 @@ def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Ar
 
 
 def augment_objects(objects: Objects, chosen: Augmentation, size: tuple[int, int]) -> Objects:
-    """Return the objects of an image of that height and width where the augmented image shows them."""
+    """Return the objects of an image of `size` (height, width) at their positions in the augmented image."""
     corner, sides = objects.corner, objects.sides
     flipped = corner.at[:, 0].set(size[1] - corner[:, 0] - sides[:, 0] - 1)
     corner = jnp.where(chosen.flip, flipped, corner)
@@ -198,14 +198,14 @@ def augment_objects(objects: Objects, chosen: Augmentation, size: tuple[int, int
 
 
 def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
-    """Return points (..., 2), x and y, turned around the origin; clockwise, as y points down."""
+    """Return points (..., 2), x and y, rotated around the origin; clockwise, because y points down."""
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return jnp.stack([x * cos - y * sin, x * sin + y * cos], axis=-1)
 
 
 def rotated_extent(size: Any, angle: Any) -> tuple[jax.Array, jax.Array]:
-    """Return where the whole pixels around a turned image begin, and how many there are; y and x. Unturned: itself."""
+    """Return the first pixel (y, x) of the bounding box of a rotated image, and its size; itself if not rotated."""
     size = jnp.asarray(size)
     cos, sin = jnp.abs(jnp.cos(angle)), jnp.abs(jnp.sin(angle))
     half = (size * cos + size[::-1] * sin) / 2
@@ -219,7 +219,7 @@ def _xy(pair: Any) -> jax.Array:
 
 
 def _rounded(x: jax.Array) -> jax.Array:
-    """Return the nearest whole numbers, halves away from 0."""
+    """Round to integers, halves away from 0."""
     return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
 
 
@@ -228,9 +228,9 @@ _EPSILON = 1.1920929e-07
 
 
 def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
-    """Return an image (3, H, W), blue first, with degrees added to its hue and its saturation times a factor.
+    """Return an image (3, H, W), blue first, with degrees added to its hue and its saturation multiplied.
 
-    As it is where both change next to nothing.
+    The image is unchanged if both changes are negligible.
     """
     saturation = jnp.where(saturation < 1 - 1 / 255, saturation, 1)
     blue, green, red = image
@@ -252,13 +252,13 @@ def shift_colours(image: jax.Array, hue: Any, saturation: Any) -> jax.Array:
 
 
 def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> jax.Array:
-    """Return a part of an image (C, H, W) scaled to a size, of which only that part is computed; 0 outside of it.
+    """Return a window of an image (C, H, W) after bicubic scaling; 0 outside of the image. Only the window is computed.
 
     Args:
-        image: as it is before.
-        size: height and width to which it is scaled; they need not be known yet.
-        offset: y and x at which the part begins.
-        out: how large the part is.
+        image: before scaling.
+        size: height and width to which it is scaled; may be traced.
+        offset: y and x of the window.
+        out: height and width of the window.
     """
     for axis, n in ((1, out[0]), (2, out[1])):
         places, weights = _taps(image.shape[axis], size[axis - 1], offset[axis - 1], n)
@@ -272,9 +272,9 @@ def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> j
 
 
 def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.Array:
-    """Return what the crop shows of a scaled image (C, H, W) when it is turned; bilinear, 0 where it is not.
+    """Return the crop of a scaled image (C, H, W) after rotation, by bilinear interpolation; 0 outside of the image.
 
-    The image may be larger than `chosen.size` says; what is beyond does not count.
+    The array may be larger than `chosen.size`; pixels beyond that size are ignored.
     """
     size = jnp.asarray(chosen.size)
     y, x = jnp.mgrid[: out[0], : out[1]]
@@ -295,7 +295,7 @@ def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.
 
 
 def _taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Array]:
-    """Return the 4 places along an axis of length n that each result is made of, (out, 4), and their weights."""
+    """Return the 4 positions along an axis of length n that each result interpolates, (out, 4), and their weights."""
     at = jnp.arange(out) + offset
     inside = (at >= 0) & (at < size)
     numerator = (2 * jnp.clip(at, 0, size - 1) + 1) * n - size  # of 2 * size: whole numbers lose nothing
@@ -320,12 +320,12 @@ _NUMBERS = 16  # in a row of a label
 
 
 def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Images (N x 3 x H x W) made `image_size_y` x `image_size_x`, and their grids of labels for DetectNet.
+    """Images (N, 3, H, W) resized to (N, 3, image_size_y, image_size_x), and their label grids. NVIDIA Caffe's.
 
-    A label is 1 + most rows of 16 numbers: how many objects there are; then for each x, y, width, height, angle, class,
-    and what does not count. A grid has a cell for each `stride` pixels and 8 channels and more: foreground, box (4),
-    1 / width, 1 / height, norm, and one for each class. In TRAIN the image is augmented and cropped, in TEST scaled.
-    The mean value is subtracted.
+    A label is (1 + most, 16): the number of objects; then for each x, y, width, height, angle, class, and numbers that
+    are ignored. The grid has a cell for each `stride` pixels and 8 + classes channels: foreground, box (4), 1 / width,
+    1 / height, norm, and one for each class. Images are augmented and cropped in TRAIN, and scaled in TEST. The mean
+    value is subtracted.
     """
     truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
     mean = _check(ctx, images, labels)
@@ -370,7 +370,7 @@ register(
 
 
 def _check(ctx: Context, images: Any, labels: Any) -> jax.Array:
-    """Return the mean of each channel."""
+    """Check the bottoms and settings, and return the mean of each channel."""
     require_ground_truth(ctx.layer.detectnet_groundtruth_param)
     require_augmentation(ctx.layer.detectnet_augmentation_param)
     transform, shape = ctx.layer.transform_param, tuple(labels.shape)
@@ -393,6 +393,6 @@ def _are_labels(shape: Any) -> bool:
 
 
 def _largest(a: Any, size: Shape) -> tuple[int, int]:
-    """Return height and width that no scaled image exceeds."""
+    """Return an upper bound of the height and width of scaled images."""
     height, width = (int(n * max(1.0, a.scale_min, a.scale_max)) + 1 for n in size)
     return height, width

@@ -1,4 +1,4 @@
-"""Correlation and Correlation1D: two maps compared, place by place, with the second one shifted in many ways."""
+"""Correlation and Correlation1D: compare two maps cell by cell for many shifts of the second one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trac
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two padded maps are compared.
+    """Geometry of the comparison of two padded maps.
 
     Attributes:
         kernel: side of the windows that are compared.
         stride: between windows.
-        pad: (rows, columns) added to the maps on all sides.
+        pad: (rows, columns) of padding on all sides.
         start: (row, column) of the first window of the first map.
         out: (height, width) of the top.
-        shifts: (shifts, 2): how far down and right the second map's window lies, for each channel of the top.
-        absolute: whether means are of absolute differences, rather than products.
+        shifts: (shifts, 2): displacement (down, right) of the second map's window, for each channel of the top.
+        absolute: whether to average absolute differences instead of products.
         channels: of the maps.
     """
 
@@ -44,20 +44,20 @@ class Comparison:
     channels: int
 
     def padded(self, x: jax.Array) -> jax.Array:
-        """Return a map with its padding."""
+        """Return a map with padding."""
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
     def part(self, padded: jax.Array, shift: Any) -> jax.Array:
-        """Return the part of a map that the windows of all places cover, shifted."""
+        """Return the part of a map that all windows cover, shifted."""
         return lax.dynamic_slice(padded, self._begin(shift), (*padded.shape[:2], *self._size))
 
     def put(self, padded: jax.Array, shift: Any, part: jax.Array) -> jax.Array:
-        """Add what belongs to that part."""
+        """Add `part` to a map at its shifted position."""
         begin = self._begin(shift)
         return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, part.shape) + part, begin)
 
     def means(self, compared: jax.Array) -> jax.Array:
-        """Return means over channels and windows of what was compared."""
+        """Return means over channels and windows of products or differences."""
         total = jnp.sum(compared, axis=1)
         sums = lax.reduce_window(
             total,
@@ -70,7 +70,7 @@ class Comparison:
         return sums / (self.kernel**2 * self.channels)
 
     def spread(self, d_means: jax.Array) -> jax.Array:
-        """Return what each place of the part gets of the means' diffs, the same for all channels: (N, 1, ...)."""
+        """Return the gradient of `means`, the same for all channels: (N, 1, ...)."""
         edge, apart = self.kernel - 1, self.stride - 1
         around = lax.pad(d_means, jnp.zeros((), d_means.dtype), [(0, 0, 0), (edge, edge, apart), (edge, edge, apart)])
         sums = lax.reduce_window(
@@ -87,11 +87,12 @@ class Comparison:
 
 
 def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Mean over channels and a window of a(x) * b(x + d), a channel for each shift d: rows of shifts first.
+    """FlowNet 2's mean over channels and a window of a(x) * b(x + d), a channel for each shift d, rows of shifts first.
 
-    Shifts are multiples of stride_2 up to max_displacement in both directions, places multiples of stride_1. SUBTRACT
-    takes |a(x) - b(x + d)| in place of the product. Correlation1D shifts sideways only and pads no rows; its
-    single_direction -1 shifts to the left, by 1 to R + 1 steps where 1 shifts to the right by 0 to R.
+    Bottoms (N, C, H, W); top (N, shifts, H', W'). Shifts are multiples of stride_2 up to max_displacement in both
+    directions, positions multiples of stride_1. SUBTRACT averages |a(x) - b(x + d)| instead of products.
+    Correlation1D shifts sideways only and pads no rows; its single_direction -1 shifts to the left by 1 to R + 1 steps,
+    1 to the right by 0 to R.
     """
     c = _comparison(ctx, a, b)
     first, second = c.part(c.padded(a), (0, 0)), c.padded(b)
@@ -145,7 +146,7 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
     """Read a CorrelationParameter.
 
     Raises:
-        LayerError: for settings that are missing or do not fit, and maps of several shapes.
+        LayerError: if settings are missing or do not fit, or the shapes of the maps differ.
     """
     p = ctx.param
     require(len(a.shape) == 4 and a.shape == b.shape, f"needs two bottoms of one 4-axis shape: {a.shape}, {b.shape}")

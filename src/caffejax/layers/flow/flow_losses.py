@@ -17,7 +17,7 @@ from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of absolute differences over the length of the first axis; gradient 0 where the two are equal."""
+    """Sum of absolute differences over the batch size; the gradient is 0 where both are equal. NVIDIA Caffe's."""
     return jnp.sum(jnp.abs(_difference(a, b))) / max(a.shape[0], 1)
 
 
@@ -29,10 +29,11 @@ def l1_loss_backward(
 
 
 def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum of absolute differences, of the second bottom or of 0, over the length of the first axis; NaNs do not count.
+    """FlowNet 2's sum of absolute differences from the second bottom, or from 0, over the batch size; NaNs are ignored.
 
-    l2_per_location takes the root of the sum of squares over channels, plus epsilon, at each place. Differences, or
-    roots, below plateau count as 0. normalize_by_num_entries divides by the numbers that are none NaN, over channels.
+    Bottoms (N, C, H, W). l2_per_location takes the root of the sum of squares over channels plus epsilon at each
+    position. Differences or roots below plateau count as 0. normalize_by_num_entries divides by the number of entries
+    that are not NaN over the number of channels.
     """
     p = ctx.param
     d, there, divisor = differences_without_nan(ctx, a, *b)
@@ -87,7 +88,7 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-    """Return differences, 0 for NaNs; where there are none; what the loss is divided by."""
+    """Return differences with 0 for NaNs, a mask of the numbers, and the divisor of the loss."""
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
     there = ~jnp.isnan(difference)
@@ -98,20 +99,20 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
 
 
 def channel_prescale(ctx: Context, d: jax.Array) -> float:
-    """Return what sums over channels are multiplied by."""
+    """Return the factor of sums over channels."""
     return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
 
 
 def _squares(ctx: Context, d: jax.Array) -> jax.Array:
-    """Return sums of squares over channels, 0 where their root is below the plateau."""
+    """Return sums of squares over channels, 0 if the root is below the plateau."""
     squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
     return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
 
 
 def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum over places of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, over the length of the first axis.
+    """Sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, over the batch size. FlowNet 2's.
 
-    d is the difference of two bottoms, or one bottom, with 0 for NaNs. normalize_by_num_entries and
+    d is the difference of two bottoms (N, C, H, W), or one bottom, with 0 for NaNs. normalize_by_num_entries and
     l2_prescale_by_channels are as for L1Loss.
     """
     p, q = _powers(ctx.param)

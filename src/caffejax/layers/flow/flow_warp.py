@@ -18,9 +18,9 @@ Arrays = tuple[jax.Array, ...]
 
 
 def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
-    """Bilinear samples of (N, C, height, width) at each place plus the flow (N, 2, height, width), right and down.
+    """FlowNet 2's bilinear samples of an image (N, C, H, W) at each position plus the flow (N, 2, H, W): right, down.
 
-    Places outside of the image, [0, width) x [0, height), give 0, or NaN if fill_value says so.
+    Positions outside of [0, width) x [0, height) give 0, or NaN with fill_value NOT_A_NUMBER. The top is (N, C, H, W).
     """
     inside, corners, (right, down) = _corners(image, flow)
     top = _mix(corners, right, down)
@@ -66,9 +66,9 @@ def _mix(corners: Arrays, right: jax.Array, down: jax.Array) -> jax.Array:
 
 
 def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return which samples lie inside, the four corners' places in the plane, and how far right and down of the first.
+    """Return which samples are inside, the flat indices of their four corners, and their fractions (right, down).
 
-    All are (N, 1, height * width).
+    All arrays are (N, 1, height * width).
     """
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape
@@ -85,7 +85,7 @@ def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Array
 
 
 def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return which samples lie inside, the image at their four corners (N, C, height * width), and the fractions."""
+    """Return which samples are inside, the image at their four corners (N, C, height * width), and the fractions."""
     inside, places, fractions = _places(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
     return inside, tuple(jnp.take_along_axis(plane, place, axis=2, mode="clip") for place in places), fractions
@@ -95,9 +95,9 @@ _SOFTENING = 1e-9
 
 
 def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
-    """Root of the sum of squares over the channels: (N, C, height, width) to (N, 1, height, width).
+    """Root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W). FlowNet 2's.
 
-    The gradient divides by the root plus 1e-9, and is 0 where all channels are.
+    The gradient divides by the root plus 1e-9, and is 0 where all channels are 0.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (number, channels, height, width), not {x.shape}")
     return jnp.sqrt(jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)).astype(x.dtype)
@@ -121,9 +121,9 @@ register(
 
 
 def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
-    """output_scale * (input_scale * x + or - mean_scale * value), the values repeated over the channels of each bottom.
+    """output_scale * (input_scale * x +- mean_scale * value), with the values repeated over the channels. FlowNet 2's.
 
-    `operation` says ADD or SUBTRACT.
+    Bottoms and tops (N, C, H, W). `operation` is ADD or SUBTRACT.
     """
     return tuple(_shifted(ctx.param, x) for x in xs)
 

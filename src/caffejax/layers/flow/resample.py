@@ -23,7 +23,7 @@ Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
 class Matrix(NamedTuple):
-    """How much of each of `old` cells goes into each of `new` ones: `make(new, old)` gives (new, old)."""
+    """A matrix of interpolation weights, made by `make(new, old)` with shape (new, old)."""
 
     new: int
     old: int
@@ -31,35 +31,37 @@ class Matrix(NamedTuple):
 
 
 def apply_matrices(x: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
-    """Return (N, C, height, width) with rows (new height, height) and columns (new width, width) mixed."""
+    """Return maps (N, C, H, W) resized by matrices for the rows (new H, H) and the columns (new W, W)."""
     return _mixed(promote(x), _as(rows, x), _as(columns, x))
 
 
 def apply_transposed(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
-    """Return the diff of x."""
+    """Return the gradient of `apply_matrices` for x."""
     return _mixed(promote(dy), _as(rows, x).T, _as(columns, x).T)
 
 
 def corner_aligned_weights(new: int, old: int) -> np.ndarray:
-    """Return linear interpolation with the corners of both sizes at the same places, (new, old)."""
+    """Return weights of linear interpolation with aligned corners, (new, old)."""
     at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     return triangle(at[:, None] - np.arange(old))
 
 
 def averaging_weights(new: int, old: int) -> np.ndarray:
-    """Return weighted averages round the same places, of what is less than the steps between them away, (new, old)."""
+    """Return triangular weights that average the cells around each position, (new, old)."""
     step = (old - 1) / (new - 1)
     return triangle((np.arange(new)[:, None] * step - np.arange(old)) / step)
 
 
 def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficients, int], antialias: bool) -> np.ndarray:
-    """Return a filter at places `new` of which are spread over `old`, with weights of sum 1, or 0 without any.
+    """Return the weights of a filter centred at `new` positions evenly spaced over `old` cells, (new, old).
+
+    The weights of each position sum to 1, or are all 0.
 
     Args:
         new, old: the sizes.
-        offset: where the first place lies.
-        filter_: its coefficients, and how wide it is.
-        antialias: whether it is stretched by the ratio of the sizes.
+        offset: the first position.
+        filter_: its coefficients, and its width.
+        antialias: whether to stretch it by the ratio of the sizes.
     """
     coefficients, width = filter_
     ratio = old / new
@@ -74,23 +76,23 @@ def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficient
 
 
 def nearest_weights(new: int, old: int, offset: float) -> np.ndarray:
-    """Return a 1 at the nearest place, (new, old)."""
+    """Return a 1 at the nearest cell, (new, old)."""
     at = np.clip(round_half_away(np.arange(new) * (old / new) + offset), 0, old - 1)
     return (at[:, None] == np.arange(old)).astype(float)
 
 
 def round_half_away(x: np.ndarray) -> np.ndarray:
-    """Return whole numbers, halves away from 0."""
+    """Round to integers, halves away from 0."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
 def triangle(x: np.ndarray) -> np.ndarray:
-    """Return coefficients of linear interpolation."""
+    """Return coefficients of linear interpolation at distances x."""
     return np.maximum(1 - np.abs(x), 0)
 
 
 def cubic(x: np.ndarray) -> np.ndarray:
-    """Return coefficients of cubic interpolation, with -0.5 for its parameter."""
+    """Return coefficients of cubic interpolation at distances x, with the parameter -0.5."""
     x = np.abs(x)
     return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
 
@@ -110,10 +112,10 @@ _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
 def resample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Bring (N, C, height, width) to height x width, or to those of a second bottom: NEAREST, LINEAR or CUBIC.
+    """Resize (N, C, H, W) to height x width, or to a second bottom's size, by NEAREST, LINEAR or CUBIC. FlowNet 2's.
 
-    Filters are stretched where the map shrinks, unless antialias: false. As in FlowNet 2, the ratio of the heights
-    says where columns begin, and that of the widths where rows do.
+    Filters are stretched if the map shrinks, unless antialias: false. As in FlowNet 2, the offset of the columns comes
+    from the ratio of the heights, and the offset of the rows from the ratio of the widths.
     """
     return apply_matrices(x, *_matrices(ctx, x, *like)).astype(x.dtype)
 
@@ -134,9 +136,9 @@ register(
 
 
 def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Bring (N, C, height, width) to top_height x top_width, or a second bottom's: weighted averages without NaNs.
+    """Resize (N, C, H, W) to top_height x top_width, or a second bottom's size, by averages without NaNs. FlowNet 2's.
 
-    A place is NaN where NaNs weigh more than half of what the others do. Corners stay where they are.
+    A position is NaN if the NaNs weigh more than half as much as the numbers. Corners are aligned.
     """
     size = _size(ctx.param, ("top_height", "top_width"), x, *like)
     if size == tuple(x.shape[2:]):
@@ -164,10 +166,10 @@ register(
 
 
 def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Bring all bottoms to one size, corners staying where they are, and concatenate them along the channels.
+    """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate the channels. FlowNet 2's.
 
-    The size is the last bottom's, which is no more than that, with have_reference; else the largest height and width,
-    or if both are larger top_height x top_width, or the next that are divisible by size_divisible_by.
+    With have_reference the size is that of the last bottom, which is not concatenated; else the largest height and
+    width, or top_height x top_width (or the next multiples of size_divisible_by) if both are larger.
     """
     parts, size = _accumulated(ctx, bottoms)
     matrices = [_aligned(x, size) for x in parts]
@@ -224,7 +226,7 @@ def _aligned(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
 
 
 def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
-    """Return the bottoms to be brought to a size, and the size."""
+    """Return the bottoms to resize, and the size."""
     p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")

@@ -46,10 +46,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Half the mean, over items, of the squared distance to the centre of the item's class.
+    """Half the mean, over items, of the squared distance to the centre of the item's class. caffe-face's.
 
-    It has no weight in the net's loss unless given a loss_weight. Centres (num_output, numbers) move by the sum of
-    (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
+    Bottoms: features (N, ...), labels (N,). The default loss_weight is 0. Centres (num_output, features) move by the
+    sum of (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
     """
     difference, own = _differences(ctx, blobs, x, labels)
     return nan_if_unlabelled(own, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
@@ -281,7 +281,7 @@ register(
 def _triplet_gaps(
     ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the differences to what is alike and to what is not, (rows, numbers), and how far the margin is missed."""
+    """Return differences to the positive and negative example, (rows, numbers), and the margin violation, (rows,)."""
     p, name = ctx.param, "alpha" if labels else "margin"
     unread = "margin" if labels else "alpha"
     require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")

@@ -1,4 +1,4 @@
-"""InnerDistance: the distance to each row of a weight, in place of InnerProduct's product with it."""
+"""InnerDistance: the distance to each row of a weight, instead of InnerProduct's product."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from ..weights import normalize_rows
 
 
 def passes(start: int) -> ParamSpec:
-    """Declare the count of passes, from `start` on."""
+    """Return the spec of a state array that counts forward passes from `start` on."""
     return ParamSpec((1,), learnable=False, persistent=False, value=np.array([start], np.float32))
 
 
 def next_pass(count: jax.Array) -> jax.Array:
-    """Return the count with one pass more."""
+    """Return the count plus one."""
     return jax.lax.stop_gradient(count) + 1
 
 
@@ -206,7 +206,7 @@ def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
 
 
 def _sine(cosine: jax.Array) -> jax.Array:
-    """Return the sine of an angle by its cosine, with a slope of 0 where that is none."""
+    """Return the sine of an angle from its cosine; the slope is 0 where the sine is 0."""
     squared = 1 - jnp.square(cosine)
     return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
 
@@ -308,7 +308,7 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
 
 
 def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where own scores are, and what scores are multiplied by, (items, classes)."""
+    """Return a mask of the scores of the own class, and the factors of the scores, (items, classes)."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)

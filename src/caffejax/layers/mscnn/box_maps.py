@@ -35,7 +35,7 @@ def read_rows(x: Any, name: str, *columns: int) -> Any:
 
 
 def require_one_number_of_rows(**bottoms: Any) -> None:
-    """Raise `LayerError` unless all bottoms, given by what they are, have as many rows."""
+    """Raise `LayerError` unless all bottoms, passed by name, have the same number of rows."""
     scalars = [name for name, x in bottoms.items() if not x.shape]
     require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
     rows = {name: x.shape[0] for name, x in bottoms.items()}
@@ -43,7 +43,7 @@ def require_one_number_of_rows(**bottoms: Any) -> None:
 
 
 def with_four_axes(x: Any) -> Any:
-    """Return an array with axes of size 1 after its own, so that there are four, as the forks' blobs have."""
+    """Return an array with axes of size 1 appended, so that it has four, like the forks' blobs."""
     return x.reshape(four_axis_shape(x.shape))
 
 
@@ -53,7 +53,7 @@ def four_axis_shape(shape: Any) -> Any:
 
 
 def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
-    """Return how many images a batch has in which each image has an item for every field."""
+    """Return the number of images in a batch that has an item for each image and anchor shape."""
     known = isinstance(batch, int)
     require(
         not known or batch % fields == 0,
@@ -63,7 +63,7 @@ def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
 
 
 def group_by_image(x: Any, images: Any, fields: int) -> Any:
-    """Return (images * fields, ...) as (images, fields, ...)."""
+    """Return (images * anchors, ...) as (images, anchors, ...)."""
     if isinstance(images, int):
         return x.reshape(images, fields, *x.shape[1:])
     return x[  # the number of images is a symbol, which no reshape divides
@@ -72,14 +72,14 @@ def group_by_image(x: Any, images: Any, fields: int) -> Any:
 
 
 def ungroup_images(x: Any, batch: Any, fields: int) -> Any:
-    """Return (images, fields, ...) as (images * fields, ...), a batch of so many items."""
+    """Return (images, anchors, ...) as (images * anchors, ...), a batch of `batch` items."""
     if isinstance(batch, int):
         return x.reshape(batch, *x.shape[2:])
     return x[jnp.arange(batch) // fields, jnp.arange(batch) % fields]
 
 
 def require_pair(scores: Any, deltas: Any) -> None:
-    """Raise `LayerError` unless these are shapes of class scores and of deltas, map for map."""
+    """Raise `LayerError` unless these are shapes of class scores and deltas of the same maps."""
     require(
         len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
         f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
@@ -87,7 +87,7 @@ def require_pair(scores: Any, deltas: Any) -> None:
 
 
 def require_scores_and_deltas(p: Any, shape: Any) -> None:
-    """Raise `LayerError` unless this is the shape of a map of scores and deltas as the parameters have them."""
+    """Raise `LayerError` unless this is the shape of a map of cls_num scores and 4 deltas."""
     require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     _, channels, _, _ = four_axes(shape, "bottom 0")
@@ -102,7 +102,7 @@ Floats = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Normalization:
-    """Deltas (x, y, w, h) are kept less their means, over their deviations.
+    """Mean and standard deviation of deltas (x, y, w, h).
 
     Attributes:
         mean, std: four each.
@@ -112,7 +112,7 @@ class Normalization:
     std: Floats
 
     def undone(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return normalized deltas, four along the axis, as they are used."""
+        """Return deltas, four along the axis, without normalization."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
@@ -123,7 +123,7 @@ class Normalization:
 
 
 def normalization(ctx: Context) -> Normalization:
-    """Return what bbox_reg_param says: deltas are as they are without means or without deviations."""
+    """Read bbox_reg_param; deltas are not normalized if it has no means or no deviations."""
     p = ctx.layer.bbox_reg_param
     if not p.bbox_mean or not p.bbox_std:
         return Normalization((0.0,) * 4, (1.0,) * 4)
@@ -136,18 +136,18 @@ def normalization(ctx: Context) -> Normalization:
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far deltas may go: centres by `xy` sides of the field, sides to factors up to exp(`wh`)."""
+    """Bounds of deltas: `xy` for the centre, in sides of the anchor, and `wh` for the logarithm of a side's factor."""
 
     xy: float
     wh: float
 
     def held(self, deltas: Any, axis: int) -> Any:
-        """Return deltas, four along the axis, within the bounds."""
+        """Return deltas, four along the axis, clipped to the bounds."""
         most = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -most, most)
 
     def normalized_held(self, deltas: Any, axis: int, norm: Normalization) -> Any:
-        """Return normalized deltas within the bounds, for which x and y share a mean and a deviation, so do w and h."""
+        """Return normalized deltas clipped to bounds with one mean and deviation for x and y, and one for w and h."""
         low, high = [], []
         for bound, first in ((self.xy, 0), (self.wh, 2)):
             mean = sum(norm.mean[first : first + 2]) / 2
@@ -160,14 +160,14 @@ class Bounds:
 
 
 def bounds(p: Any) -> Bounds:
-    """Return what field_xyr and field_whr say."""
+    """Read field_xyr and field_whr."""
     require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
     require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
     return Bounds(1 / p.field_xyr, math.log(p.field_whr))
 
 
 def move_boxes(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
-    """Return boxes (..., 4), of sides x2 - x1 + 1, moved by deltas (..., 4): by 0 to themselves."""
+    """Return boxes (..., 4) with sides x2 - x1 + 1, moved by deltas (..., 4); deltas of 0 change nothing."""
     sides = boxes[..., 2:] - boxes[..., :2] + 1
     centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
     new = sides * xp.exp(deltas[..., 2:])
@@ -186,11 +186,11 @@ _SMALLEST = 2  # ground truth with a shorter side is taken to have this one
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """The fields of a map.
+    """An anchor box, or several, at each cell of a map (the forks say field).
 
     Attributes:
-        width, height: of the field of each item of a group; the items of the batch axis go through the group in turn.
-        stride: pixels of the image between neighbouring places.
+        width, height: of each anchor of a group; the items of the batch axis cycle through the group.
+        stride: pixels of the image between neighbouring cells.
     """
 
     width: tuple[int, ...]
@@ -211,24 +211,24 @@ class AnchorGrid:
         return norm.done(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
 
     def _sizes(self, like: jax.Array) -> jax.Array:
-        """Return width and height of each item's field, (batch or 1, 2, 1, 1)."""
+        """Return width and height of each item's anchor, (batch or 1, 2, 1, 1)."""
         sizes = jnp.asarray([self.width, self.height], like.dtype).T  # (group, 2)
         if len(self.width) > 1:
             sizes = sizes[jnp.arange(like.shape[0]) % len(self.width)]
         return sizes[:, :, None, None]
 
     def _centres(self, like: jax.Array) -> jax.Array:
-        """Return the middle of each place in the image, (1, 2, height, width)."""
+        """Return the centre of each cell in the image, (1, 2, height, width)."""
         height, width = like.shape[2:]
         x, y = ((jnp.arange(n, dtype=like.dtype) + 0.5) * self.stride for n in (width, height))
         return jnp.stack(jnp.broadcast_arrays(x[None, :], y[:, None]))[None]
 
 
 def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
-    """Return the fields of these sizes.
+    """Return the anchors of these sizes.
 
     Raises:
-        LayerError: if they make no sense.
+        LayerError: if the sizes are invalid.
     """
     require(
         len(widths) == len(heights) > 0,

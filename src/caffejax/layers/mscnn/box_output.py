@@ -52,13 +52,13 @@ def overlap_measure(nms_type: str, plus: float) -> Measure:
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How proposals are chosen.
+    """Settings of non-maximum suppression.
 
     Attributes:
-        threshold: of the overlap that suppresses.
+        threshold: a box that overlaps a better one by more is suppressed.
         measure: of overlap.
-        before: how many of the best boxes of an image are looked at, 0 for all.
-        after: how many are kept, 0 for all.
+        before: the number of best boxes of an image that are considered, 0 for all.
+        after: the number of boxes that are kept, 0 for all.
     """
 
     threshold: float
@@ -67,12 +67,12 @@ class SelectionSettings:
     after: int
 
     def best(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the chosen rows [x1, y1, x2, y2, score] of an image, the best first; and which are there.
+        """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and a mask without padding.
 
         Args:
             boxes: (n, 4).
-            scores: (n,), of equal ones the first comes first.
-            valid: (n,), False for boxes that do not take part.
+            scores: (n,); the first of equal scores comes first.
+            valid: (n,), False for boxes that take no part.
         """
         indices, kept = select_best(
             boxes,
@@ -87,7 +87,7 @@ class SelectionSettings:
 
 
 def read_choice(p: Any, plus: float) -> SelectionSettings:
-    """Return what the parameters of a layer say."""
+    """Read the settings of a layer; `plus` is added to x2 - x1 for the side of a box."""
     measure = overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
@@ -96,12 +96,12 @@ def read_choice(p: Any, plus: float) -> SelectionSettings:
 def proposals(
     read_choice: SelectionSettings, boxes: jax.Array, scores: jax.Array, valid: jax.Array, n_tops: int, dtype: Any
 ) -> tuple[jax.Array, ...]:
-    """Return the tops: rows [image, x1, y1, x2, y2], and those with the score. Rows of padding, last, are of -1.
+    """Return the tops: rows [image, x1, y1, x2, y2], and the same rows with the score. Padding rows, last, are -1.
 
     Args:
-        choice: how to choose.
-        boxes, scores, valid: as for `Choice.best`, of each image.
-        n_tops: 1, or 2 for those with scores, too.
+        choice: the settings.
+        boxes, scores, valid: as for `SelectionSettings.best`, with a first axis for the images.
+        n_tops: 1, or 2 with scores.
         dtype: of the tops.
     """
     rows, there = jax.vmap(read_choice.best)(boxes, scores, valid)
@@ -118,11 +118,11 @@ def proposals(
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """Proposals from maps (N, classes + 4, H, W), one for each field: rows [image, x1, y1, x2, y2].
+    """MS-CNN's proposals from maps (N, classes + 4, H, W), one for each anchor: [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
-    A box's score is its largest class score less that of background, and `fg_thr` or more. Sides are x2 - x1. The
-    best boxes of each image, of all maps, are suppressed by those better. Where nothing is found, there is one row
-    0, 1, 1, 10, 10. A second top has rows [image, x1, y1, x2, y2, score]. Rows of padding come last and are -1.
+    A box's score is its largest class score minus the score of background, and at least `fg_thr`. Sides are x2 - x1.
+    The best boxes of each image over all maps go through suppression. If nothing is found, there is one row 0, 1, 1,
+    10, 10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows, last, are -1.
     """
     p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
@@ -156,7 +156,7 @@ register(
 
 
 def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (N, places, 4), their scores, and which of them are large and likely enough."""
+    """Return boxes (N, cells, 4), their scores, and which of them are large and likely enough."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
     found = field.decoded(x[:, channels - 4 :], normalization(ctx), bounds(p))
@@ -169,12 +169,12 @@ def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Arra
 
 
 def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """Proposals from pairs of maps, probabilities and deltas (images * fields, 4, H, W): rows [image, x1, y1, x2, y2].
+    """Cascade R-CNN's proposals from pairs of maps, probabilities and deltas: [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
-    Each pair has a `box_group_param` with its fields, which are items of the batch axis. A box's score is 1 less the
-    probability of class 0, and `fg_thr` or more. Sides are x2 - x1 + 1. The best boxes of each image, of all pairs, are
-    suppressed by those better. Where nothing is found, there is one row 0, 1, 1, 10, 10. A second top has rows
-    [image, x1, y1, x2, y2, score]. Rows of padding come last and are -1.
+    Each pair (images * anchors, classes and 4, H, W) has a `box_group_param` with its anchors, which are items of the
+    batch axis. A box's score is 1 minus the probability of class 0, and at least `fg_thr`. Sides are x2 - x1 + 1. The
+    best boxes of each image over all pairs go through suppression. If nothing is found, there is one row 0, 1, 1, 10,
+    10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows, last, are -1.
     """
     p = ctx.param
     require(
@@ -207,7 +207,7 @@ register(
 def _group_candidates(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (images, fields * places, 4), their scores, and which of them are large and likely enough."""
+    """Return boxes (images, anchors * cells, 4), their scores, and which are large and likely enough."""
     p, field = ctx.param, anchor_grid(group.field_w, group.field_h, group.stride)
     require_pair(probabilities.shape, deltas.shape)
     batch, _, height, width = deltas.shape
@@ -231,12 +231,12 @@ def _group_candidates(
 def frcnn_output(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> jax.Array:
-    """Detections in one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first.
+    """Cascade R-CNN's detections in one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first.
 
-    Bottoms are probabilities N x classes, deltas N x 4 * classes (N x 8 if not `cls_aware`), ROIs N x 5 or N x 6, and
-    height and width of the image. Boxes are cut to the image; those of a class that reach `conf_thr` are suppressed by
-    better ones. At most `max_det_num` are kept. The first row is always 0 and then -1. Rows of padding, last, are -1,
-    and ROIs that begin with a negative number are none.
+    Bottoms are probabilities (N, classes), deltas (N, 4 * classes) or (N, 8) if not `cls_aware`, ROIs (N, 5 or 6), and
+    height and width of the image (1, 2). Boxes are clipped to the image. Boxes of a class with a score of at least
+    `conf_thr` go through suppression, and at most `max_det_num` are kept. The first row is always 0 followed by -1.
+    Padding rows, last, are -1; ROIs that begin with a negative number are padding.
     """
     p, dtype = ctx.param, probabilities.dtype
     prob, boxes, there, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
@@ -285,7 +285,7 @@ register(
 def _read_inputs(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), which are there, and the image's corner."""
+    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), valid rows, and the image's corner."""
     require_one_number_of_rows(probabilities=probabilities, deltas=deltas, rois=rois)
     prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
     classes = prob.shape[1]
@@ -310,7 +310,7 @@ def _suppress(
 
 
 def _keep_best(kept: jax.Array, scores: jax.Array, most: int) -> jax.Array:
-    """Return which of those kept are among the best, no more than `most` unless that is 0."""
+    """Return the mask of the `most` best kept boxes, or of all if `most` is 0."""
     if not most:
         return kept
     rank = jnp.argsort(jnp.argsort(jnp.where(kept, -scores, jnp.inf), stable=True))

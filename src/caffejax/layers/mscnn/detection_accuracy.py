@@ -29,13 +29,13 @@ from .detection_loss import Labels, read_labels
 
 
 def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
-    """Return the share of places whose class is right, and that of those with an object; 1 x 1 x 1 x 2, -1 for none.
+    """Return the accuracy over all cells, and over cells with an object; (1, 1, 1, 2), -1 if there are none.
 
     Args:
         ctx: the layer.
-        right: (batch, height, width).
+        right: (batch, height, width), whether the class is right.
         labels: ground truth.
-        classes: its classes, as they are counted.
+        classes: (batch, height, width), the classes that count.
     """
     ignored = labels.ignored(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
     shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
@@ -43,13 +43,13 @@ def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, clas
 
 
 def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
-    """Return how much boxes overlap the objects where there are some, in the mean; 1 x 1 x 1 x 1, -1 for none.
+    """Return the mean overlap of boxes with the objects; (1, 1, 1, 1), -1 if there are none.
 
     Args:
         ctx: the layer.
         boxes: (batch, 4, height, width), left, top, width and height.
         labels: ground truth.
-        plus: how much larger a side is than x2 - x1.
+        plus: a side is x2 - x1 + plus.
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
     fits = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
@@ -67,10 +67,10 @@ def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
-    """The share of places whose class is among the top_k, and that of those with an object; 1 x 1 x 1 x 2.
+    """MS-CNN's accuracy over all cells whose class is among the top_k, and over cells with an object; (1, 1, 1, 2).
 
-    Bottoms are as for DetectionLoss. Places of label 0 and an overlap of `bg_threshold` or more are left out. A second
-    top is the mean overlap of boxes with the objects, by sides x2 - x1. Without any to count, figures are -1.
+    Bottoms are as for DetectionLoss. Cells of label 0 and an overlap of at least `bg_threshold` are ignored. A second
+    top is the mean overlap of boxes with the objects, with sides x2 - x1. Without any cell to count, values are -1.
     """
     p = ctx.param
     field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
@@ -108,10 +108,10 @@ register(
 
 
 def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
-    """The share of places whose class has the largest score, and that of those with an object; 1 x 1 x 1 x 2.
+    """Cascade R-CNN's accuracy of the best class over all cells, and over cells with an object; (1, 1, 1, 2).
 
-    Bottoms are as for DetectionGroupLoss. Places of label 0 and an overlap of `bg_threshold` or more are left out. A
-    second top is the mean overlap of boxes with the objects, by sides x2 - x1 + 1. Without any to count, figures
+    Bottoms are as for DetectionGroupLoss. Cells of label 0 and an overlap of at least `bg_threshold` are ignored. A
+    second top is the mean overlap of boxes with the objects, with sides x2 - x1 + 1. Without any cell to count, values
     are -1.
     """
     p = ctx.param
@@ -150,10 +150,11 @@ _GROUND_TRUTH = 0.975  # an ROI that overlaps by more is taken for ground truth 
 
 
 def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
-    """Mean overlap of boxes, moved by their deltas, with matched ground truth; a second top is that of the ROIs.
+    """Cascade R-CNN's mean overlap of ROIs, moved by their deltas, with matched ground truth; (1, 1, 1, 1).
 
-    Bottoms are deltas N x 4 * classes (N x 8 if not `cls_aware`), ROIs N x 5, and rows [label, box, overlap]. Only rows
-    with a label above 0 and an overlap up to 0.975 count; without any, tops are -1.
+    Bottoms are deltas (N, 4 * classes) or (N, 8) if not `cls_aware`, ROIs (N, 5), and rows (N, 6) [label, box,
+    overlap]. Only rows with a label above 0 and an overlap up to 0.975 count; without any, tops are -1. A second top is
+    the mean overlap of the ROIs before they are moved.
     """
     require_one_number_of_rows(deltas=deltas, rois=rois, matched=matched)
     aware = ctx.layer.bbox_reg_param.cls_aware

@@ -28,11 +28,11 @@ from .box_maps import (
 
 
 def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return which are the `count` highest of each row; of equal scores the last comes first.
+    """Return the mask of the `count` largest scores of each row; the last of equal scores comes first.
 
     Args:
         scores: (rows, n).
-        among: (rows, n), False for places that take no part.
+        among: (rows, n), False for entries that take no part.
         count: (rows,).
     """
     falling = jnp.argsort(jnp.flip(jnp.where(among, -scores, jnp.inf), 1), axis=1, stable=True)
@@ -41,11 +41,11 @@ def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Ar
 
 
 def masked_sample(key: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return which `count` of each row are drawn at random; all if there are no more.
+    """Return the mask of `count` entries of each row drawn at random, or of all if there are no more.
 
     Args:
         key: a random key.
-        among: (rows, n), False for places that take no part.
+        among: (rows, n), False for entries that take no part.
         count: (rows,).
     """
     return masked_topk(jax.random.uniform(key, among.shape), among, count)
@@ -56,10 +56,10 @@ _LEAST = float(jnp.finfo(jnp.float32).tiny)  # no logarithm is taken of a smalle
 
 @dataclass(frozen=True)
 class Labels:
-    """Ground truth at each place of a map.
+    """Ground truth at each cell of a map.
 
     Attributes:
-        classes: (batch, height, width), whole numbers; 0 is background.
+        classes: (batch, height, width), integers; 0 is background.
         boxes: (batch, 4, height, width), centre, width and height.
         overlap: (batch, height, width), with the nearest object.
     """
@@ -78,7 +78,7 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
     """Return a bottom (batch, 6, height, width) of label, box and overlap as `Labels`.
 
     Raises:
-        LayerError: if it is not of the shape of the scores.
+        LayerError: if its shape does not match the scores.
     """
     batch, _, height, width = four_axes(scores, "bottom 0")
     require(
@@ -90,7 +90,7 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:
-    """Return those of classes along axis 1, as the forks hold them: no less than that of the smallest float."""
+    """Return log-probabilities of classes along axis 1, at least log of the smallest float32, as in the forks."""
     return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
 
 
@@ -100,8 +100,8 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
     Args:
         ctx: the layer.
         scores: (batch, classes, height, width).
-        classes: (batch, height, width). Where one counts that there is not, the loss is NaN.
-        weights: (batch, height, width), NaN where a place does not count.
+        classes: (batch, height, width). The loss is NaN if a class that counts does not exist.
+        weights: (batch, height, width), NaN for cells that do not count.
     """
     own = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
     counts = ~jnp.isnan(weights)
@@ -115,12 +115,12 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
 def box_loss(
     ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the mean of half the squared difference, if `smooth` of its smooth L1 form; and its gradient by deltas.
+    """Return the mean of half the squared differences, or of their smooth L1 form, and its gradient by the deltas.
 
     Args:
         ctx: the layer.
         deltas, targets: (batch, 4, height, width).
-        counts: (batch, height, width), which places count.
+        counts: (batch, height, width), the cells that count.
         smooth: linear where the difference is more than 1.
     """
     difference = jnp.where(counts[:, None], deltas - targets, 0)
@@ -130,23 +130,23 @@ def box_loss(
 
 
 def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
-    """Return the top: both losses, and that of boxes; 1 x 1 x 1 x 2. It is of the whole batch, though it has axes."""
+    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, of the whole batch."""
     return across.mean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
 
 
 def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
-    """Return what the device's own gradients are multiplied by, from the diff of `join_losses`."""
+    """Return the factor of the device's gradients, from the diff of `join_losses`."""
     return dy.reshape(2)[0] / across.devices(ctx)
 
 
 def balanced_weights(
     ctx: Context, objects: jax.Array, background: jax.Array, share: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the weights of objects and of background by which the former make that share of all that is sampled.
+    """Return weights of objects and background with which objects make up `share` of the sample.
 
     Args:
         ctx: the layer.
-        objects, background: which places are, and are sampled.
+        objects, background: (batch, height, width), the sampled cells of both kinds.
         share: of objects.
         dtype: of the weights.
     """
@@ -164,12 +164,12 @@ Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
-    """Softmax loss of class scores plus `lambda` times the loss of deltas, of objects and a sample; 1 x 1 x 1 x 2.
+    """MS-CNN's softmax loss of scores plus `lambda` times the loss of deltas, of objects and a sample; (1, 1, 1, 2).
 
-    Bottom 0 is N x (cls_num + 4) x H x W, bottom 1 ground truth N x 6 x H x W: label, box, overlap. The second number
-    is the part of the deltas, and its diff counts for nothing. Background has label 0 and an overlap below
-    `bg_threshold`; it counts if it is hard for some class ("bootstrap"), drawn ("random"), some of both ("mixture"), or
-    all of it, as `sample_mode` says. Deltas are bounded, though not for the gradient.
+    Bottom 0 is (N, cls_num + 4, H, W), bottom 1 ground truth (N, 6, H, W): label, box, overlap. The second number is
+    the part of the deltas, and its diff is ignored. Background has label 0 and an overlap below `bg_threshold`; as
+    `sample_mode` says, it counts if it is hard for some class ("bootstrap"), drawn ("random"), half of both
+    ("mixture"), or always. Deltas are bounded, though not for the gradient.
     """
     (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -202,7 +202,7 @@ register(
 
 
 def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
-    """Return the loss of classes and its gradient by scores; and those of boxes by deltas."""
+    """Return the loss of classes and its gradient by scores, and the loss of boxes and its gradient by deltas."""
     p, norm = ctx.param, normalization(ctx)
     field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_scores_and_deltas(p, x.shape)
@@ -223,7 +223,7 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
 
 
 def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
-    """Return which places of background count, (batch, height, width)."""
+    """Return the cells of background that count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     places = shape[1] * shape[2]
     among = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], places)
@@ -245,7 +245,7 @@ def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.A
 
 
 def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
-    """Return which places of each row `count` draws hit, with repetition and of all places, of those that take part."""
+    """Return the entries of each row hit by `count` draws with repetition from all entries, if in `among`."""
     rows, places = among.shape
     hits = jax.random.randint(key, (rows, most), 0, places)
     hits = jnp.where(jnp.arange(most) < count[:, None], hits, places)  # out of range: no hit
@@ -253,12 +253,12 @@ def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int)
 
 
 def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
-    """Softmax loss of class scores plus `lambda` times the loss of deltas, of a sample of each image; 1 x 1 x 1 x 2.
+    """Cascade R-CNN's softmax loss of class scores plus `lambda` times the loss of deltas, over a sample; (1, 1, 1, 2).
 
-    Maps of scores, deltas and ground truth (label, box, overlap) have an item for each image and field. The second
-    number is the part of the deltas, and its diff counts for nothing. Objects have labels above 0, background 0 and an
-    overlap below `bg_threshold`. Of `batch_size`, or of all if -1, background is `bg_multiple` times the objects, drawn
-    or the hardest. With field_xyr and field_whr, deltas are bounded, though not for the gradient.
+    Maps of scores, deltas and ground truth (label, box, overlap) have an item for each image and anchor. The second
+    number is the part of the deltas, and its diff is ignored. Objects have labels above 0; background has label 0 and
+    an overlap below `bg_threshold`. Of `batch_size` cells (-1 for all) background is `bg_multiple` times the objects,
+    drawn or the hardest. With field_xyr and field_whr, deltas are bounded, though not for the gradient.
     """
     (of_classes, _), (of_boxes, _) = _group_losses(ctx, scores, deltas, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -297,7 +297,7 @@ register(
 
 
 def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
-    """Return the loss of classes and its gradient by scores; and those of boxes by deltas."""
+    """Return the loss of classes and its gradient by scores, and the loss of boxes and its gradient by deltas."""
     p, norm = ctx.param, normalization(ctx)
     field = anchor_grid(p.field_w, p.field_h, p.stride)
     require_pair(scores.shape, deltas.shape)
@@ -321,7 +321,7 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
 
 
 def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int) -> jax.Array:
-    """Return which places are sampled, (batch, height, width)."""
+    """Return the mask of sampled cells, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     images = count_images(shape[0], n_fields)
@@ -358,7 +358,7 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int
 
 
 def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
-    """Return the weight of each place, (batch, height, width)."""
+    """Return the weight of each cell, (batch, height, width)."""
     p, objects = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
         return jnp.ones(objects.shape, dtype)

@@ -23,12 +23,12 @@ _TRIES = 10_000
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Ground truth.
+    """Ground truth boxes.
 
     Attributes:
         rows: (M, 5), [image, x1, y1, x2, y2].
         labels: (M,).
-        ignored: (M,), True where an ROI that overlaps enough is no object, nor background.
+        ignored: (M,), True if an ROI that overlaps enough is neither object nor background.
     """
 
     rows: np.ndarray
@@ -38,13 +38,13 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class Sample:
-    """Sampled ROIs, the objects first.
+    """Sampled ROIs, objects first.
 
     Attributes:
         rows: (n, 5), [image, x1, y1, x2, y2].
-        match: (n,), the number of each one's ground truth; -1 for none.
-        overlap: (n,), with it.
-        objects: how many are objects.
+        match: (n,), the index of the matched ground truth, -1 for none.
+        overlap: (n,), with the matched ground truth.
+        objects: the number of objects.
     """
 
     rows: np.ndarray
@@ -54,13 +54,13 @@ class Sample:
 
 
 def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[], np.random.Generator]) -> Sample:
-    """Sample ROIs as a ProposalTargetParameter says.
+    """Sample ROIs by a ProposalTargetParameter.
 
     Args:
-        p: the parameters.
+        p: the settings.
         rows: (N, 5), all ROIs.
         truth: the ground truth.
-        draw: gives what to draw with, where something is drawn.
+        draw: returns a random generator; called only if something is drawn.
     """
     match, most = _match_rois(rows, truth)
     found = np.flatnonzero(most >= p.fg_thr)
@@ -86,7 +86,7 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[],
 
 
 def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each ROI which ground truth of its image it overlaps most, -1 if there is none, and how much."""
+    """Return for each ROI the ground truth of its image with the largest overlap (-1 for none), and the overlap."""
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
     overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
@@ -100,7 +100,7 @@ def _draw_most(numbers: np.ndarray, most: int, draw: Callable[[], np.random.Gene
 
 
 def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) -> np.ndarray:
-    """Return one box drawn at random that is no object, (1, 5)."""
+    """Return one random box that overlaps no object, (1, 5)."""
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
@@ -117,12 +117,13 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A sample of ROIs (N x 5) for training: ROIs, labels, targets, inside and outside weights, matched ground truth.
+    """Cascade R-CNN's sample of ROIs (N, 5): ROIs, labels, targets, inside and outside weights, matched ground truth.
 
-    Ground truth has rows [image, box, label, ignored, ...]; it joins the ROIs if `append_gtbox`. ROIs that overlap it
-    by `fg_thr` are objects, from `bg_thr_lw` to `bg_thr_hg` they are background, and others fill up if
-    `pickup_discard`. At most `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box,
-    overlap], 0 for background. A seventh top has weights by which objects make `fg_fraction` of all.
+    Tops have rows of 5, 1, three times 4 * classes (8 if not `cls_aware`), and 6 numbers. Ground truth (M, 7) has rows
+    [image, box, label, ignored, ...] and joins the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr`
+    are objects, from `bg_thr_lw` to `bg_thr_hg` background; others fill up the sample if `pickup_discard`. At most
+    `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box, overlap], 0 for background. A
+    seventh top has weights with which objects make up `fg_fraction`.
     """
     p, found = ctx.param, _read_truth(ctx, promoted(truth))
     rows = read_rows(promoted(rois), "bottom 0 (ROIs)", 5)
@@ -214,7 +215,7 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return weights, all 1 where there is no object."""
+    """Return weights (rows, 1); all are 1 if there are no objects."""
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)
     if np.any(objects):

@@ -41,11 +41,11 @@ from .box_maps import (
 
 
 def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
-    """ROIs (N x 5) moved by their deltas for any object (N x 8, of which the last four count): rows [image, box].
+    """Cascade R-CNN's ROIs (N, 5) moved by the last four of their deltas (N, 8): rows [image, box], (N, 5, 1, 1).
 
-    Sides are x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN it runs on the host, where boxes without
-    sides are dropped, as are, with a third bottom (matched ground truth, whose last column is the overlap), ROIs that
-    overlap it by `gt_iou_thr` or more.
+    Sides are x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN the layer runs on the host and drops boxes
+    without sides and, with a third bottom (matched ground truth, whose last column is the overlap), ROIs with an
+    overlap of at least `gt_iou_thr`.
     """
     if not ctx.training:
         return replace(ctx.type, implementation=Traced(decode))
@@ -53,7 +53,7 @@ def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
 
 
 def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
-    """The ROIs moved. Rows of padding stay where they are."""
+    """Return the moved ROIs. Padding rows do not move."""
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
     deltas, rows = _rows(deltas, rois)
     boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).undone(promote(deltas)[:, 4:]))
@@ -103,11 +103,11 @@ _MIDDLE = 256.0  # without bounds
 
 
 def make_scale_route(ctx: Context, site: Site) -> LayerType:
-    """The ROIs (N x 5) whose scale, the root of their area, lies in `low_scale` <= scale < `high_scale`.
+    """Cascade R-CNN's selection of ROIs (N, 5) whose scale, the root of their area, is in [`low_scale`, `high_scale`).
 
-    Sides are x2 - x1 + 1. If there is none, the one nearest to the middle of the bounds, by logarithm. No gradient
-    passes. In TRAIN, or with further bottoms, of which the same rows are taken, it runs on the host; else rows of
-    padding come last and are -1.
+    Sides are x2 - x1 + 1. If no ROI fits, the one nearest to the geometric mean of the bounds is selected. No gradient
+    passes. In TRAIN, or with further bottoms, of which the same rows are selected, the layer runs on the host; else the
+    top has N rows, of which the padding comes last and is -1.
     """
     if ctx.training or len(site.layer.bottom) > 1:
         runs = OnHost(route_rows, route_top_shapes, ragged=True)
@@ -116,7 +116,7 @@ def make_scale_route(ctx: Context, site: Site) -> LayerType:
 
 
 def route(ctx: Context, rois: jax.Array) -> jax.Array:
-    """The ROIs that suit, then rows of -1."""
+    """Return the selected ROIs, then rows of -1."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
     suits = _suits(ctx, promote(rows), jnp)
     order = jnp.argsort(~suits, stable=True)
@@ -152,7 +152,7 @@ register(
 
 
 def _scales(ctx: Context) -> tuple[float, float, float]:
-    """Return the lower and the upper bound, and the middle."""
+    """Return the lower and the upper bound, and their geometric mean."""
     p = ctx.param
     given = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
     require(all(scale > 0 for scale in given), f"low_scale and high_scale must be above 0: {given}")
@@ -163,7 +163,7 @@ def _scales(ctx: Context) -> tuple[float, float, float]:
 
 
 def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
-    """Return which ROIs suit, or are the nearest: all that there are, of rows that do not begin with -1."""
+    """Return the mask of ROIs within the bounds, or of the nearest one; rows that begin with -1 are ignored."""
     require(rows.shape[0] != 0, "needs one ROI or more")
     low, high, middle = _scales(ctx)
     there = rows[:, 0] >= 0
@@ -177,10 +177,10 @@ def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
 
 
 def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of ROIs (N x 5) and further bottoms, the `num_roi_per_image` rows of each image that score highest, in order.
+    """Cascade R-CNN's `num_roi_per_image` rows of each image with the highest scores, of ROIs (N, 5) and other bottoms.
 
-    Bottom 0 holds the scores, such as losses. Where images have fewer, others' rows make up for it. Tops have as many
-    rows as that makes for `num_image` images, or all. No gradient passes.
+    Bottom 0 holds the scores (N,), such as losses. If images have fewer rows, rows of other images fill up. Tops have
+    num_image * num_roi_per_image rows, or all, in their order. No gradient passes.
     """
     p = ctx.param
     images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)

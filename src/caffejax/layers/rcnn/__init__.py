@@ -1,1 +1,1 @@
-"""Layers about regions of interest: how they are proposed, and labelled, and what is taken out of maps for them."""
+"""Layers of R-CNN's successors: proposals of regions of interest, their targets, and pooling of features."""

@@ -22,7 +22,7 @@ from .rpn_proposals import clip_boxes, decode_boxes, require_image
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
-    """Rows of size * size numbers as masks N x 1 x size x size."""
+    """Rows of size * size numbers as masks (N, 1, size, size); MNC's MaskLayer in the TEST phase."""
     side = math.isqrt(math.prod(masks.shape[1:]))
     require(
         side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}"
@@ -44,7 +44,7 @@ MASK_LAYER = LayerType(
 
 
 def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
-    """Bottom 0, N x C x H x W, times bottom 1, N x 1 x H x W, in every channel."""
+    """MNC's product of features (N, C, H, W) and masks (N, 1, H, W), in every channel."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
     require(mask.shape == expected, f"the masks, bottom 1, must have shape {expected}, not {mask.shape}")
@@ -69,10 +69,10 @@ register(
 
 
 def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear samples at index * size / output size: N x C x output_height x output_width.
+    """MNC's bilinear samples at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
 
-    A sample more than half a cell behind the last is 0. The gradient of a cell comes from two places of the top along
-    either axis, and is no derivative where a mask grows.
+    A sample more than half a cell behind the last cell is 0. The gradient of a cell comes from two cells of the top
+    along each axis, which is not the derivative if a mask grows.
     """
     rows, columns = _weights(ctx, x, of_gradient=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
@@ -118,9 +118,10 @@ def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
 def stage_bridge_layer(
     ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
 ) -> jax.Array:
-    """Regions of one image, each moved by the deltas of the class that it scores best in, and cut to the image.
+    """ROIs of one image, each moved by the deltas of its best class, and clipped to the image; MNC's in the TEST phase.
 
-    Bottoms: rows 0, x1, y1, x2, y2; deltas (rows, 4 * classes); scores (rows, classes); height and width of the image.
+    Bottoms: rows (N, 5) of 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); image height and width (1,
+    2).
     """
     require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five numbers in each row, not {rois.shape}")
     require(

@@ -1,4 +1,4 @@
-"""Losses that tell each region's part, and the choice of the hardest regions by it (online hard example mining)."""
+"""Online hard example mining (R-FCN): losses with a top for each region, and the choice of the hardest regions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ register(
 
 
 def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
-    """Return the weighted difference, and what its sum is divided by."""
+    """Return the weighted difference, and the divisor of its sum."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):

@@ -37,10 +37,10 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 def anchor_target_layer(
     ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Labels (1 x 1 x A*H x W: 1, 0; -1 for those left out), box targets, inside and outside weights (1 x 4A x H x W).
+    """Labels (1, 1, A*H, W) of 1, 0 or -1 (ignored), box targets, inside and outside weights (1, 4A, H, W) for an RPN.
 
-    Of the scores (bottom 0) only the size counts; bottom 1 has the true boxes, x1, y1, x2, y2, class, of which rows of
-    class 0 do not count. The settings of py-faster-rcnn's cfg can be given in param_str, in lower case.
+    py-faster-rcnn's. Bottoms: scores, of which only the size (H, W) counts; true boxes (M, 5) of x1, y1, x2, y2, class,
+    where rows of class 0 are padding; im_info. param_str takes the settings of py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
     require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
@@ -89,7 +89,7 @@ def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
 def _label_anchors(
     s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return for each anchor whether it is positive (1), negative (0) or neither (-1), and its nearest true box."""
+    """Return for each anchor 1 (positive), 0 (negative) or -1 (neither), and its nearest true box."""
     inside, real = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
     overlap = jnp.where(inside[:, None] & real, overlap, -1.0)
@@ -104,7 +104,7 @@ def _label_anchors(
 
 
 def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Return the labels with as many positives and negatives as are asked for, -1 at random where there are more."""
+    """Return the labels with at most the requested positives and negatives; others, drawn at random, become -1."""
     order = jax.random.uniform(key, (2, *labels.shape))
     positive = _masked_sample(labels == 1, order[0], int(fraction * batch))
     negative = _masked_sample(labels == 0, order[1], batch - jnp.sum(positive))
@@ -117,7 +117,7 @@ def _masked_sample(among: jax.Array, order: jax.Array, n: Any) -> jax.Array:
 
 
 def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
-    """Return each anchor's outside weight: the same for all that are used, or shared out between both kinds."""
+    """Return each anchor's outside weight: equal for all that are used, or balanced between both kinds."""
     positive, negative = labels == 1, labels == 0
     if positive_weight < 0:
         return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
@@ -146,11 +146,11 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 def proposal_target_layer(
     ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Sampled regions with their classes, box targets, inside and outside weights (4 columns for each class).
+    """Sampled ROIs (n, 5) with their classes (n,), box targets, inside and outside weights (n, 4 * classes).
 
-    Candidates are the regions, bottom 0, and the true boxes, bottom 1: x1, y1, x2, y2, class, where rows of class 0 do
-    not count. MNC names the image's size as a third. The settings of py-faster-rcnn's cfg can be given in param_str, in
-    lower case.
+    py-faster-rcnn's. Candidates are the ROIs, bottom 0 (N, 5), and the true boxes, bottom 1 (M, 5) of x1, y1, x2, y2,
+    class, where rows of class 0 are padding. MNC passes the image's size as a third. param_str takes the settings of
+    py-faster-rcnn's cfg, in lower case.
     """
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
@@ -207,7 +207,7 @@ def _draw_most(random: np.random.Generator, among: np.ndarray, n: int) -> np.nda
 def _box_targets(
     s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets, inside and outside weights, 0 but in the columns of the classes of the first rows."""
+    """Return targets, inside and outside weights; they are 0 except in the columns of each object's class."""
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])

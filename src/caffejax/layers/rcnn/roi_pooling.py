@@ -27,12 +27,12 @@ Better = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """Rectangles of maps: of each region all pairs of a range of rows and one of columns.
+    """Rectangles of maps: for each region all pairs of a range of rows and a range of columns.
 
     Attributes:
-        image: (R,), whose map.
-        top, bottom: (R, ph), from row `top` to before row `bottom`.
-        left, right: (R, pw), likewise.
+        image: (R,), the index of the map.
+        top, bottom: (R, ph), the first row, and the row after the last.
+        left, right: (R, pw), the first column, and the column after the last.
     """
 
     image: jax.Array
@@ -43,14 +43,16 @@ class Rectangles(NamedTuple):
 
     @property
     def empty(self) -> jax.Array:
-        """(R, 1, ph, pw), True where there is nothing inside."""
+        """(R, 1, ph, pw), True for empty rectangles."""
         return ((self.top >= self.bottom)[:, :, None] | (self.left >= self.right)[:, None, :])[:, None]
 
 
 def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return the maxima of x, (N, C, H, W), over rectangles: (R, C, ph, pw); 0 of empty ones.
+    """Return the maxima of x (N, C, H, W) over rectangles, (R, C, ph, pw); 0 for empty ones.
 
-    The gradient goes to the first of equal maxima. It finds their places anew, so that no table is kept for it.
+    The maxima over all rectangles of 2**a x 2**b cells come from rectangles of half the size; four of them cover a
+    rectangle of any size. Channels are processed in chunks, so that these tables stay small. The gradient goes to the
+    first of equal maxima; the backward pass recomputes their positions instead of storing tables.
     """
 
     def forward(x: jax.Array, where: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
@@ -64,13 +66,13 @@ def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
 
 
 def scatter_maxima_diff(dy: jax.Array, x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return what `rectangle_maxima` makes of its result's diff for `x`."""
+    """Return the gradient of `rectangle_maxima` for `x`."""
     passed = jnp.where(where.empty, 0, promote(dy))
     return scatter_add(passed, argmax_cells(x, where), where.image, x.shape).astype(x.dtype)
 
 
 def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return where the maxima are, (R, C, ph, pw), as row * W + column; of equal ones the first in row order."""
+    """Return the positions of the maxima, (R, C, ph, pw), as row * W + column; the first of equal ones."""
     height, width = x.shape[2:]
     number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
 
@@ -81,7 +83,7 @@ def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
 
 
 def scatter_add(dy: jax.Array, place: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
-    """Return maps of that shape, (N, C, H, W), with dy, (R, C, ph, pw), added up at its places."""
+    """Return maps of a shape (N, C, H, W) with dy (R, C, ph, pw) added at its positions."""
     n, channels, height, width = shape
 
     def channel(dy: jax.Array, at: jax.Array) -> jax.Array:
@@ -121,7 +123,7 @@ def _best_in_rectangles(cells: Cells, where: Rectangles, better: Better) -> Cell
 
 
 def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
-    """Return the best over 1, 2, 4, ... cells from each on; the last few are of cells beyond the end."""
+    """Return the best over 1, 2, 4, ... cells starting at each cell; the last few wrap around."""
     levels = [cells]
     for k in range(length.bit_length() - 1):
         levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
@@ -129,7 +131,7 @@ def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> li
 
 
 def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """Return the level of the two ranges that cover low .. high - 1, and where they begin."""
+    """Return the level of two ranges of 2**level cells that cover low .. high - 1, and their first cells."""
     size = jnp.maximum(high - low, 1)
     level = sum(((size >> k) > 0).astype(jnp.int32) for k in range(1, length.bit_length()))
     level = jnp.asarray(level, jnp.int32) + jnp.zeros_like(size)
@@ -138,7 +140,7 @@ def _covering_ranges(low: jax.Array, high: jax.Array, length: int) -> tuple[jax.
 
 
 def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Call a function of (N, H, W, c), which gives (R, ph, pw, c), for all of (N, C, H, W)."""
+    """Apply a function of (N, H, W, c) that returns (R, ph, pw, c) to all channels of (N, C, H, W)."""
     n, channels, height, width = x.shape
     levels = height.bit_length() * width.bit_length()
     per_channel = levels * height * width * (n if isinstance(n, int) else 1)
@@ -155,10 +157,11 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Maxima over pooled_h x pooled_w bins of each region of a map: R x C x pooled_h x pooled_w.
+    """py-faster-rcnn's maxima over pooled_h x pooled_w bins of each region of a map: (R, C, pooled_h, pooled_w).
 
-    Rows of the second bottom are image, x1, y1, x2, y2. Their corners, widened by `pad_ratio` of the sides, times
-    `spatial_scale` are rounded, and bins may share cells. An empty bin gives 0, an image that is not there NaN.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows of image, x1, y1, x2, y2. Corners, widened by `pad_ratio` of
+    the sides, are multiplied by `spatial_scale` and rounded; bins may share cells. Empty bins give 0, missing images
+    NaN.
     """
     where, wrong = _roi_bins(ctx, data, rois)
     return rectangle_maxima(data, where) + wrong.astype(data.dtype)
@@ -185,7 +188,7 @@ register(
 
 
 def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
-    """Return the bins, and what to add to the values of each region."""
+    """Return the bins, and an offset of each region's values: 0, or NaN if its image does not exist."""
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = numbers(rois)
@@ -201,10 +204,11 @@ _LEAST = 0.1  # of a region's sides, in cells
 
 
 def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Averages over group_size x group_size bins of each region, bin (i, j) of map channel (c * group + i) * group + j.
+    """R-FCN's averages over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
 
-    The top is R x output_dim x group_size x group_size. Corners are rounded before they are scaled. An empty bin
-    gives 0, an image that is not there NaN.
+    Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5). Bin (i, j) of channel c averages map channel
+    (c * group_size + i) * group_size + j. Corners are rounded before they are scaled. Empty bins give 0, missing images
+    NaN.
     """
     in_row, in_column, area, wrong = _psroi_bins(ctx, data, rois)
     groups = ctx.param.group_size
@@ -247,7 +251,7 @@ register(
 
 
 def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return 1 for cells in a bin: (R, group, N, H) and (R, group, W); the bins' areas; what to add to the values."""
+    """Return masks of the cells in each bin, (R, group, N, H) and (R, group, W), areas, and offsets of the values."""
     require_maps_and_rois(data, rois)
     p = ctx.param
     require(p.group_size > 0 and p.output_dim > 0, "group_size and output_dim must be > 0")

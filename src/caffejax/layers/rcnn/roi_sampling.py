@@ -17,11 +17,11 @@ from .rois import images_in, numbers, pooled_size, require_maps_and_rois, rounde
 
 
 class AxisWeights(NamedTuple):
-    """Where the points lie along one axis of the maps: the two cells beside each, and what they count.
+    """Bilinear weights along one axis of the maps: the two cells beside each point.
 
     Attributes:
         cells: two arrays (R, n) of int32.
-        weights: likewise.
+        weights: two arrays (R, n).
     """
 
     cells: tuple[jax.Array, jax.Array]
@@ -29,7 +29,7 @@ class AxisWeights(NamedTuple):
 
 
 def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
-    """Return the cells beside positions (R, n) along an axis, and their weights; 0 for cells that are not there."""
+    """Return the cells beside positions (R, n) along an axis, and their weights; 0 outside of the axis."""
     low = jnp.floor(position)
     cells = low, low + 1
     weights = low + 1 - position, position - low
@@ -39,7 +39,7 @@ def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
 
 
 def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return weighted sums of the cells beside the points, (R, C, rows, columns), of maps (N, C, H, W)."""
+    """Return bilinear samples (R, C, rows, columns) of maps (N, C, H, W)."""
     last = jnp.moveaxis(x, 1, -1)
     total: jax.Array | None = None
     for i, j in itertools.product((0, 1), (0, 1)):
@@ -52,17 +52,18 @@ def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: 
 
 
 def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return what becomes of `sample_bilinear`'s diff: each number added to the four cells, by their weights."""
+    """Return the gradient of `sample_bilinear` for the maps."""
     wide = vary_as(jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), dy, image, rows.weights[0])
     (dx,) = jax.linear_transpose(lambda x: sample_bilinear(x, image, rows, columns), wide)(dy.astype(wide.dtype))
     return dx.astype(x.dtype)
 
 
 def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """Bilinear samples of a map at the corners of each region's bins: R x C x (pooled_h + 1) x (pooled_w + 1).
+    """MS-CNN's bilinear samples of a map at the corners of each region's bins: (R, C, pooled_h + 1, pooled_w + 1).
 
-    Boxes, widened by `pad_ratio` of their sides, are scaled and not rounded. A cell's centre is half a cell from its
-    border; samples outside of the map, and of boxes without width or height, are 0. No gradient reaches the boxes.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5). Boxes, widened by `pad_ratio` of their sides, are scaled and not
+    rounded. A cell's centre is half a cell from its border. Samples outside of the map, and of boxes without width or
+    height, are 0. No gradient reaches the boxes.
     """
     image, rows, columns, wrong = _align_points(ctx, data, rois)
     return (sample_bilinear(promote(data), image, rows, columns) + wrong).astype(data.dtype)
@@ -91,7 +92,7 @@ register(
 def _align_points(
     ctx: Context, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
-    """Return the images, the rows and columns of the samples, and what to add to the values of each region."""
+    """Return the images, weights of rows and columns, and an offset of the values: 0, or NaN for missing images."""
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = numbers(rois)
@@ -116,10 +117,11 @@ def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: 
 
 
 def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """One bilinear sample of a map where each bin of a region begins: R x C x pooled_h x pooled_w.
+    """MNC's bilinear sample of a map at the start of each bin of a region: (R, C, pooled_h, pooled_w).
 
-    Corners are scaled and rounded. The gradient reaches the regions too, as if they were not; it takes their sides
-    for one cell longer than the values do, and each cell's comes only from the bins that would then be near.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5). Corners are scaled and rounded. The gradient reaches the regions as if
+    they were not rounded; it takes their sides as one cell longer than the values do, and each cell's gradient comes
+    only from the bins that would then be near.
     """
     image, corners = _rounded_corners(ctx, data, rois)
     image, wrong = images_in(image, data.shape)
@@ -156,21 +158,21 @@ register(
 
 
 def _rounded_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the images, and the rounded corners (R, 4) in cells."""
+    """Return the images (R,), and the rounded corners (R, 4) in cells."""
     require_maps_and_rois(data, rois)
     image, boxes = numbers(rois)
     return image, rounded(boxes * ctx.param.spatial_scale)
 
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where the bins begin, (R, pooled_h) and (R, pooled_w)."""
+    """Return the positions at which the bins begin, (R, pooled_h) and (R, pooled_w)."""
     x1, y1, x2, y2 = (corners[:, i, None] for i in range(4))
     pooled_h, pooled_w = pooled_size(ctx.param)
     return y1 + jnp.arange(pooled_h) * (y2 - y1) / pooled_h, x1 + jnp.arange(pooled_w) * (x2 - x1) / pooled_w
 
 
 def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the same with weight 0 where a bin, of a region one cell longer, would not be near the cell."""
+    """Return the weights, 0 for bins that would not be near the cell if regions were one cell longer."""
     n = along.cells[0].shape[1]
     number, size = jnp.arange(n), (high - low + 1)[:, None]
 
@@ -183,12 +185,12 @@ def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> 
 
 
 def _weight_derivatives(along: AxisWeights) -> AxisWeights:
-    """Return the cells beside the points with the weights' derivatives."""
+    """Return the cells beside the points with the derivatives of the weights."""
     there = jnp.ones_like(along.weights[0])
     return AxisWeights(along.cells, (-there, there))
 
 
 def _corner_diffs(diff: jax.Array, position: jax.Array, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the diffs of both ends of regions, of those of the points between."""
+    """Return the gradients of both ends of regions from the gradients of the points between."""
     part = (position - low[:, None]) / (high - low + 1)[:, None]
     return jnp.sum(diff * (1 - part), axis=1), jnp.sum(diff * part, axis=1)

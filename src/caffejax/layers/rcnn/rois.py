@@ -1,4 +1,4 @@
-"""What layers that take regions out of maps share: checks of their bottoms, the regions' numbers, borders of bins."""
+"""Helpers of layers that pool features of regions: checks of bottoms, images and boxes of ROIs, and bins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def require_maps_and_rois(data: Any, rois: Any) -> None:
 
 
 def are_rows_of_five(rows: Any) -> bool:
-    """Return whether these are rows of five numbers, whatever axes of size 1 follow."""
+    """Return whether the shape is (rows, 5), possibly followed by axes of size 1."""
     return len(rows.shape) >= 2 and rows.shape[1] == 5 and all(n == 1 for n in rows.shape[2:])
 
 
@@ -36,7 +36,7 @@ def pooled_size(p: Any) -> tuple[int, int]:
 
 
 def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the image of each region, (R,), and its box, (R, 4)."""
+    """Return the image of each ROI, (R,), and its box, (R, 4)."""
     rows = promote(rois).reshape(rois.shape[0], 5)
     return rounded(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
 
@@ -55,23 +55,23 @@ def rounded(x: jax.Array) -> jax.Array:
 
 
 def floor_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return floor(x / n), exact on every device whatever it makes of a division."""
+    """Return floor(x / n), exact on every device, however it rounds a division."""
     q = jnp.floor(x / n)
     return q + (x >= (q + 1) * n) - (x < q * n)
 
 
 def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return ceil(x / n), likewise."""
+    """Return ceil(x / n), exact on every device."""
     return -floor_divided(-x, n)
 
 
 def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return where the n bins of each region begin and end along an axis of a map, (R, n) each, cut to the map.
+    """Return the first cell of each of n bins of a region along an axis, and the cell after its last; (R, n) each.
 
     Args:
-        start, size: of the regions, (R,), in the map's cells.
-        n: how many bins.
-        limit: the length of the axis.
+        start, size: of the regions, (R,), in cells.
+        n: the number of bins.
+        limit: the length of the axis, to which bins are clipped.
     """
     i = jnp.arange(n, dtype=start.dtype)
     low = floor_divided(start[:, None] * n + i * size[:, None], n)
@@ -81,9 +81,9 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
 
 
 def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
-    """Return numbers of images that exist, and what to add to a region's values: 0, NaN if there is no such image.
+    """Return valid image indices, and an offset of each region's values: 0, or NaN if its image does not exist.
 
-    A negative number marks a row of padding; its values are those of image 0, which nobody looks at.
+    A negative index marks a padding row, for which image 0 is read.
     """
     there = image < data[0]
     return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)

@@ -26,18 +26,18 @@ Rounding = Callable[[float], float]
 
 
 def round_half_up(x: float) -> float:
-    """Round a number above 0 as C does."""
+    """Round a positive number as C does."""
     return math.floor(x + 0.5)
 
 
 def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
-    """Return boxes (ratios * scales, 4) round the middle of a square of `base` pixels, all scales of a ratio together.
+    """Return boxes (ratios * scales, 4) around the middle of a square of `base` pixels, all scales of a ratio together.
 
     Args:
         base: the side of the square.
-        ratios: height over width; sides of the square's area are rounded.
+        ratios: height over width; the sides of a box of the square's area are rounded.
         scales: factors of the rounded sides.
-        rounding: how; Python rounds halves to even numbers, as NumPy does.
+        rounding: default: Python's, which rounds halves to even numbers, like NumPy.
     """
     middle, boxes = (base - 1) / 2, []
     for ratio in ratios:
@@ -50,7 +50,7 @@ def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], ro
 
 
 def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.Array:
-    """Return the boxes (A, 4) at every cell of a map of that size, `stride` pixels apart: (height, width, A, 4)."""
+    """Return the boxes (A, 4) at every cell of a map, `stride` pixels apart: (height, width, A, 4)."""
 
     def moved() -> np.ndarray:
         y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
@@ -61,13 +61,13 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
 
 
 def by_cell(channels: jax.Array, n: int) -> jax.Array:
-    """Bring channels (1, A * n, H, W) to (H, W, A, n)."""
+    """Return channels (1, A * n, H, W) as (H, W, A, n)."""
     _, total, height, width = channels.shape
     return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
 
 
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) moved by deltas (..., 4): of the centre in sides, of the sides by their logarithm."""
+    """Return boxes (..., 4) moved by deltas (..., 4): shifts of the centre in sides, and logarithms of side factors."""
     size = boxes[..., 2:] - boxes[..., :2] + 1
     middle = boxes[..., :2] + 0.5 * size + deltas[..., :2] * size
     half = 0.5 * size * jnp.exp(deltas[..., 2:])
@@ -75,19 +75,19 @@ def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
 
 
 def encode_boxes(boxes: Any, truth: Any, numpy: Any = jnp) -> Any:
-    """Return the deltas that make `truth` of boxes; `numpy` is whose arrays they are, NumPy's or JAX's."""
+    """Return the deltas (..., 4) from boxes to `truth`, inverse to `decode_boxes`."""
     size, true = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
     shift = (truth[..., :2] + 0.5 * true - boxes[..., :2] - 0.5 * size) / size
     return numpy.concatenate([shift, numpy.log(true / size)], axis=-1)
 
 
 def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) cut to an image."""
+    """Return boxes (..., 4) clipped to an image."""
     return jnp.clip(boxes, 0, jnp.stack([width, height, width, height]) - 1)
 
 
 class _Parts(NamedTuple):
-    """The scores as far as they are sorted, where they were, and the first and last place of the part of each."""
+    """The partly sorted scores, their original indices, and the first and last index of each one's part."""
 
     scores: jax.Array
     order: jax.Array
@@ -96,9 +96,12 @@ class _Parts(NamedTuple):
 
 
 def quicksort_order(scores: jax.Array) -> jax.Array:
-    """Return the numbers of scores (N,), the largest score first, in the fork's order.
+    """Return the indices of scores (N,) in falling order, with equal scores as pva-faster-rcnn's quicksort orders them.
 
-    Where no two are equal it is that of any sort, and found by one.
+    Its partition takes the first score as the pivot, and swaps the first smaller one from the left with the first
+    larger one from the right until they meet. Equal scores are not moved, so their order depends on the scores before
+    them. All parts are partitioned at once; a round costs one pass over all scores. Without equal scores any sort gives
+    the order.
     """
     sort = jnp.argsort(-scores, stable=True)
     best = scores[sort]
@@ -113,7 +116,7 @@ def _sort_equal(scores: jax.Array) -> jax.Array:
 
 
 def _has_unsorted(parts: _Parts) -> jax.Array:
-    """Return whether there is a part with scores of different size: others stay as they are."""
+    """Return whether any part has scores that differ."""
     pivot = parts.scores[parts.start]
     return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
 
@@ -146,12 +149,12 @@ def _divide(parts: _Parts) -> _Parts:
 
 
 def _count_before(chosen: jax.Array, place: jax.Array) -> jax.Array:
-    """Return how many are chosen before a place."""
+    """Return the number of chosen entries before each index."""
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[place]
 
 
 class ProposalLimits(NamedTuple):
-    """How many boxes are looked at, how many are kept, and from which overlap on a better box suppresses one."""
+    """Numbers of boxes considered and kept, and the overlap above which a better box suppresses one."""
 
     before: int
     after: int
@@ -159,7 +162,7 @@ class ProposalLimits(NamedTuple):
 
 
 class Proposals(NamedTuple):
-    """Boxes (K, 4) and scores (K,), the best first; `there`, (K,), is True for as many as there are."""
+    """Boxes (K, 4) and scores (K,), the best first; `there` (K,) is False for padding, which comes last."""
 
     boxes: jax.Array
     scores: jax.Array
@@ -167,13 +170,13 @@ class Proposals(NamedTuple):
 
     @property
     def rois(self) -> jax.Array:
-        """Rows 0, x1, y1, x2, y2; of padding -1, 0, 0, 0, 0."""
+        """Rows 0, x1, y1, x2, y2; -1, 0, 0, 0, 0 for padding."""
         image = jnp.where(self.there, 0.0, -1.0).astype(self.boxes.dtype)
         return jnp.concatenate([image[:, None], jnp.where(self.there[:, None], self.boxes, 0)], axis=1)
 
     @property
     def marked_scores(self) -> jax.Array:
-        """The scores, -1 of padding."""
+        """The scores, -1 for padding."""
         return jnp.where(self.there, self.scores, -1)
 
 
@@ -182,8 +185,8 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: 
 
     Args:
         scores, deltas, im_info: the bottoms.
-        n_anchors: how many anchors there are at each cell.
-        least: how many numbers there must be about the image.
+        n_anchors: anchors at each cell.
+        least: the fewest numbers in im_info.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
         require(
@@ -195,7 +198,7 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: 
 
 
 def require_image(im_info: Any, least: int) -> None:
-    """Raise `LayerError` unless there are so many numbers in the first row about the image."""
+    """Raise `LayerError` unless im_info has one row of at least `least` numbers."""
     shape = im_info.shape
     require(
         len(shape) >= 2 and shape[0] == 1 and shape[1] >= least,
@@ -206,9 +209,12 @@ def require_image(im_info: Any, least: int) -> None:
 def propose(
     boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: ProposalLimits, order: jax.Array | None = None
 ) -> Proposals:
-    """Go through boxes (N, 4) from the best score on and keep those that overlap none kept before by too much.
+    """Return the best boxes of (N, 4) after non-maximum suppression.
 
-    `order`, if given, says how to go through all of them, and else it is the first of equal ones.
+    Args:
+        boxes, scores, valid: (N, 4), (N,), (N,).
+        limits: how many are considered and kept, and the threshold.
+        order: (N,), the order in which boxes are considered. Default: by score, the first of equal ones first.
     """
     require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
     n = min(limits.before, boxes.shape[0])
@@ -223,11 +229,11 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes that an RPN predicts for an image, as rows 0, x1, y1, x2, y2; and if asked for, their scores.
+    """pva-faster-rcnn's best boxes of an RPN for one image, as rows 0, x1, y1, x2, y2; a second top has their scores.
 
-    Anchors of all `ratio` and `scale` at each cell are moved by the deltas and cut to the image; boxes too small score
-    0. The `pre_nms_topn` best go through suppression, which leaves `post_nms_topn` at most. Boxes of equal scores are
-    in the order into which the fork's quicksort brings them.
+    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 4). Anchors of all `ratio` and `scale` at each cell
+    are moved by the deltas and clipped to the image; boxes that are too small score 0. The `pre_nms_topn` best go
+    through suppression, and at most `post_nms_topn` remain. Equal scores are ordered as by the fork's quicksort.
     """
     p = ctx.param
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
@@ -275,15 +281,16 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes that an RPN predicts for an image, as rows 0, x1, y1, x2, y2; and if asked for, their scores.
+    """py-faster-rcnn's best boxes of an RPN for one image, as rows 0, x1, y1, x2, y2; a second top has their scores.
 
-    The settings of py-faster-rcnn's cfg for the phase can be given in param_str by their names in lower case.
+    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 3). param_str takes the settings of
+    py-faster-rcnn's cfg for the phase, in lower case.
     """
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """The same in MNC, where it trains the RPN's deltas too, which is not done here."""
+    """MNC's ProposalLayer: like py-faster-rcnn's; its gradient for the deltas is not supported."""
     extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they matter to gradients
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
 

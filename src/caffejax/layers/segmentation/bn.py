@@ -41,7 +41,7 @@ def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> ja
 def normalized(
     ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
 ) -> Arrays:
-    """Return the top, and the batch's mean and variance; `near` is a guess at the mean."""
+    """Return the top, and the mean and variance of the batch; `near` is an estimate of the mean."""
     if ctx.fast:
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
@@ -57,7 +57,7 @@ def normalized(
 def normalized_diffs(
     ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """Return the diffs of factor and bias, and of the bottom, where the batch is normalised by itself."""
+    """Return the gradients of factor and bias, and of the bottom, if the batch is normalized by its statistics."""
     mean, variance = statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
     normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
@@ -67,10 +67,10 @@ def normalized_diffs(
 
 
 def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """slope * (x - mean) / sqrt(variance + eps) + bias, channel by channel; blobs of (1, channels, 1, 1).
+    """PSPNet's slope * (x - mean) / sqrt(variance + eps) + bias for each channel; blobs are (1, channels, 1, 1).
 
-    In TRAIN mean and variance are the batch's, and the blobs mean and variance become momentum * blob + (1 - momentum)
-    * batch's; in TEST, or if `frozen`, they are the blobs. If `frozen`, slope and bias get no gradient.
+    In TRAIN, mean and variance are the batch's, and the state becomes momentum * state + (1 - momentum) * batch's; in
+    TEST, or if `frozen`, they are the state. If `frozen`, slope and bias get no gradient.
     """
     if not _by_batch(ctx):
         return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
@@ -114,14 +114,14 @@ def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a ReLU right after it, where the batch is normalised by itself."""
+    """Count a ReLU that follows, if the batch is normalized by its statistics."""
     return int(_by_batch(ctx) and epilogues[0].is_relu)
 
 
 def moving_bn_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute it with what `moving_bn_fusible` counts."""
+    """Compute the layer with the epilogues that `moving_bn_fusible` counts."""
     slope, bias, mean, variance = map(channels_of, blobs)
     top, *batch = normalized(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
     momentum = ctx.param.momentum
@@ -160,10 +160,10 @@ SEGNET_EPS = 1e-9
 
 
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """scale * (x - mean) / sqrt(variance + 1e-9) + shift by the batch's mean and variance, tops 2 and 3 if there are.
+    """SegNet's scale * (x - mean) / sqrt(variance + 1e-9) + shift with the batch's mean and variance, also in TEST.
 
-    Channel by channel, in TEST too. With bn_mode INFERENCE just scale * x + shift. The further tops, scale and shift
-    are all (1, channels, 1, 1).
+    For each channel. With bn_mode INFERENCE it is scale * x + shift. Tops 2 and 3 are mean and variance; they and the
+    blobs scale and shift are (1, channels, 1, 1).
     """
     if _learns(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())
@@ -192,12 +192,12 @@ def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a ReLU right after it, where the batch is normalised by itself."""
+    """Count a ReLU that follows, if the batch is normalized by its statistics."""
     return int(_learns(ctx) and epilogues[0].is_relu)
 
 
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
-    """Compute it with what `segnet_bn_fusible` counts."""
+    """Compute the layer with the epilogues that `segnet_bn_fusible` counts."""
     scale, shift = map(channels_of, blobs)
     top, *batch = normalized(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
@@ -229,7 +229,7 @@ def _learns(ctx: Context) -> bool:
 
 
 def bn_variant(layer: Any) -> str:
-    """Return which BN a layer is."""
+    """Return the fork whose BN a layer is."""
     p = layer.bn_param
     tells = any(p.HasField(field) for field in ("bn_mode", "scale_filler", "shift_filler"))
     if tells or len(layer.blobs) == 2 or len(layer.top) > 1:

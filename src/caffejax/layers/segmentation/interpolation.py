@@ -22,11 +22,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trac
 
 
 class Positions(NamedTuple):
-    """Where along an axis the numbers of the top lie.
+    """Positions of the top's numbers along an axis of the bottom.
 
     Attributes:
-        low: the cell before each, or at it.
-        part: how far each lies from there to the next cell, 0 to less than 1.
+        low: the cell at or before each position.
+        part: the distance from that cell, 0 to less than 1.
     """
 
     low: np.ndarray
@@ -36,8 +36,7 @@ class Positions(NamedTuple):
 def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax.Array:
     """Interpolate (num, channels, height, width) along height and width.
 
-    Integers are made float32. If `fast`, the gradient is a product with a matrix of weights rather than numbers
-    scattered back one by one.
+    Integers become float32. If `fast`, the gradient is a product with a matrix of weights instead of a scatter.
     """
     kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
     size = (x.shape[2], x.shape[3])
@@ -58,7 +57,7 @@ def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax
 
 
 def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[int]) -> jax.Array:
-    """Return the bottom's diff, of that height and width."""
+    """Return the gradient for the bottom, of height and width `size`."""
     d = promote(dy)
     for axis in reversed(_axis_order(size, places)):
         along, n = places[axis - 2], size[axis - 2]
@@ -68,7 +67,7 @@ def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[
 
 
 def _axis_order(size: Sequence[int], places: Sequence[Positions]) -> list[int]:
-    """Return the axes that change anything, that first which leaves least to do for the other."""
+    """Return the axes that change, first the one that leaves less work for the other."""
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, places, strict=True)}
     changed = {2: _is_changed(places[0], size[0]), 3: _is_changed(places[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
@@ -94,7 +93,7 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
 
 
 def _weight_matrix(places: Positions, n: int) -> np.ndarray:
-    """Return how much of each cell goes into each number of the top: (top, bottom)."""
+    """Return the weight of each cell in each number of the top: (top, bottom)."""
     rows, found = np.arange(len(places.low)), np.zeros((len(places.low), n))
     np.add.at(found, (rows, places.low), 1 - places.part)
     np.add.at(found, (rows, _next(places.low, n)), places.part)
@@ -102,10 +101,10 @@ def _weight_matrix(places: Positions, n: int) -> np.ndarray:
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear interpolation to a size, the corners of bottom and top on each other.
+    """Bilinear interpolation of (N, C, H, W) with aligned corners, of DeepLab and PSPNet.
 
     The size is `height` x `width`, (n - 1) / shrink_factor + 1, or n + (n - 1) * (zoom_factor - 1); with both factors,
-    `height` and `width` win, else it is shrunk first. pad_beg and pad_end are 0, or cut off rows and columns.
+    `height` and `width` win, else the map is shrunk first. pad_beg and pad_end are 0, or negative to crop.
     """
     (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
     inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
@@ -133,7 +132,7 @@ register(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return where the part that counts begins along both axes, and where it ends along each."""
+    """Return the first row and column that count, and the ends along both axes."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
@@ -180,11 +179,11 @@ _FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 
 
 def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear interpolation to output_height x output_width, else scale_height and scale_width times as much.
+    """Bilinear interpolation to output_height x output_width, or by the factors scale_height and scale_width.
 
-    Of NHWC, or NCHW as data_format says. Pixel i of the top lies at i * size / output size; with align_corners at
-    i * (size - 1) / (output size - 1), and with half_pixel_centers or pytorch_half_pixel at
-    (i + 0.5) * size / output size - 0.5. What lies before the first or after the last pixel equals that.
+    synopsys-caffe's, for NHWC or NCHW bottoms by data_format. Pixel i of the top is at i * size / output size; with
+    align_corners at i * (size - 1) / (output size - 1), and with half_pixel_centers or pytorch_half_pixel at
+    (i + 0.5) * size / output size - 0.5. Positions outside of the map take its first or last pixel.
     """
     channels_last = _FIRST[_read_format(ctx, x)] == 1
     planes = x.transpose(0, 3, 1, 2) if channels_last else x
@@ -255,7 +254,7 @@ def _resize_axis(p: Any, n: int, out: int) -> Positions:
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
-    """pad_beg rows and columns of zeros before the plane and pad_end after it; negative numbers cut off as many."""
+    """DeepLab's padding of (N, C, H, W) by pad_beg rows and columns before and pad_end after; negative ones crop."""
     return _pad(x, *_read_padding(ctx, x))
 
 

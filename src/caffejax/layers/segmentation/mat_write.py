@@ -1,4 +1,4 @@
-"""The MatWrite layer: keeps what passes through a net in files of MATLAB."""
+"""MatWrite: write blobs to MATLAB files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ register(
 
 
 class _MatFiles:
-    """The files that one layer writes, and how many passes there were."""
+    """The files that one layer writes, and the number of passes."""
 
     def __init__(self, p: Any, site: Site) -> None:
         self._p, self._site = p, site

@@ -1,4 +1,4 @@
-"""MultiStageMeanfield: the mean field of a dense conditional random field, a number of iterations."""
+"""MultiStageMeanfield: mean-field iterations of a dense conditional random field."""
 
 from __future__ import annotations
 

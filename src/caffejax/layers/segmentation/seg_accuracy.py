@@ -17,10 +17,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Share of pixels that are right, mean recall, mean intersection over union; a top of 1 x 1 x 1 x 3.
+    """Pixel accuracy, mean recall and mean intersection over union, (1, 1, 1, 3); of DeepLab and PSPNet.
 
-    Recall is averaged over the classes that occur, intersection over union over all, with 1 for one that occurs
-    nowhere. `reset: false` counts the pixels of earlier passes, too. A label that is no class gives NaN.
+    Bottoms: scores (N, C, H, W), labels (N, [1,] H, W). Recall is averaged over the classes that occur, intersection
+    over union over all classes, with 1 for a class that neither occurs nor is predicted. `reset: false` also counts the
+    pixels of earlier passes. A label that is not a class gives NaN.
     """
     require_label_map(scores, labels)
     classes = scores.shape[1]
@@ -63,7 +64,7 @@ register(
 
 
 def require_label_map(scores: Any, labels: Any) -> None:
-    """Raise `LayerError` unless there is one label for each place of (num, classes, height, width)."""
+    """Raise `LayerError` unless there is a label for each pixel of scores (num, classes, height, width)."""
     require(len(scores.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {scores.shape}")
     places = (scores.shape[0], *scores.shape[2:])
     require(
@@ -73,7 +74,7 @@ def require_label_map(scores: Any, labels: Any) -> None:
 
 
 def _accuracies(counts: jax.Array) -> jax.Array:
-    """Return the three figures of counts by (label, guess)."""
+    """Return the three accuracies of counts by (label, prediction)."""
     right, labelled, guessed = jnp.diagonal(counts), jnp.sum(counts, axis=1), jnp.sum(counts, axis=0)
     together = labelled + guessed - right
     union = jnp.where(together > 0, right / jnp.maximum(together, 1), 1)
@@ -82,9 +83,10 @@ def _accuracies(counts: jax.Array) -> jax.Array:
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """A pixel is right if its label is among the top_k classes; of equal scores the higher class is first.
+    """DeconvNet's share of pixels whose label is among the top_k classes, (1, 1, 1, 1); ties favour the higher class.
 
-    The top is 1 x 1 x 1 x 1. A label that is no class is wrong; pixels with `ignore_label` do not count.
+    Bottoms: scores (N, C, H, W), labels (N, [1,] H, W). A label that is not a class is wrong; pixels with
+    `ignore_label` are ignored.
     """
     p, classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)

@@ -16,9 +16,9 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
-    """Put each number of (num, channels, *) where the mask says, in planes of that size that are else 0.
+    """Scatter the numbers of (num, channels, *) to the flat positions in the mask, in planes of `size`, else 0.
 
-    Of several at one place the last stays. A place outside of the plane makes all of it NaN.
+    The last of several numbers at one position wins. A position outside of a plane makes the whole plane NaN.
     """
     require(x.shape == mask.shape, f"data and mask must have one shape: {x.shape} and {mask.shape}")
     cells = size[0] * size[1]
@@ -35,7 +35,7 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
 
 
 def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return what `y` has at the mask's places, in the mask's shape; 0 for places outside."""
+    """Return the numbers of `y` at the mask's positions, in the mask's shape; 0 for positions outside."""
     pick = jax.vmap(
         jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
     )
@@ -50,10 +50,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
-    """Each number goes to the place that the mask, Pooling's second top, has for it; others are 0.
+    """DeconvNet's scatter of each number to the position in the mask, Pooling's second top; other positions are 0.
 
-    Without a mask it goes to the top left of its window. Of several at one place the last stays; each of them gets the
-    gradient there. A place outside gives NaN.
+    Bottoms: (N, C, H, W) and an optional mask of that shape; top (N, C, *unpool_size). Without a mask, a number goes to
+    the top left of its window. The last of several numbers at one position wins; each of them gets the gradient there.
+    A position outside gives NaN.
     """
     return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
 
@@ -65,9 +66,10 @@ def max_unpooling_backward(
 
 
 def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Each number is added to the cells of its window, divided by how many these are with AVE, as it is with TILE.
+    """DeconvNet's AVE and TILE: each number is added to the cells of its window; AVE divides it by their number.
 
-    The top of the pass before is not cleared: it is added, too. The gradient is divided with TILE as well.
+    (N, C, H, W) to (N, C, *unpool_size). The top of the previous pass is not cleared but added, too. The gradient is
+    also divided with TILE.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
@@ -160,9 +162,10 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
 
 
 def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Each number goes to the place in the top's plane that the mask, Pooling's second top, has for it; others are 0.
+    """SegNet's scatter of each number of (N, C, H, W) to the position in the mask, Pooling's second top; others are 0.
 
-    Of several at one place the last stays; each of them gets the gradient there. A place outside gives NaN.
+    The last of several numbers at one position wins; each of them gets the gradient there. A position outside gives
+    NaN.
     """
     return scatter_by_mask(x, mask, _upsample_size(ctx, x))
 
@@ -174,7 +177,7 @@ def upsample_by_mask_backward(
 
 
 def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
-    """Each number repeated `scale` times, 1 by default, along height and width."""
+    """MobileNet-YOLO's repetition of each number `scale` times (default: 1) along height and width of (N, C, H, W)."""
     n = _repeat_factor(ctx, x)
     return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
 

@@ -1,1 +1,1 @@
-"""Layers of forks for sequences: an LSTM of another layout, and labels without an alignment (CTC)."""
+"""Layers of forks for sequences: caffe-lstm's LSTM, and CTC."""

@@ -19,14 +19,14 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
-    """LSTM over rows time * batch_size + sequence: (rows, ...) to (rows, num_output), gates in the order i, f, o, g.
+    """caffe-lstm's LSTM over rows time * batch_size + sequence: (rows, ...) to (rows, num_output), gates i, f, o, g.
 
-    Where the second bottom (time, batch_size) is 0 a sequence begins anew; it goes on, also from the last forward pass,
-    where it is 1. Without one every pass begins anew. clipping_threshold cuts the gates' gradients of every step.
-    Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
+    A sequence starts where the second bottom (time, batch_size) is 0, and continues where it is 1, also from the last
+    forward pass. Without a second bottom every pass starts all sequences. clipping_threshold clips the gates' gradients
+    at every step. Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
 
-    Recorded on caffe-lstm's CPU, and followed: gates of all sequences see the first one's hidden state; of a second
-    bottom (rows) with no axis for sequences, number time + sequence counts.
+    As recorded on caffe-lstm's CPU: the gates of all sequences read the hidden state of the first one; of a second
+    bottom (rows) without an axis for sequences, the number at time + sequence counts.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), carried = run_lstm(s)
@@ -53,14 +53,14 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
 
 
 class OneState(Sequence):
-    """A sequence whose gates see the hidden state of the first of the sequences, as on caffe-lstm's CPU."""
+    """A sequence whose gates read the hidden state of the first sequence, as on caffe-lstm's CPU."""
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return what the state before adds to the gates."""
+        """Return the contribution of the previous state to the gates."""
         return cont * self.times(h[..., :1, :], weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the diff of the state before, from that of the gates."""
+        """Return the gradient of the previous state from the gradient of the gates."""
         first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
         return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
 
@@ -82,7 +82,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
 
 
 def choose_lstm(layer: Any) -> str:
-    """Return whose Lstm a layer is."""
+    """Return the fork whose Lstm a layer is."""
     return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
 
 
@@ -153,7 +153,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> On
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
-    """0 in the first of (time_step, batch_size) rows, and 1 in all others."""
+    """warpctc-caffe's (time_step, batch_size) array: 0 in the first row and 1 in all others."""
     p = ctx.param
     require(
         p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step}, batch_size {p.batch_size}: must be positive"

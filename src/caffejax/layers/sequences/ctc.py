@@ -22,7 +22,7 @@ GAP = -1
 
 
 def drop_blanks(numbers: jax.Array, kept: jax.Array) -> jax.Array:
-    """Return rows of the numbers (rows, places) that are kept, in their order, then `GAP`s."""
+    """Return the kept numbers of each row (rows, places) in their order, then padding (`GAP`)."""
     order = jnp.argsort(~kept, axis=1, stable=True)
     return jnp.take_along_axis(jnp.where(kept, numbers, GAP), order, axis=1)
 
@@ -32,11 +32,11 @@ _NEVER = -1e30  # the logarithm of 0, but one that can be subtracted
 
 @dataclass(frozen=True)
 class Alignment:
-    """The states of an alignment: blank, label, blank, label .. blank, for each of N items; S of them.
+    """The states of a CTC alignment: blank, label, blank, label .. blank, S of them for each of N items.
 
     Attributes:
         log_prob: (T, N, S), of each state's label at each step.
-        skips: (N, S), whether a state may follow on the one before the last.
+        skips: (N, S), whether a state may follow the one before the last.
         ends: (N, S), whether an item's alignment may end in a state.
         symbols: (N, S), each state's label.
     """
@@ -47,7 +47,7 @@ class Alignment:
     symbols: jax.Array
 
     def forward(self) -> jax.Array:
-        """Return the log-probability of all ways to each state at each step, that step's label included, (T, N, S)."""
+        """Return log-probabilities of all paths to each state, including the label of the step, (T, N, S)."""
         first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _NEVER)
 
         def step(before: jax.Array, now: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -59,7 +59,7 @@ class Alignment:
         return jnp.concatenate([first[None], rest])
 
     def backward(self) -> jax.Array:
-        """Return that of all ways from each state at each step to an end, later labels only, (T, N, S)."""
+        """Return log-probabilities of all paths from each state to an end, later labels only, (T, N, S)."""
         last = jnp.where(self.ends, 0, _NEVER) + 0 * self.log_prob[0]
 
         def step(after: jax.Array, later: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -77,10 +77,11 @@ class Alignment:
 
 
 def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over items of -log of the probability of their labels, (items, places), under scores (time, items, labels).
+    """Mean over items of -log of the probability of their labels; the top is a scalar. warpctc-caffe's.
 
-    Scores go through a softmax. Places with the blank label are left out. An item with more labels than steps to say
-    them in counts 0. The gradient is, as in the fork, that of the sum and not of the mean.
+    Bottoms: scores (time, items, labels), which go through a softmax, and labels (items, places), of which places with
+    the blank label are ignored. An item with more labels than steps counts 0. As in the fork, the gradient is of the
+    sum over items, not of the mean.
     """
     spread, _ = _align(ctx, scores, labels)
     total = spread.total(spread.forward())
@@ -122,7 +123,7 @@ register(
 
 
 def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
-    """Return the states of all items, and how many steps count."""
+    """Return the states of all items, and the number of steps that count."""
     p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
@@ -155,7 +156,7 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
 
 
 def _shift_states(x: jax.Array, by: int) -> jax.Array:
-    """Return states moved on, or back, with none where there were none."""
+    """Shift states along the axis; states shifted in have probability 0."""
     widths = ((0, 0), (max(by, 0), max(-by, 0)))
     kept = jnp.pad(x, widths, constant_values=_NEVER)
     return kept[:, : x.shape[1]] if by > 0 else kept[:, -by:]
@@ -166,12 +167,12 @@ def _log_sum(*logs: jax.Array) -> jax.Array:
 
 
 def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *targets: jax.Array) -> Any:
-    """Best labels of scores (time, items, labels), blanks and repetitions left out: (items, time, 1, 1), then -1.
+    """Best labels without blanks and repetitions, (items, time, 1, 1), padded with -1. OpenVINO's.
 
-    Time steps of an item are the first and those after it up to the first 0 of the second bottom (time, items).
-    Further tops: less the sum of the best scores, (items, 1, 1, 1), and with a third bottom of labels (time, items),
-    up to the first negative one, the share of items that are right, (1, 1, 1, 1). Of two tops beside three bottoms it
-    is the share. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
+    Bottoms: scores (time, items, labels), indicators (time, items), which are 0 at the step after an item's last, and
+    optionally labels (time, items), which end at the first negative one. Further tops: minus the sum of the best
+    scores, (items, 1, 1, 1); and with a third bottom the accuracy, (1, 1, 1, 1). Of two tops with three bottoms the
+    second is the accuracy. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
     """
     blank = _blank(ctx, scores, going_on, *targets)
     x = promote(scores).transpose(1, 0, 2)
@@ -206,7 +207,7 @@ register(
 
 
 def _blank(ctx: Context, scores: Any, *others: Any) -> int:
-    """Check the bottoms, and return the number of the blank label."""
+    """Check the bottoms, and return the index of the blank label."""
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
         f"needs scores with 3 axes (time, items, labels), of which none is empty, not shape {scores.shape}",
@@ -231,16 +232,16 @@ def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
 
 
 def _before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
-    """Return True in rows up to the first False; of the `first` number, whatever it is, on request."""
+    """Return True in each row up to the first False; if `first`, the first entry counts as True."""
     if first:
         going_on = going_on.at[:, 0].set(True)
     return jnp.cumsum(~going_on, axis=1) == 0
 
 
 def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Share of items whose best labels of each step, without repetitions and blanks, are the item's labels.
+    """Share of items whose best labels, without repetitions and blanks, are right; a scalar. warpctc-caffe's.
 
-    Scores are (items, time steps, labels); places of the labels (items, places) with the blank label are left out.
+    Bottoms: scores (items, time, labels), and labels (items, places), of which places with the blank label are ignored.
     """
     require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
     require(

@@ -1,1 +1,1 @@
-"""YOLO's layers: Reorg, the losses of YOLOv2 and YOLOv3, what reads their maps, and MobileNet-YOLO's segmentation."""
+"""YOLO's layers: Reorg, losses and outputs of YOLOv2 and YOLOv3, and MobileNet-YOLO's segmentation."""

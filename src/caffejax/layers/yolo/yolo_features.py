@@ -16,10 +16,10 @@ from .yolo_head import ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
-    """(N, C, H, W) as (N, C s^2, H/s, W/s) in darknet's order, s being `stride`; with `reverse`, (N, C/s^2, sH, sW).
+    """MobileNet-YOLO's (N, C, H, W) to (N, C s^2, H/s, W/s) in darknet's order, s = `stride`; the inverse if `reverse`.
 
     Darknet reads the numbers of an image as if they were C/s^2 x sH x sW, takes blocks of s x s of these apart, and
-    writes each place of a block as C/s^2 planes: not plainly space to depth.
+    writes each position of a block as C/s^2 planes. This is not the usual space to depth.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
     s, (n, channels, height, width) = ctx.param.stride, x.shape
@@ -58,7 +58,7 @@ def _moved(x: jax.Array, s: int, together: bool) -> jax.Array:
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
-    """x (N, C, H, W), plus in the cells of labelled boxes the third bottom (N, 1, H, W), which is x's mean as a rule.
+    """MobileNet-YOLO's x (N, C, H, W) plus bottom 2 (N, 1, H, W), usually x's mean, in cells of labelled boxes.
 
     Labels are rows (class, x, y, width, height) for each image, up to one with x = 0. A box has at least one cell.
     """
@@ -108,4 +108,4 @@ def _boxed(x: jax.Array, labels: jax.Array) -> jax.Array:
     rows, columns = jnp.arange(height), jnp.arange(width)
     down = (rows >= low[..., 1:]) & (rows < high[..., 1:])
     across = (columns >= low[..., :1]) & (columns < high[..., :1])
-    return jnp.any((found.seen[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)
+    return jnp.any((found.valid[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)

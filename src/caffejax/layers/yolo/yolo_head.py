@@ -1,4 +1,8 @@
-"""YOLO's prediction maps, anchors, and labelled boxes."""
+"""YOLO's prediction maps, anchors, and labelled boxes.
+
+A map (N, anchors * (5 + classes), H, W) holds x, y, width, height, objectness and class scores for each anchor of a
+cell. Boxes are (x, y, width, height) with x and y in the middle, as fractions of the image.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,10 @@ from ..dtypes import promote
 
 
 class Head(NamedTuple):
-    """A map, its cells and anchors along one axis: anchor by anchor, row by row.
+    """A prediction map with cells and anchors along one axis: anchor by anchor, row by row.
 
     Attributes:
-        raw: (N, cells, 5 + classes), as they come.
+        raw: (N, cells, 5 + classes), the raw predictions.
         corners: (cells, 2), column and row of each cell.
         anchors: (cells, 2), width and height of each cell's anchor as fractions of the image.
         sides: columns and rows of the map.
@@ -33,7 +37,7 @@ class Head(NamedTuple):
     sides: np.ndarray
 
     def boxes(self, offsets: jax.Array) -> jax.Array:
-        """Return the boxes (..., cells, 4) of cells, whose middles lie `offsets` cells into them."""
+        """Return the boxes (..., cells, 4) whose middles are `offsets` cells from the corners of their cells."""
         sizes = jnp.exp(self.raw[..., 2:4]) * self.anchors.astype(self.raw.dtype)
         middles = (offsets + self.corners.astype(self.raw.dtype)) / self.sides.astype(self.raw.dtype)
         return jnp.concatenate([middles, sizes], axis=-1)
@@ -43,10 +47,10 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
     """Return a bottom as a `Head`.
 
     Args:
-        x: the bottom.
+        x: the bottom (N, anchors * (5 + classes), H, W).
         anchors: (anchors, 2), width and height.
-        scale: how many of the anchors' units a cell is wide and high.
-        classes: how many.
+        scale: the side of a cell in the anchors' units.
+        classes: the number of classes.
         name: of the bottom, for errors.
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
@@ -76,7 +80,7 @@ def as_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
 
 
 def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
-    """Return the anchors (anchors, 2) that a field `biases` lists.
+    """Return the anchors (anchors, 2) of a field `biases`.
 
     Raises:
         LayerError: if they are not pairs of positive numbers.
@@ -87,7 +91,7 @@ def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
 
 
 def masked(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
-    """Return those anchors that a field `mask` numbers."""
+    """Return the anchors that a field `mask` selects."""
     require(
         all(0 <= m < len(anchors) for m in mask),
         f"{field}.mask must number the {len(anchors)} anchors of biases from 0 on, not {list(mask)}",
@@ -96,18 +100,18 @@ def masked(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
 
 
 def as_corners(boxes: jax.Array) -> jax.Array:
-    """Return boxes around their middle as (x1, y1, x2, y2)."""
+    """Return boxes (..., x, y, width, height) as (x1, y1, x2, y2)."""
     middles, sizes = boxes[..., :2], boxes[..., 2:4]
     return jnp.concatenate([middles - sizes / 2, middles + sizes / 2], axis=-1)
 
 
 def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union of boxes around their middle."""
+    """Return intersection over union of boxes (x, y, width, height)."""
     return overlaps(as_corners(a), as_corners(b))
 
 
 def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union of widths and heights (..., 2), as if their middles were one."""
+    """Return intersection over union of boxes of widths and heights (..., 2) with one centre."""
     inside = jnp.prod(jnp.minimum(a, b), axis=-1)
     return inside / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - inside)
 
@@ -117,21 +121,21 @@ class GroundTruth(NamedTuple):
 
     Attributes:
         classes: (N, boxes).
-        boxes: (N, boxes, 4), around their middle, as fractions of the image.
-        seen: (N, boxes), those before the first with x = 0.
-        placed: (N, boxes), those before the first of width 0 whose middle lies in the image.
-        places: (N, boxes), the cells that those fall into, as numbers in the map.
+        boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
+        valid: (N, boxes), True for boxes before the first with x = 0.
+        assigned: (N, boxes), True for boxes before the first of width 0 whose middle is inside the image.
+        cells: (N, boxes), the flat index of the cell of each assigned box.
     """
 
     classes: jax.Array
     boxes: jax.Array
-    seen: jax.Array
-    placed: jax.Array
-    places: jax.Array
+    valid: jax.Array
+    assigned: jax.Array
+    cells: jax.Array
 
 
 def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTruth:
-    """Sort a bottom of labels: rows (class, x, y, width, height) for each image.
+    """Read a bottom of labels: rows (class, x, y, width, height) for each image.
 
     Args:
         data: the shape of the map.
@@ -162,6 +166,6 @@ def _before_zero(x: jax.Array) -> jax.Array:
 
 
 def nan_for_strangers(loss: jax.Array, found: GroundTruth, classes: int) -> jax.Array:
-    """Return the loss; NaN where a box that counts is labelled with what is no class."""
-    stranger = found.placed & ((found.classes < 0) | (found.classes >= classes))
+    """Return the loss, or NaN if an assigned box has a label that is not a class."""
+    stranger = found.assigned & ((found.classes < 0) | (found.classes >= classes))
     return jnp.where(jnp.any(stranger), jnp.nan, loss)

@@ -38,20 +38,20 @@ def iou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
 
 
 def giou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU less the part of the box around both that belongs to neither."""
+    """Return IoU minus the fraction of the enclosing box that is in neither box."""
     inside, union, around = _overlap_areas(a, b)
     hull = jnp.prod(around, axis=-1)
     return inside / union - (hull - union) / hull
 
 
 def diou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU less the middles' squared distance over the squared diagonal of the box around both."""
+    """Return IoU minus the squared distance of the centres over the squared diagonal of the enclosing box."""
     inside, union, around = _overlap_areas(a, b)
     return inside / union - jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(around), -1)
 
 
 def ciou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return DIoU less what the proportions differ by; the weight of that part is constant."""
+    """Return DIoU minus the weighted difference of the aspect ratios; the weight is constant in the gradient."""
     apart = _aspect_difference(at, b)
     weight = apart / (1 - iou(at, b, at) + apart + 1e-6)
     return diou(a, b, at) - weight * _aspect_difference(a, b)
@@ -61,9 +61,9 @@ MEASURES: Mapping[str, Measure] = {"IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU
 
 
 def box_pull(measure: Measure, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
-    """Return what pulls predictions (..., 4) towards their truths: minus the measure's gradient by the box.
+    """Return minus the gradient of a measure by predicted boxes (..., 4).
 
-    That by width and height is multiplied by the exponentials of `logs`, (..., 2), without the anchor's size.
+    The gradient by width and height is multiplied by the exponentials of `logs`, (..., 2), without the anchor's size.
     """
     gradient = jax.grad(lambda box: jnp.sum(measure(box, truth, pred)))(pred)
     scaled = jnp.concatenate([gradient[..., :2], gradient[..., 2:] * jnp.exp(logs)], axis=-1)
@@ -76,7 +76,7 @@ def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the areas of intersection and union, and the sides (..., 2) of the box around both."""
+    """Return the areas of intersection and union, and the sides (..., 2) of the enclosing box."""
     (a_low, a_high), (b_low, b_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (a, b))
     inside = jnp.prod(jnp.maximum(jnp.minimum(a_high, b_high) - jnp.maximum(a_low, b_low), 0), axis=-1)
     union = a[..., 2] * a[..., 3] + b[..., 2] * b[..., 3] - inside
@@ -84,12 +84,12 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
 
 
 def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Sum of the squared differences that a map (N, num * (5 + num_class), H, W) is to lose, over N.
+    """Sum of the squared differences between a map (N, num * (5 + num_class), H, W) and its targets, over N; YOLOv2's.
 
-    Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box belongs to its cell and the anchor most
-    like it, the last box in a cell to that alone: objectness is to be 1 there, with `rescore` the overlap, else 0
-    unless the prediction overlaps a box by more than `thresh`; classes are by softmax. The gradient is these
-    differences themselves.
+    From MobileNet-YOLO. Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box is assigned to its
+    cell and the most similar anchor; the last box of a cell wins. The objectness target is 1 there, or with `rescore`
+    the overlap; else it is 0, unless the prediction overlaps a box by more than `thresh`. Classes go through a softmax.
+    The gradient is the differences themselves.
     """
     h, found = _read_region(ctx, x, labels)
     loss = jnp.sum(jnp.square(_region_differences(ctx, h, found))) / max(x.shape[0], 1)
@@ -127,7 +127,7 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _region_differences(ctx: Context, h: Head, found: GroundTruth) -> jax.Array:
-    """Return what each number is to lose, (N, cells, 5 + classes)."""
+    """Return prediction minus target for each number, (N, cells, 5 + classes)."""
     of_image = jax.vmap(lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes))
     differences: jax.Array = of_image(h.raw, found)
     return differences
@@ -137,7 +137,7 @@ def _region_differences_of_image(p: Any, h: Head, found: GroundTruth) -> jax.Arr
     dtype = h.raw.dtype
     s = jax.nn.sigmoid(h.raw)
     boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.seen, initial=0)
+    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.valid, initial=0)
     slope = s[:, 4] * (1 - s[:, 4])
 
     last = _last_boxes(p, h, found)
@@ -167,33 +167,34 @@ def _region_differences_of_image(p: Any, h: Head, found: GroundTruth) -> jax.Arr
 
 
 def _coordinate_differences(s: jax.Array, h: Head, middles: Any, logs: Any) -> jax.Array:
-    """Return what takes boxes to these offsets in their cells, times the sigmoid's slope, and to these log sizes."""
+    """Return differences of offsets, times the slope of the sigmoid, and of log sizes."""
     at = s[:, :2]
     return jnp.concatenate([(at - middles) * at * (1 - at), h.raw[:, 2:4] - logs], axis=1)
 
 
 def _last_boxes(p: Any, h: Head, found: GroundTruth) -> jax.Array:
-    """Return for each cell the number of the last box that belongs to it, or -1."""
+    """Return for each cell the index of the last box assigned to it, or -1."""
     per_anchor = len(h.corners) // p.num
-    cells = found.places[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
+    cells = found.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
     if p.bias_match:
         sizes = jnp.asarray(h.anchors[::per_anchor], found.boxes.dtype)
     else:
         held = jnp.clip(cells, 0, len(h.corners) - 1)
         sizes = (jnp.exp(h.raw[:, 2:4]) * h.anchors.astype(h.raw.dtype))[held]
     best = jnp.argmax(shape_overlaps(found.boxes[:, None, 2:], sizes), axis=1)
-    at = jnp.where(found.placed, found.places + best * per_anchor, len(h.corners))
+    at = jnp.where(found.assigned, found.cells + best * per_anchor, len(h.corners))
     return jnp.full(len(h.corners), -1).at[at].max(jnp.arange(len(at)), mode="drop")
 
 
 def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Sum of the squared differences that a map (N, num * (5 + num_class), H, W) is to lose, over N.
+    """Sum of the squared differences between a map (N, num * (5 + num_class), H, W) and its targets, over N; YOLOv3's.
 
-    Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box belongs to its cell and the anchor most
-    like it, if `mask` has that, and to others of `mask` that overlap it by more than `iou_thresh`. Objectness is to
-    be 1 there, else 0 unless the prediction overlaps a box by more than `thresh`. The gradient is these differences
-    themselves, with `use_logic_gradient` times the sigmoid's slope. With an `iou_loss` other than MSE,
-    `iou_normalizer` times 1 less that measure takes the place of the squares of the boxes' differences.
+    From MobileNet-YOLO. Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box is assigned to its
+    cell and the most similar anchor, if that is in `mask`, and to other anchors of `mask` that overlap it by more than
+    `iou_thresh`. The objectness target is 1 there; else 0, unless the prediction overlaps a box by more than `thresh`.
+    The gradient is the differences themselves, with `use_logic_gradient` times the slope of the sigmoid. With an
+    `iou_loss` other than MSE, `iou_normalizer` times 1 minus that measure replaces the squares of the boxes'
+    differences.
     """
     h, found = _read_yolov3(ctx, x, labels)
     differences, lost = _yolov3_differences(ctx, h, found)
@@ -238,15 +239,15 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _assign_anchors(p: Any, found: GroundTruth, anchors: np.ndarray) -> jax.Array:
-    """Return which boxes (N, boxes, num) belong to which anchors of the mask."""
+    """Return whether boxes (N, boxes, num) are assigned to the anchors of the mask."""
     alike = shape_overlaps(found.boxes[..., None, 2:], jnp.asarray(anchors, found.boxes.dtype))
     best = jnp.argmax(alike, axis=-1)[..., None] == np.array(p.mask)
     more = alike[..., list(p.mask)] > p.iou_thresh if p.iou_thresh < 1 else False
-    return (best | more) & found.placed[..., None]
+    return (best | more) & found.assigned[..., None]
 
 
 def _yolov3_differences(ctx: Context, h: Head, found: GroundTruth) -> tuple[jax.Array, jax.Array]:
-    """Return what each number is to lose, (N, cells, 5 + classes), and the images' losses by the measure, (N,)."""
+    """Return prediction minus target, (N, cells, 5 + classes), and the box losses by the measure, (N,)."""
     p = ctx.param
     sides = h.sides * p.anchors_scale
     belongs = _assign_anchors(p, found, anchor_sizes(p.biases, "yolov3_param") / sides)
@@ -261,10 +262,10 @@ def _yolov3_differences_of_image(
     cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(found.classes))
     s = jax.nn.sigmoid(h.raw)
     boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.seen, initial=0)
+    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.valid, initial=0)
 
     # for each box and anchor the cell, or one past the last, where nothing is written
-    at = jnp.where(belongs, found.places[:, None] + np.arange(p.num) * per_anchor, cells)
+    at = jnp.where(belongs, found.cells[:, None] + np.arange(p.num) * per_anchor, cells)
     order = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], at.shape)
     first = jnp.full(cells, n_boxes).at[at].min(order, mode="drop")
     last = jnp.full(cells, -1).at[at].max(order, mode="drop")
@@ -289,7 +290,7 @@ def _yolov3_differences_of_image(
 def _box_differences(
     p: Any, h: Head, s: jax.Array, boxes: jax.Array, found: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return what the predictions in `cell`, (boxes, num), are to lose, (..., 4), and their losses by the measure."""
+    """Return differences of the predictions in `cell` (boxes, num), (boxes, num, 4), and their losses (boxes, num)."""
     truth = jnp.broadcast_to(found.boxes[:, None], (*cell.shape, 4))
     kind = p.IOU_LOSS.Name(p.iou_loss)
     if kind == "MSE":
@@ -306,9 +307,9 @@ def _box_differences(
 
 
 def _class_differences(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array) -> jax.Array:
-    """Return what the classes (cells, classes) are to lose where a box belongs.
+    """Return class differences (cells, classes) of cells with an assigned box.
 
-    The first box in a cell says what all are to be; those that follow only raise their own.
+    The first box of a cell sets the targets of all classes; later boxes only raise the target of their class.
     """
     own = jnp.zeros_like(s).at[jnp.where(is_first, at, len(s)), classes].set(1, mode="drop")
     later = jnp.zeros(s.shape, bool).at[jnp.where(is_first, len(s), at), classes].set(True, mode="drop")

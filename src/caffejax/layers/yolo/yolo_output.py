@@ -25,18 +25,18 @@ ONE_LIST: dict[Transform, str] = {
 def detection_rows(
     boxes: jax.Array, scores: jax.Array, classes: jax.Array, wanted: jax.Array, threshold: float, n: int
 ) -> jax.Array:
-    """Suppress boxes, whatever their class and image, and return the others as rows, the best first.
+    """Suppress boxes of all classes and images together, and return the others as rows, the best first.
 
-    The fork throws all images of a batch together, and says of every row that it is of image 0. Where nothing is
-    found, there is a row of -1 for each image, with its number.
+    As in the fork, the images of a batch form one list, and every row says image 0. If nothing is found, there is a row
+    of -1 with the image's number for each image.
 
     Args:
-        boxes: (boxes, 4), around their middle.
+        boxes: (boxes, 4), x, y, width, height.
         scores: (boxes,).
         classes: (boxes,).
-        wanted: (boxes,), those above the threshold of scores.
-        threshold: of the overlap, from which on a worse box is suppressed.
-        n: how many images there are.
+        wanted: (boxes,), True for scores above the threshold.
+        threshold: boxes with at least this overlap with a better one are suppressed.
+        n: the number of images.
 
     Returns:
         (1, 1, boxes, 7), padded with rows of -1.
@@ -51,11 +51,11 @@ def detection_rows(
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Rows (image, class + 1, score, x1, y1, x2, y2), the best first, of maps (N, num_box * (5 + num_classes), H, W).
+    """YOLOv2's rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7). From MobileNet-YOLO.
 
-    One or two maps, and one row for each cell and anchor, with its best class: its score is objectness times
-    softmax, and at least `confidence_threshold`. A box is left out if a better one of whatever class overlaps it by
-    `nms_threshold` or more. All images of a batch make one list, in which all rows say image 0, as in the fork.
+    Bottoms are one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate, with its
+    best class: the score is objectness times softmax, and at least `confidence_threshold`. A box is dropped if a better
+    one of any class overlaps it by at least `nms_threshold`. All images form one list and say image 0, as in the fork.
     """
     p = ctx.param
     require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
@@ -99,11 +99,12 @@ Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Rows (image, class + 1, score, x1, y1, x2, y2), the best first, of maps (N, num_box * (5 + num_classes), H, W).
+    """YOLOv3's rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7). From MobileNet-YOLO.
 
-    A score is objectness times the class's probability, both by sigmoid, and above `confidence_threshold`. A box is
-    left out if a better one of whatever class overlaps it by `nms_threshold` or more: of one cell and anchor only
-    the best class remains. All images of a batch make one list, in which all rows say image 0, as in the fork.
+    Bottoms are maps (N, num_box * (5 + num_classes), H, W). A score is objectness times class probability, both by
+    sigmoid, and above `confidence_threshold`. A box is dropped if a better one of any class overlaps it by at least
+    `nms_threshold`, so only the best class of a cell and anchor remains. All images form one list and say image 0, as
+    in the fork.
     """
     p = ctx.param
     every = p.nms_threshold >= 1  # nothing suppresses the other classes of its own box
@@ -145,7 +146,7 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
 
 
 def _candidates(h: Head, every: bool) -> Candidates:
-    """Return boxes, scores and classes of a map's cells: of the best class, or of every one."""
+    """Return boxes, scores and classes of a map's cells: of the best class, or of all classes."""
     s = jax.nn.sigmoid(h.raw)
     boxes, scores = h.boxes(s[..., :2]), s[..., 4:5] * s[..., 5:]
     if not every:
@@ -161,10 +162,10 @@ class Boxes(NamedTuple):
     """Predicted or labelled boxes of each image.
 
     Attributes:
-        classes: (N, boxes), numbers.
-        boxes: (N, boxes, 4), around their middle, as fractions of the image.
-        scores: (N, boxes), of predicted ones; of labelled ones, whether they are easy enough to count.
-        there: (N, boxes).
+        classes: (N, boxes).
+        boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
+        scores: (N, boxes), of predicted boxes; of labelled boxes, whether they count (are not difficult).
+        there: (N, boxes), False for padding.
     """
 
     classes: jax.Array
@@ -174,14 +175,15 @@ class Boxes(NamedTuple):
 
 
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Number of labels of each class, then (class, score, right, wrong) of each prediction: (N, num_class + boxes * 4).
+    """Count the labels of each class, then judge predictions: (class, score, right, wrong); (N, num_class + boxes * 4).
 
-    With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class), side, side), and labels are rows
-    (class, x, y, width, height) up to one with x = 0. Without, they are YOLOv1's: classes, objectness and boxes
-    (x, y, width, height) of all cells; and whether objects are difficult, whether there are any, classes and boxes.
-    Predictions that overlap a better one by `nms` or more are left out, none if it is negative. They come class by
-    class, the best first, and then zeros. A prediction is right if the label of its class that it overlaps most does
-    so by `threshold` or more, and no better one has it; of a difficult one it is neither right nor wrong.
+    Of Intel Caffe and caffe-yolo. With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class),
+    side, side), and labels are rows (class, x, y, width, height) up to one with x = 0. Without, they are YOLOv1's:
+    classes, objectness and boxes (x, y, width, height) of all cells; labels say whether objects are difficult and
+    exist, and their classes and boxes. Predictions that overlap a better one by at least `nms` are dropped, none if it
+    is negative. They come class by class, the best first, then zeros. A prediction is right if the label of its class
+    with the largest overlap reaches `threshold` and no better one has taken it; for a difficult label it is neither
+    right nor wrong.
     """
     p = ctx.param
     _check(p, x)
@@ -220,7 +222,7 @@ def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Bo
     scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(chances, axis=-1))
     boxes = cells.boxes(jax.nn.sigmoid(cells.raw[..., :2]))
     best = jnp.argmax(chances, axis=-1)
-    given = Boxes(found.classes, found.boxes, jnp.ones_like(found.classes, bool), found.seen)
+    given = Boxes(found.classes, found.boxes, jnp.ones_like(found.classes, bool), found.valid)
     return Boxes(best, boxes, scores, scores >= (_LEAST if p.nms >= 0 else 0)), given
 
 

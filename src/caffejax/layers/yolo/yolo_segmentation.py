@@ -18,10 +18,10 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
-    """Sum of the squared differences `object_scale` * (sigmoid(x) - label), over N; they are the gradient themselves.
+    """MobileNet-YOLO's sum of squares of d = `object_scale` * (sigmoid(x) - label), over N; the gradient is d itself.
 
-    A third bottom (N, C) counts pixels of the C classes that x's axis 1 has: a class's differences are multiplied by
-    2 less its share of them.
+    Bottoms: x and labels of one shape (N, C, ...), and optionally pixel counts (N, C) of each class: the differences of
+    a class are multiplied by 2 minus its share of the pixels.
     """
     return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
 
@@ -67,10 +67,10 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
 
 
 def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Intersection over union, (1, 1, 1, C), of probabilities (N, C, H, W) and labels (N, C, H', W') above `threshold`.
+    """MobileNet-YOLO's intersection over union, (1, 1, 1, C), of probabilities and labels above `threshold`.
 
-    0 for a class of which no pixel is found. Probabilities of another size than the labels are made whole 255ths and
-    scaled to theirs bilinearly.
+    Bottoms: probabilities (N, C, H, W), labels (N, C, H', W'). A class without pixels has 0. If the sizes differ,
+    probabilities are truncated to 255ths and resized bilinearly.
     """
     shape, wanted, limit = x.shape, labels.shape, ctx.param.threshold
     require(
@@ -102,7 +102,7 @@ register(
 
 
 def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Scale images of whole numbers bilinearly, to whole numbers, as OpenCV does."""
+    """Resize integer images bilinearly to integers, as OpenCV does."""
     possible_sides(size)
     for axis, n in zip((2, 3), size, strict=True):
         near, far, weight = _neighbours(x.shape[axis], n)
@@ -112,7 +112,7 @@ def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each new pixel the two old ones that it lies between, and the weight of the second."""
+    """Return for each new pixel the two old pixels beside it, and the weight of the second."""
     at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     near = np.floor(at).astype(np.int32)
     return near, np.minimum(near + 1, old - 1), at - near
