@@ -6,65 +6,83 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..checkpoints.loading import Initializer, load_and_report, save_weights
+from ..checkpoints.matching import LoadReport
 from ..errors import WeightsError
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_room
 from ..execution.rematerialize import Rematerializer
 from ..execution.schedule import trimmed_blobs, unfuse
-from ..execution.validation import check_given, check_key, check_selection, known_names, shape_hints
+from ..execution.validation import (
+    check_given,
+    check_key,
+    check_selection,
+    check_variables,
+    known_names,
+    shape_hints,
+)
 from ..forks import refuse_in_forks
-from ..graph import Graph, Param, build_graph, inference_graph, net_state
+from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
 from ..inference.frozen_net import Frozen
 from ..kernels import compiling
+from ..kernels.varying import varying
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
+from ..layers.fillers import is_random
 from ..options import Options, Reading, Run, resolved
 from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
+from ..sizes import count_in_words
+from ..summary import Summary, summarize
 from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
 from .initial import initial_variables
-from .on_disk import OnDisk
-from .pickled import rebuilt
-from .rewriting import rewritten
-from .shown import Shown
 
 log = logging.getLogger("caffejax.net")
 
 
 @refuse_in_forks("init", "freeze", "apply", "loss")
-class Net(Shown, OnDisk):
-    """A Caffe net for one phase.
+class Net:
+    """A Caffe net for one phase, as pure functions of params, state and inputs.
+
+    Params and state are pytrees `{layer: {index: array}}`; see `Variables`.
+
+        net = caffejax.Net("train_val.prototxt", phase="TRAIN")
+        params, state = net.init(jax.random.key(0))
+        blobs, state = net.apply(params, state, {"data": images, "label": labels}, key=key)
+        (loss, outputs), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs, key)
 
     Args:
         model: path of a prototxt, its text, or a NetParameter.
         phase: "TRAIN" or "TEST".
-        level: a further condition of the layers' include and exclude rules.
-        stages: likewise.
-        state: a complete NetState in place of phase, level and stages.
-        run: how it computes.
-        reading: how its data is read.
-        file: where a NetParameter came from: for messages, and for paths relative to it.
-        options: fields of `Run` and `Reading`, by name, in place of those of `run` and `reading`.
+        level: the level that the layers' include and exclude rules are compared with (`min_level`, `max_level`).
+        stages: the stages that include and exclude rules ask for.
+        state: a complete NetState, instead of `phase`, `level` and `stages`.
+        run: how the net computes.
+        reading: how data layers read.
+        file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
+        options: fields of `Run` and `Reading` by name. They override the fields of `run` and `reading`.
 
     Attributes:
         graph: the layers with names, shapes and wiring.
         run, reading: the options.
-        schedule: how the layers run.
-        runner: what runs a part of it.
-        recomputing: with `remat`, what chooses the layers that are run again.
+        schedule: the order and grouping in which the layers run.
+        runner: the function that runs one part of the schedule.
+        recomputing: with `remat`, chooses the layers that the backward pass recomputes; otherwise None.
 
     Raises:
-        SchemaError: if the file cannot be read, or its text is wrong, naming what else is wrong with the net.
-        GraphError: naming everything that is wrong with the net.
-        CaffejaxError: for options that are none of the choices.
+        SchemaError: if the file cannot be read or its text is wrong. The error names other mistakes of the net too.
+        GraphError: naming all mistakes in the net.
+        CaffejaxError: for options with values that are not supported.
     """
 
     def __init__(
@@ -87,15 +105,15 @@ class Net(Shown, OnDisk):
             file = str(path)
         state = state or net_state(message, phase, level, stages)
         self._definition = message, state, file
-        self._reshaped = False  # whether the graph is another than the definition's
+        self._reshaped = False  # True if the graph differs from the one that the definition gives
         self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading, wrong=wrong))
 
     def __reduce__(self) -> Any:
-        # as its definition, to be built anew: what was compiled stays here
+        # a net is pickled as its definition and built again; compiled functions are not pickled
         message, state, file = self._definition
         options = {"run": self.run, "reading": self.reading, "file": file}
-        made_of = message.SerializeToString(), state.SerializeToString(), options
-        return rebuilt, (type(self), *made_of, self.graph if self._reshaped else self.graph.phase)
+        definition = message.SerializeToString(), state.SerializeToString(), options
+        return _unpickle, (type(self), *definition, self.graph if self._reshaped else self.graph.phase)
 
     def __copy__(self) -> Net:
         return self._with_graph(self.graph)
@@ -116,23 +134,65 @@ class Net(Shown, OnDisk):
             self.recomputing = Rematerializer(self.schedule, self.run.memory_limit)
         elif self.run.remat == "auto" and graph.has_host_layers:
             log.warning("no layers are recomputed to save memory: the net has some that run on the host")
-        self._unseen = True  # whether nobody has asked if there is room
+        self._checked_memory = False
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None
 
+    # -- description
+
+    def __repr__(self) -> str:
+        return f"Net {self.graph!r}; {count_in_words(sum(prod(p.spec.shape) for p in self.graph.learnable))} parameters"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Summary:
+        """Return shapes, parameters and operations of each layer; the result prints as a table."""
+        return summarize(self.graph)
+
+    @property
+    def has_host_layers(self) -> bool:
+        """Whether some layers run on the host. Such a net must be called outside of `jax.jit`."""
+        return self.graph.has_host_layers
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the blobs that `inputs` must contain: tops of Input and data layers."""
+        return self.graph.input_names
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the blobs that no layer reads."""
+        return self.graph.outputs
+
+    def tree(self, value: Callable[[Param], Any]) -> Any:
+        """Return `{layer: {index: value(param)}}` for every param and running statistic.
+
+        Params whose value is None are left out, and so are layers without any value.
+
+            labels = net.tree(lambda p: "slow" if p.lr_mult < 1 else "fast")  # for optax.multi_transform
+
+        Args:
+            value: a function of a `Param`, which has `slot`, `spec`, `lr_mult`, `decay_mult` and other attributes.
+        """
+        return tree_of((p for p in self.graph.params if p.is_owner), value)
+
+    # -- other nets with the same layers
+
     def with_batch(self, batch: int, axis: int = 0) -> Net:
-        """Return the same net built for another batch size: the length of that axis of all that it is fed.
+        """Return the same net built for another batch size: the length of `axis` in all inputs.
 
         Raises:
-            GraphError: naming every layer that cannot take it, or whose params it would change.
+            GraphError: naming every layer that cannot take it, or whose params would change their shape.
         """
         return self._with_graph(with_batch(self.graph, batch, axis), reshaped=True)
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
-        """Return the layers that some blobs need, in phase TEST; its outputs are these. The same variables fit.
+        """Return a net for phase TEST with only the layers that some blobs need. The same variables fit it.
 
         Args:
-            outputs: the blobs; unless given the net's outputs, with what losses and scores compare in place of these.
+            outputs: names of the blobs to compute. Default: the net's outputs, but instead of losses and scores the
+                predictions that these compare with labels.
 
         Raises:
             GraphError: naming the blobs that the net does not have.
@@ -142,31 +202,15 @@ class Net(Shown, OnDisk):
         return test._with_graph(inference_graph(test.graph, names), reshaped=True)
 
     def first_layers(self, last: int) -> Net:
-        """Return the net of the layers up to number `last`, with the same variables; of blobs these layers' values."""
+        """Return the net of layers 0 to `last`. The same variables fit it."""
         layers = self.graph.layers[: last + 1]
         blobs = {top: self.graph.blobs[top] for layer in layers for top in layer.tops}
         read = {bottom for layer in layers for bottom in layer.bottoms}
         outputs = tuple(name for name in blobs if name not in read)
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
-    def freeze(self, variables: Variables, outputs: Iterable[str] | None = None) -> Frozen:
-        """Return the net in phase TEST as a function of its inputs alone, which gives the outputs by name.
-
-        Args:
-            variables: params and state.
-            outputs: the blobs that are wanted; as for `for_inference`.
-
-        Raises:
-            GraphError: naming the blobs that the net does not have.
-            WeightsError: naming all params and state that are missing, or of a wrong shape or type.
-        """
-        if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
-            raise WeightsError("params and state are one argument: net.freeze((params, state))")
-        subject = self.for_inference(outputs)
-        return Frozen(subject.graph, variables, subject.run)
-
     def with_run(self, run: Run) -> Net:
-        """Return the same net, for inputs of the same shapes, computing in another way."""
+        """Return the same net with other options of computation, for inputs of the same shapes."""
         message, state, file = self._definition
         other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
         return other._with_graph(
@@ -175,7 +219,7 @@ class Net(Shown, OnDisk):
         )
 
     def in_phase(self, phase: Phase) -> Net:
-        """Return the same layers behaving as in another phase; include and exclude rules are not applied anew."""
+        """Return the same layers, which behave as in the other phase. Include and exclude rules have no effect here."""
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
@@ -183,51 +227,136 @@ class Net(Shown, OnDisk):
             self._other_phase, other._other_phase = other, self
         return self._other_phase
 
-    def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """Compile a function that runs the net, as `jax.jit` does; return it as it is where host layers forbid that.
+    def freeze(self, variables: Variables, outputs: Iterable[str] | None = None) -> Frozen:
+        """Compile the net in phase TEST for fixed params and state, as a function from inputs to outputs.
 
-        The parts between host layers are compiled in either case.
+        Args:
+            variables: params and state.
+            outputs: names of the blobs to compute, as for `for_inference`.
+
+        Raises:
+            GraphError: naming the blobs that the net does not have.
+            WeightsError: naming all arrays of params and state that are missing, or of a wrong shape or type.
+        """
+        if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
+            raise WeightsError("params and state are one argument: net.freeze((params, state))")
+        net = self.for_inference(outputs)
+        return Frozen(net.graph, variables, net.run)
+
+    def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Compile a function that runs the net, as `jax.jit` does.
+
+        If the net has host layers the function is returned unchanged; the layers between host layers are compiled in
+        either case.
         """
         return function if self.has_host_layers else compiling.jit(function, self.run.kernels, **options)
 
-    @property
-    def has_host_layers(self) -> bool:
-        """Whether some layers cannot be compiled; then the net must be called outside of jax.jit."""
-        return self.graph.has_host_layers
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Blobs that `inputs` must hold: tops of Input and data layers."""
-        return self.graph.input_names
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Blobs that no layer reads."""
-        return self.graph.outputs
-
     def sources(self) -> dict[str, Source]:
-        """Open a new source for each data layer, by the layer's key. Close them when done.
+        """Open the source of each data layer, by the layer's key. Close them after use.
 
-        A Python layer is the one source of its own data: it goes on where it was.
+        Every call opens new sources, except for a Python layer, which is the only source of its data and continues
+        where it was.
         """
-        from ..data.loader import open_sources  # inference needs none of it
+        from ..data.loader import open_sources  # inference does not need it
 
         return open_sources(self.graph)
 
-    def init(self, key: jax.Array, dtype: Any = jnp.float32, shardings: Any = None) -> Variables:
-        """Make new params and state with the layers' fillers.
+    # -- params and state
 
-        The numbers depend on the key, the layer's name and the param's index only, so that other layers coming or
-        going change nothing. Params that `shardings`, a tree like them, cuts over several devices are made in parts
-        there, so that none has to fit one device; all processes then call it together.
+    def init(self, key: jax.Array, dtype: Any = jnp.float32, shardings: Any = None) -> Variables:
+        """Make initial params and state with the layers' fillers.
+
+        The numbers depend only on the key, the layer's name and the param's index, so adding or removing other layers
+        does not change them.
+
+        Args:
+            key: a random key, such as `jax.random.key(0)`.
+            dtype: dtype of the arrays.
+            shardings: a tree like params. Params whose sharding splits them over devices are created in shards, so
+                none has to fit on one device; all processes must call this method together.
 
         Raises:
-            GraphError: naming all layers that there is no room for.
+            GraphError: naming all layers that do not fit into memory.
         """
         check_key(key)
-        if not isinstance(key, jax.core.Tracer):  # shapes alone take no room
+        if not isinstance(key, jax.core.Tracer):  # tracing takes no memory
             check_room(self.graph, shardings)
         return initial_variables(self.graph, key, dtype, index_blobs(shardings or {}))
+
+    def initializer(self, key: jax.Array | None = None) -> Initializer:
+        """Return a function that completes loaded arrays with initial values; it draws only the missing ones.
+
+        Args:
+            key: as for `init`; default: `jax.random.key(0)`.
+        """
+        if key is not None:
+            check_key(key)
+        check_room(self.graph)
+
+        def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
+            draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
+            base_key = jax.random.key(0) if key is None and draws else key  # creating a key compiles and takes 40 MiB
+            return initial_variables(self.graph, base_key, jnp.float32, {}, loaded)
+
+        return initialize
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        variables: Variables | None = None,
+        *,
+        key: jax.Array | None = None,
+        strict: bool = False,
+        without: Iterable[str] = (),
+    ) -> Variables:
+        """Return params and state with the weights of a file, by layer name. Arguments as for `load_and_report`.
+
+        Raises:
+            WeightsError, CaffejaxError: as `load_and_report`.
+        """
+        return self.load_and_report(path, variables, key=key, strict=strict, without=without)[0]
+
+    def load_and_report(
+        self,
+        path: str | os.PathLike[str],
+        variables: Variables | None = None,
+        *,
+        key: jax.Array | None = None,
+        strict: bool = False,
+        without: Iterable[str] = (),
+    ) -> tuple[Variables, LoadReport]:
+        """Return params and state with the weights of a file, and a report of layers loaded, skipped and missing.
+
+        Args:
+            path: a .caffemodel, .h5, .npz or .safetensors file, an .orbax folder, or one step in it.
+            variables: values for blobs that the file does not have; default: initial values, see `init`.
+            key: for initial values; default: `jax.random.key(0)`.
+            strict: raise an error if the file lacks weights of any layer that is not in `without`.
+            without: names of layers that keep their values, even if the file has weights for them.
+
+        Raises:
+            WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
+                weights; if the file cannot be read, or the net has no layer of a name in `without`.
+        """
+        start = self.initializer(key) if variables is None else variables
+        return load_and_report(path, self.graph, start, strict, tuple(without))
+
+    def save(self, params: ParamsLike, state: ParamsLike, path: str | os.PathLike[str]) -> None:
+        """Write params and state to a file, in the format of the file name's end; formats are those of `load`.
+
+        Raises:
+            WeightsError: for params that do not fit the net or a name of no known format, and if the file cannot be
+                written. A file that was there before is then unchanged.
+        """
+        save_weights(path, self.graph, check_variables(self.graph, params, state))
+
+    def rewritten(self, params: ParamsLike) -> Params:
+        """Return params as a forward pass of Caffe leaves them: some layer types write into theirs; see `ParamSpec`."""
+        plain = index_blobs(params)
+        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewritten and p.spec.rewritten(p.array(plain, {})))
+        return {**plain, **{layer: {**plain[layer], **blobs} for layer, blobs in changes.items()}}
+
+    # -- passes
 
     def apply(
         self,
@@ -241,22 +370,24 @@ class Net(Shown, OnDisk):
         """Run one forward pass.
 
         Args:
-            params: as `init` gives them.
-            state: likewise.
-            inputs: an array for each of `fed`; their first axis may differ from the prototxt's.
-            key: for layers that are random in this phase.
-            blobs: the blobs to return; the net's outputs unless given. In-place layers leave the last value.
+            params: as `init` returns them. For each layer a sequence of arrays in Caffe's order is accepted, too.
+            state: running statistics and recurrent state, in the same form.
+            inputs: an array for each blob in `input_names`. Its shape is that of `graph.blobs`, but the first axis, the
+                batch, may have another length. Labels may be integers.
+            key: random key for layers that are random in this phase, such as Dropout.
+            blobs: names of the blobs to return; default: the net's outputs. A blob that layers compute in place has
+                its last value.
 
         Returns:
-            The blobs by name, and the new state.
+            The blobs by name, and the new state. Blobs are float32 also with precision "bfloat16".
 
         Raises:
-            CaffejaxError: for what does not fit the net, naming all that is missing, unknown, or of the wrong shape.
+            CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
             LayerError: naming the layer that cannot take inputs of these shapes and types.
         """
-        wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        result = self._result(PassInputs(params, state, inputs, key, {}), wanted)
-        return self._returned(result.values, wanted), result.state
+        names = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
+        result = self._run(PassInputs(params, state, inputs, key, {}), names)
+        return self._select(result.values, names), result.state
 
     def forward(
         self,
@@ -267,11 +398,11 @@ class Net(Shown, OnDisk):
         key: jax.Array | None = None,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
-        """Do as `apply`, compiled, with the compiler options that are fastest on a CPU."""
-        found: tuple[Blobs, Params] = self._forward(
+        """Run one forward pass, compiled with the compiler options that are fastest on a CPU; otherwise as `apply`."""
+        outputs: tuple[Blobs, Params] = self._forward(
             params, state, inputs, key=key, blobs=blobs if blobs is None else tuple(blobs)
         )
-        return found
+        return outputs
 
     def loss(
         self,
@@ -283,57 +414,67 @@ class Net(Shown, OnDisk):
         blobs: Iterable[str] | None = None,
         taps: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
-        """Sum all tops by their loss weights; ready for `jax.value_and_grad(..., has_aux=True)`.
+        """Return the sum of all tops times their loss weights; suitable for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
-            params: as `init` gives them.
-            state: likewise.
-            inputs: as for `apply`.
-            key: likewise.
-            blobs: likewise.
-            taps: zeros to add to the blobs they name. A tap's gradient is what Caffe calls the blob's diff, and is
-                there where Caffe would not compute it, too.
+            params, state, inputs, key, blobs: as for `apply`.
+            taps: by blob name, zeros in the blob's shape, which are added to the blob. The gradient with respect to a
+                tap is what Caffe calls the blob's diff; it exists even where Caffe would not compute it.
+
+        Returns:
+            The loss, a float32 scalar, and the blobs and new state as `Outputs`.
 
         Raises:
-            CaffejaxError: as for `apply`.
+            CaffejaxError, LayerError: as `apply`.
         """
-        wanted = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
-        result = self._result(PassInputs(params, state, inputs, key, taps or {}), wanted, training=True)
-        return result.loss, Outputs(self._returned(result.values, wanted), result.state)
+        names = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
+        result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
+        return result.loss, Outputs(self._select(result.values, names), result.state)
 
     def trimmed(self, blobs: Blobs) -> Blobs:
-        """Return blobs without rows of padding, as Caffe has them.
+        """Return blobs without padded rows, in the shapes that Caffe gives them.
 
-        The tops of layers whose number of rows depends on the data, such as DetectionOutput, have as many rows as
-        there can be while they are in compiled code; so do the blobs that follow row by row, which are trimmed if the
-        one that began it is among `blobs`. Not to be called in compiled code.
+        In compiled code, tops whose number of rows depends on the data, such as those of DetectionOutput, are padded to
+        the largest possible number, and so are the blobs computed from them row by row. The latter are trimmed if
+        `blobs` contains the top that they come from. This method cannot be called in compiled code.
         """
         return trimmed_blobs(self.graph, blobs)
 
-    def _result(self, given: PassInputs, wanted: tuple[str, ...], *, training: bool = False) -> PassOutputs:
-        """Run the net, for its backward pass as well if `training`."""
+    def _run(self, given: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
+        """Run the net up to the blobs in `names`; with `training`, in preparation of a backward pass."""
         given = check_given(self.graph, given)
-        if self._unseen and not isinstance(next(iter(given.blobs.values()), None), jax.core.Tracer):
+        if not self._checked_memory and not isinstance(next(iter(given.blobs.values()), None), jax.core.Tracer):
             check_room(self.graph)
-            self._unseen = False
+            self._checked_memory = True
         with shape_hints(self.graph, given.blobs):
             schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
-            return run(unfuse(schedule, frozenset(given.taps)), given, wanted=wanted, runner=self.runner)
+            return run(unfuse(schedule, frozenset(given.taps)), given, wanted=names, runner=self.runner)
 
-    def _returned(self, values: Blobs, names: Iterable[str]) -> Blobs:
-        own = to_float32 if self.run.precision == "bfloat16" else lambda value: value
-        return {name: own(values[name]) for name in names}
+    def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
+        convert = to_float32 if self.run.precision == "bfloat16" else lambda value: value
+        return {name: convert(values[name]) for name in names}
 
-    def rewritten(self, params: ParamsLike) -> Params:
-        """Return params as a forward pass of Caffe leaves them: some types write into theirs, see `ParamSpec`."""
-        return rewritten(self.graph, index_blobs(params))
 
-    def tree(self, value: Callable[[Param], Any]) -> Any:
-        """Return `{layer: {index: value(param)}}` for every param and running statistic.
+def average_statistics(net: Net, state: Params) -> Params:
+    """Return running statistics that are the same on all devices: their mean, with `sync_bn` under `jax.shard_map`.
 
-        Params whose value is None are left out, and so are layers without any value.
+    They differ only in a state that was trained without `sync_bn` before. One collective averages the statistics of all
+    layers. The state that recurrent layers carry from one pass to the next stays different on each device.
+    """
+    name = net.run.axis_name if net.run.sync_bn else None
+    slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
+    arrays = [state[layer][index] for layer, index in slots]
+    if name is None or not any(name in varying(jax.typeof(x)) for x in arrays):
+        return state
+    ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
+    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)
+    new = {layer: dict(blobs) for layer, blobs in state.items()}
+    for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
+        new[layer][index] = part.reshape(x.shape)
+    return new
 
-        Args:
-            value: a function of a `Param`, with its `slot`, `spec.shape`, `lr_mult` and the like.
-        """
-        return tree_of((p for p in self.graph.params if p.is_owner), value)
+
+def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
+    """Build a net of class `kind` again, in the phase or with the graph that it had."""
+    net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
+    return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.in_phase(graph)

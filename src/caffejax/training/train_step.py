@@ -18,7 +18,7 @@ from ..kernels.varying import vary_as
 from ..layers.context import name_key
 from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables
-from ..net.statistics import same_statistics
+from ..net.net import average_statistics
 from ..options import Parallel
 from ..parallel import over_devices
 
@@ -188,7 +188,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
-        state = same_statistics(net, state)
+        state = average_statistics(net, state)
 
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, before = carry
