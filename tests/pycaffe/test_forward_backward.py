@@ -77,11 +77,11 @@ def test_equal_to_the_pure_net() -> None:
     out = net.forward()
     sum_ = net.blobs["sum"].data.copy()
     net.backward()
-    args = net._workspace._history.last(-1).args
+    numbers = net._workspace._history.last(-1).inputs.key
     reference = caffejax.Net(FED, "TRAIN")
     inputs = {n: jnp.asarray(net.blobs[n].data) for n in net.inputs}
     taps = {n: jnp.zeros(reference.graph.blobs[n].shape) for n in ("sum", "pool", "conv")}
-    key = jax.random.fold_in(*args.key)
+    key = jax.random.fold_in(*numbers)
 
     def loss(params: Any, taps: Any) -> Any:
         return reference.loss(params, {}, inputs, key, blobs=["loss", "sum", "conv"], taps=taps)

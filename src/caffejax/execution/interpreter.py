@@ -36,14 +36,14 @@ class PassInputs(NamedTuple):
     Attributes:
         params, state: a net's variables.
         blobs: input blobs by name: the tops of Input and data layers.
-        key: PRNG key, or None if no layer is random.
+        key: PRNG key, or None if no layer is random. (pycaffe stores a tuple of a key and numbers to fold into it.)
         taps: arrays of zeros to add to blobs, for their gradients (see `Net.loss`).
     """
 
     params: Mapping[str, Any]
     state: Mapping[str, Any]
     blobs: Mapping[str, jax.Array]
-    key: jax.Array | None
+    key: Any
     taps: Mapping[str, jax.Array]
 
 
@@ -53,12 +53,12 @@ class PassOutputs(NamedTuple):
     Attributes:
         values: blobs by name; the last value of a blob that is overwritten in place.
         state: the state after the pass.
-        loss: sum of the weighted losses, float32.
+        loss: sum of the weighted losses, a float32 scalar.
     """
 
     values: Values
     state: dict[str, Any]
-    loss: jax.Array
+    loss: Any
 
 
 class Runner(Protocol):

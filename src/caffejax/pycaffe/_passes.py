@@ -8,12 +8,13 @@ import jax
 
 from .. import net as pure
 from ..debugging import check_indices
+from ..execution import PassInputs, PassOutputs
 from ..execution.backward import Diffs
-from ..graph import Layer
+from ..graph import Layer, Slot
 from ..inference.policy import FrozenPassCache, scored_blobs
 from . import _global_state
 from ._memories import Memories
-from ._range import Args, BackwardRange, Forward, Key, LayerRange, Ranges
+from ._range import BackwardRange, Key, LayerRange, Ranges
 from ._synced import Memory, now
 
 
@@ -37,27 +38,27 @@ class FrozenForward:
         self.cache = FrozenPassCache(subject.graph, subject.run)
         self._fold = jax.jit(jax.random.fold_in)
 
-    def run(self, layers: LayerRange, args: Args, wanted: tuple[str, ...]) -> Forward | None:
+    def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:
         """Run a pass that returns the blobs in `wanted`; return None if the net is not frozen."""
         if not self._possible:
             return None
-        passes = self.cache.find(self._outputs.union(wanted), _variables(args))
+        passes = self.cache.find(self._outputs.union(wanted), _variables(inputs))
         if passes is None:
             return None
 
         def make_key() -> jax.Array:
-            key, *numbers = args.key
+            key, *numbers = inputs.key
             for number in numbers:
                 key = self._fold(key, number)
             return key
 
-        blobs = passes.of_finished(args.blobs, make_key)
-        return Forward(layers.trimmed(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
+        blobs = passes.of_finished(inputs.blobs, make_key)
+        return PassOutputs(layers.trimmed(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
 
 
-def _variables(args: Args) -> pure.Variables:
+def _variables(inputs: PassInputs) -> pure.Variables:
     """Return the params and state of a pass."""
-    return pure.Variables(dict(args.params), dict(args.state))
+    return pure.Variables(dict(inputs.params), dict(inputs.state))
 
 
 class Pass:
@@ -65,51 +66,54 @@ class Pass:
 
     Args:
         layers: the layers that it runs.
-        args: what it is given.
+        inputs: the inputs of the pass; the key is a `Key`.
         frozen: the net frozen, where the pass may run so.
 
     Attributes:
         range: the layers that it runs.
-        args: what it is given.
+        inputs: the inputs of the pass; the key is a `Key`.
+        host_tops: the tops of a layer on the host, which must not run again for its backward pass; else empty.
         time: when it was done: memories of a later version have been written to since.
     """
 
-    def __init__(self, layers: LayerRange, args: Args, frozen: FrozenForward | None = None) -> None:
-        self.range, self.args, self._frozen = layers, args, frozen
+    def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
+        self.range, self.inputs, self._frozen = layers, inputs, frozen
+        self.host_tops: dict[str, jax.Array] = {}
         self.time = -1
         self._waiting: dict[str, Memory] = {}
 
-    def run(self, wanted: tuple[str, ...]) -> Forward:
+    def run(self, wanted: tuple[str, ...]) -> PassOutputs:
         """Run it; return the blobs in `wanted`."""
-        found = self._frozen.run(self.range, self.args, wanted) if self._frozen else None
-        return found or self.range.forward(self.args, wanted)
+        outputs = self._frozen.run(self.range, self.inputs, wanted) if self._frozen else None
+        return outputs or self.range.forward(self.inputs, wanted)
 
-    def finish(self, found: Forward, memories: Memories) -> None:
+    def finish(self, outputs: PassOutputs, memories: Memories) -> None:
         """Put the results into the memories.
 
         Raises:
             LayerError: for an index out of range.
         """
         blobs = self.range.graph.blobs
-        known = {**self.args.blobs, **found.values}
+        known = {**self.inputs.blobs, **outputs.values}
         for layer, _ in self.range.indices:
             check_indices(layer, [known.get(self.range.root(b), blobs[b]) for b in layer.bottoms])
-        for slot, array in found.state.items():
-            memories.slots[slot].data_memory.store(array)
+        for layer_key, arrays in outputs.state.items():
+            for index, array in arrays.items():
+                memories.slots[Slot(layer_key, index)].data_memory.store(array)
         for name in self.range.makes:
-            if name in found.values:
-                memories.store(name, found.values[name])
+            if name in outputs.values:
+                memories.store(name, outputs.values[name])
             else:
                 memories.set_shape(name, blobs[name].shape)  # the pass before may have left another
                 memory = self._waiting[name] = memories.blobs[name].data_memory
                 memory.defer(self)
-        if self.range.on_host:  # its backward pass is given the tops
-            self.args = self.args._replace(tops=found.values)
+        if self.range.on_host:
+            self.host_tops = outputs.values
         self.time = now()
 
     def resolve(self) -> None:
         """Compute the blobs that were not returned."""
-        if self._frozen and not self._frozen.cache.is_current(_variables(self.args)):
+        if self._frozen and not self._frozen.cache.is_current(_variables(self.inputs)):
             self._frozen = None  # it is frozen with newer params
         values = self.run(self.range.makes).values
         for name, memory in self._waiting.items():
@@ -140,7 +144,9 @@ class BackwardPass:
 
     def run(self, wanted: tuple[str, ...]) -> Diffs:
         """Run it; return the diffs of params, and of the blobs in `wanted`."""
-        return self.forward.range.backward(self.forward.args, self.seeds, self._layers, wanted)
+        return self.forward.range.backward(
+            self.forward.inputs, self.seeds, self._layers, wanted, self.forward.host_tops
+        )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
         """Put the results into the memories."""
@@ -165,7 +171,7 @@ class BackwardPass:
 def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
     """Return a pass, still to be run, over these layers on what stands in the memories."""
     params, state = memories.data_of(layers.params), memories.data_of(layers.state)
-    return Pass(layers, Args(params, state, memories.values(layers.reads), key, {}), frozen)
+    return Pass(layers, PassInputs(params, state, memories.values(layers.reads), key, {}), frozen)
 
 
 class History:
@@ -207,11 +213,11 @@ class History:
             overwritten = [name for name in _in_place(layer) if not self._remade(i, name, last)]
             if len(overwritten) == len(_in_place(layer)) and not self._written(layer, last):
                 return last
-            found = new_pass(layers, self._memories, last.args.key)
-            blobs = {**found.args.blobs, **self._read(i, last, overwritten)}
-            found.args = found.args._replace(state=last.args.state, blobs=blobs)
+            found = new_pass(layers, self._memories, last.inputs.key)
+            blobs = {**found.inputs.blobs, **self._read(i, last, overwritten)}
+            found.inputs = found.inputs._replace(state=last.inputs.state, blobs=blobs)
         if layers.on_host:
-            found.args = found.args._replace(tops=self._memories.values(layers.makes))
+            found.host_tops = self._memories.values(layers.makes)
         return found
 
     def _remade(self, i: int, name: str, last: Pass) -> bool:
@@ -235,8 +241,8 @@ class History:
         names = tuple(sorted(names))
         first = last.range.first
         if first == i or not names:
-            return {name: last.args.blobs[name] for name in names}
-        return self._ranges.of(first, i - 1).forward(last.args, names).values
+            return {name: last.inputs.blobs[name] for name in names}
+        return self._ranges.of(first, i - 1).forward(last.inputs, names).values
 
 
 def _in_place(layer: Layer) -> frozenset[str]:

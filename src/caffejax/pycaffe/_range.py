@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -28,25 +28,7 @@ from ..graph.traits import index_blob
 from ..kernels import compiling
 from ..layers.rows import trimmed
 
-Key = tuple[jax.Array, *tuple[Any, ...]]  # a key, and the numbers to fold into it one after the other
-
-
-class Args(NamedTuple):
-    """What a pass is a function of; for the backward pass of a host layer, also the tops of its forward pass."""
-
-    params: Mapping[str, Any]
-    state: Mapping[str, Any]
-    blobs: Mapping[str, jax.Array]
-    key: Key
-    tops: Mapping[str, jax.Array]
-
-
-class Forward(NamedTuple):
-    """What a forward pass gives: the blobs asked for, what has changed of the state, the weighted losses."""
-
-    values: Values
-    state: dict[Slot, jax.Array]
-    loss: Any
+Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in turn
 
 
 class BackwardRange:
@@ -121,10 +103,10 @@ class LayerRange:
         """Return the blob that a split's top is; any other blob is itself."""
         return self._roots.get(name, name)
 
-    def forward(self, args: Args, wanted: tuple[str, ...]) -> Forward:
+    def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
         """Run forward; return the blobs in `wanted`, padded tops trimmed to the rows that there are."""
-        found: Forward = self._function("forward", self._forward, wanted)(args)
-        return found._replace(values=self.trimmed(found.values))
+        outputs: PassOutputs = self._function("forward", self._forward, wanted)(inputs)
+        return outputs._replace(values=self.trimmed(outputs.values))
 
     def trimmed(self, values: Values) -> Values:
         """Return what a pass has given, padded tops trimmed."""
@@ -132,16 +114,31 @@ class LayerRange:
             return values
         return {name: trimmed(value) if name in self._padded else value for name, value in values.items()}
 
-    def backward(self, args: Args, seeds: Diffs, back: BackwardRange, wanted: tuple[str, ...]) -> Diffs:
-        """Run some of the layers backward, after a forward pass of the same `args`; return the diffs in `wanted`."""
-        return self._function("backward", self._backward, back, wanted)(args, seeds)
+    def backward(
+        self,
+        inputs: PassInputs,
+        seeds: Diffs,
+        back: BackwardRange,
+        wanted: tuple[str, ...],
+        host_tops: Mapping[str, jax.Array],
+    ) -> Diffs:
+        """Run some of the layers backward; return the diffs in `wanted`.
+
+        Args:
+            inputs: the inputs of the forward pass.
+            seeds: the diffs to start from.
+            back: the layers.
+            wanted: the blobs whose diffs to return.
+            host_tops: the tops that a host layer made in the forward pass; empty for other layers.
+        """
+        return self._function("backward", self._backward, back, wanted)(inputs, seeds, host_tops)
 
     def forward_backward(
-        self, args: Args, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
-    ) -> tuple[Forward, Diffs]:
+        self, inputs: PassInputs, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
+    ) -> tuple[PassOutputs, Diffs]:
         """Run forward and backward; return the blobs in `blobs` and the diffs in `diffs`."""
         function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
-        return function(args, seeds)
+        return function(inputs, seeds, {})
 
     def backward_range(self, low: int, high: int) -> BackwardRange:
         """Return the layers from `low` to `high`, indices in the graph, for the backward pass."""
@@ -157,12 +154,14 @@ class LayerRange:
             self._compiled[key] = bound if self.on_host else compiling.jit(bound, self.layers[0].context.run.kernels)
         return self._compiled[key]
 
-    def _forward(self, wanted: tuple[str, ...], args: Args) -> Forward:
+    def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
-        return _forward_result(args, run(schedule, _given(args), before=self._before(args)), wanted)
+        return _select(inputs, run(schedule, _fold_key(inputs), before=self._before(inputs)), wanted)
 
-    def _backward(self, back: BackwardRange, wanted: tuple[str, ...], args: Args, seeds: Diffs) -> Diffs:
-        return self._forward_backward(back, back.high, (), wanted, args, seeds)[1]
+    def _backward(
+        self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Diffs, host_tops: Values
+    ) -> Diffs:
+        return self._forward_backward(back, back.high, (), wanted, inputs, seeds, host_tops)[1]
 
     def _forward_backward(
         self,
@@ -170,39 +169,38 @@ class LayerRange:
         last: int,
         wanted: tuple[str, ...],
         wanted_diffs: tuple[str, ...],
-        args: Args,
+        inputs: PassInputs,
         seeds: Diffs,
-    ) -> tuple[Forward, Diffs]:
+        host_tops: Values,
+    ) -> tuple[PassOutputs, Diffs]:
         """Run forward up to layer `last`, and then back."""
         pullbacks: list[tuple[Layer, Pullback]] = []
 
-        def keeping_pullbacks(
-            part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None
-        ) -> PassOutputs:
+        def record_pullback(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
             if layer.key not in back.differentiated:
                 return compute(part, inputs, before)
-            result, pullback = with_pullback(part, inputs, before, host_tops=args.tops)
+            result, pullback = with_pullback(part, inputs, before, host_tops=host_tops)
             pullbacks.append((layer, pullback))
             return result
 
         schedule = one_by_one(Schedule(self.graph, (self._part_to(last),)))
-        result = run(schedule, _given(args), before=self._before(args), runner=keeping_pullbacks)
+        result = run(schedule, _fold_key(inputs), before=self._before(inputs), runner=record_pullback)
         blobs, params = dict(seeds.blobs), dict(seeds.params)
         for _, diffs in pull_back(pullbacks, blobs):
             for slot, diff in diffs.params.items():
                 params[slot] = params[slot] + diff if slot in params else diff
-        return _forward_result(args, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
+        return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
 
     def _part_to(self, last: int) -> Part:
         """Return the layers up to `last`, an index in the graph, but for fed ones, as one part."""
         layers = self.graph.layers[self.first : last + 1]
         return part_of(layer for layer in layers if not layer.type.is_fed)
 
-    def _before(self, args: Args) -> Values:
+    def _before(self, inputs: PassInputs) -> Values:
         """Return the given blobs, also under the names that splits before these layers gave them."""
-        split = {name: args.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
-        return {**args.blobs, **split}
+        split = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
+        return {**inputs.blobs, **split}
 
 
 class Ranges:
@@ -243,18 +241,18 @@ def padded_tops(layers: Iterable[Layer]) -> set[str]:
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 
-def _given(args: Args) -> PassInputs:
-    key, *numbers = args.key
+def _fold_key(inputs: PassInputs) -> PassInputs:
+    """Return the inputs of a range as the interpreter takes them: with a single key, and blobs given apart."""
+    key, *numbers = inputs.key
     for number in numbers:
         key = jax.random.fold_in(key, number)
-    return PassInputs(args.params, args.state, {}, key, {})
+    return inputs._replace(key=key, blobs={})
 
 
-def _forward_result(args: Args, result: PassOutputs, wanted: tuple[str, ...]) -> Forward:
-    changed = {
-        Slot(key, i): new
-        for key, blobs in result.state.items()
-        for i, new in blobs.items()
-        if new is not args.state[key][i]
+def _select(inputs: PassInputs, outputs: PassOutputs, wanted: tuple[str, ...]) -> PassOutputs:
+    """Return the blobs in `wanted`, and only the entries of the state that the pass has changed."""
+    state = {
+        layer: {i: new for i, new in arrays.items() if new is not inputs.state[layer][i]}
+        for layer, arrays in outputs.state.items()
     }
-    return Forward({name: result.values[name] for name in wanted}, changed, result.loss)
+    return PassOutputs({name: outputs.values[name] for name in wanted}, state, outputs.loss)

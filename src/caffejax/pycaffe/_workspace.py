@@ -135,7 +135,7 @@ class Workspace:
         forward = self._start(whole, key)
         back = BackwardPass(forward, layers, self.memories)
         blobs, diffs = self._wanted(whole), self._wanted_diffs(layers, frozenset())
-        found, found_diffs = whole.forward_backward(forward.args, back.seeds, layers, blobs, diffs)
+        found, found_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
         forward.finish(found, self.memories)
         self._history.add(forward)
         back.finish(found_diffs, self.memories)
