@@ -48,7 +48,7 @@ def extensions() -> list[Extension]:
         return []
     return [
         extension(name, include_dirs=folders[0], library_dirs=folders[1], libraries=["dnnl"])
-        for name in ("onednn", "frozen")
+        for name in ("onednn", "onednn_program")
     ]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
-from caffejax.kernels import frozen
+from caffejax.kernels import onednn_program
 from caffejax.layers import draws
 
 NET = """
@@ -40,7 +40,7 @@ net.forward()
 print(json.dumps(sorted(sys.modules)))
 """
 
-compiled_kernels = pytest.mark.skipif(not frozen.available(), reason="needs the compiled kernels")
+compiled_kernels = pytest.mark.skipif(not onednn_program.available(), reason="needs the compiled kernels")
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
+from typing import Any
 
-from caffejax.kernels import frozen
+import numpy as np
+
+from caffejax.kernels import onednn_program
+from caffejax.kernels.onednn_program import Operation, Program, encode
 
 PROGRAMS = [
     """argument dims 1 16 6 6
@@ -64,6 +69,64 @@ NUMBERS = [
 ]
 
 
+def parse(text: str) -> Program:
+    """The program of a text.
+
+    One statement on each line: a word, then fields, each a name and numbers. `argument dims ...` and
+    `weight dims ...` come first, then operations, then `result value i`. A statement that begins with + is computed on
+    the result of the operation before it.
+
+    Raises:
+        ValueError: for a text that is no program.
+    """
+    shapes: dict[str, list[tuple[int, ...]]] = {"argument": [], "weight": []}
+    operations: list[Operation] = []
+    results: list[int] = []
+    for line in text.split("\n"):
+        word, *others = line.split() or [""]
+        fields: dict[str, Any] = {}
+        for other in others:
+            if other.isalpha() and other not in ("nan", "inf"):
+                numbers = fields[other] = []
+            elif fields:
+                numbers.append(number_of(other))
+            else:
+                raise ValueError(f"{other} belongs to no field")
+        if word in shapes:
+            shapes[word].append(tuple(fields.get("dims", ())))
+        elif word == "result":
+            results += fields.get("value", ())
+        elif word.startswith("+"):
+            if not operations:
+                raise ValueError(f"{word} comes before the first operation")
+            operations[-1].after.append((word[1:], fields))
+        else:
+            out = tuple(fields.pop("out", ()))
+            operations.append(Operation(word, fields, out))
+    numbers_of_values = [int(r) if abs(r) < 1e9 else 10**9 for r in results]
+    return encode(shapes["argument"], shapes["weight"], operations, numbers_of_values)
+
+
+def number_of(text: str) -> Any:
+    number = float(text)
+    return int(number) if abs(number) < 1e15 and number.is_integer() else number
+
+
+def scrambled(program: Program, draw: random.Random) -> Program:
+    """A program with some of its numbers replaced, removed or repeated."""
+    numbers = program.numbers.tolist()
+    for _ in range(draw.choice([1, 1, 2, 5])):
+        at = draw.randrange(len(numbers))
+        match draw.randrange(3):
+            case 0:
+                numbers[at] = float(draw.choice(NUMBERS))
+            case 1:
+                del numbers[at]
+            case _:
+                numbers.insert(at, numbers[draw.randrange(len(numbers))])
+    return replace(program, numbers=np.array(numbers, np.float64))
+
+
 def changed(text: str, draw: random.Random) -> str:
     """A program with a word or a line more, less, elsewhere, or another one."""
     lines = [line.split() for line in text.split("\n")]
@@ -94,12 +157,16 @@ def main(count: int) -> None:
     """Build so many."""
     draw, right, wrong = random.Random(0), 0, 0
     for program in PROGRAMS:
-        frozen.Executable(program)
-    for _ in range(count):
+        onednn_program.Executable(parse(program))
+    for i in range(count):
         text = changed(draw.choice(PROGRAMS), draw)
         print(text, file=sys.stderr, flush=True)  # the last one is the one that crashed
         try:
-            frozen.Executable(text)
+            program = parse(text)
+            if i % 4 == 0:
+                program = scrambled(program, draw)
+                print(program.numbers.tolist(), file=sys.stderr, flush=True)
+            onednn_program.Executable(program)
             right += 1
         except ValueError:
             wrong += 1

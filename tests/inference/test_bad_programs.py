@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from broken_programs import PROGRAMS
+from broken_programs import PROGRAMS, parse
 
-from caffejax.kernels import frozen
+from caffejax.kernels import onednn_program
 
-pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 
 CONVOLUTION = PROGRAMS[0]
 CASES = {
@@ -49,7 +50,7 @@ CASES = {
 @pytest.mark.parametrize("what", CASES)
 def test_is_an_error(what: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        frozen.Executable(CASES[what])
+        onednn_program.Executable(parse(CASES[what]))
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
@@ -63,19 +64,20 @@ def test_no_text_crashes(count: int) -> None:
 
 
 def test_runs_only_with_what_belongs_to_it() -> None:
-    executable = frozen.Executable(CONVOLUTION)
+    program = parse(CONVOLUTION)
+    executable = onednn_program.Executable(program)
     weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]
     packed = executable.pack(weights)
     x, out = np.ones((1, 16, 6, 6), np.float32), (1, 16, 6, 6)
-    np.testing.assert_array_equal(executable(packed, [x])[0], frozen.run(CONVOLUTION, packed, [x], [out])[0])
+    np.testing.assert_array_equal(executable(packed, [x])[0], onednn_program.run(program, packed, [x])[0])
     assert executable(packed, [np.concatenate([x, x])])[0].shape == (2, 16, 6, 6)
     for arguments in ([x[:, :8]], [x[..., :5]], [x[0]], [x[:0]], [x, x], [], [x.astype(np.float64)]):
         with pytest.raises(ValueError, match="argument"):
             executable(packed, arguments)
     with pytest.raises(ValueError, match="packed"):
         executable(packed[:-1], [x])
-    assert frozen.run(CONVOLUTION, packed, [x], [out])[0].shape == out
-    for given in (
+    assert onednn_program.run(program, packed, [x])[0].shape == out
+    for weights_given, arguments, results in (
         (packed[:-1], [x], [out]),
         (packed[:0], [x], [out]),
         (packed, [x[:, :8]], [out]),
@@ -87,7 +89,7 @@ def test_runs_only_with_what_belongs_to_it() -> None:
         (packed, [x], [out, out]),
     ):
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
-            jax.block_until_ready(frozen.run(CONVOLUTION, *given))
+            jax.block_until_ready(onednn_program.run(replace(program, results=results), weights_given, arguments))
     for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
         with pytest.raises(ValueError, match="weight"):
             executable.pack(wrong)

@@ -17,7 +17,7 @@ from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
 
 from caffejax import CaffejaxError, Net
 from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import frozen as kernels
+from caffejax.kernels import onednn_program as kernels
 from caffejax.net import Variables
 
 LAYERS = (

@@ -7,10 +7,10 @@ from drawn_nets import nets
 from frozen_nets import assert_frozen_is_the_same, in_programs, net_of
 from hypothesis import HealthCheck, given, settings
 
-from caffejax.inference import parts
-from caffejax.kernels import frozen
+from caffejax.inference import partition
+from caffejax.kernels import onednn_program
 
-pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 
 SHAPE = (1, 16, 6, 6)
 
@@ -84,17 +84,17 @@ def test_inner_blobs_that_are_wanted(wanted: tuple[str, ...]) -> None:
     "what", ["a chain of residuals", "a sum in the place of what it adds, which is wanted", "two readers in place"]
 )
 def test_images_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_LARGE", 0)
+    monkeypatch.setattr(partition, "_LARGE", 0)
     frozen_net = assert_frozen_is_the_same(net_of((3, *SHAPE[1:]), *NETS[what]))
-    rows = [lowered.executable.results[0][0] for lowered in frozen_net.ready().programs.values()]
+    rows = [lowered.executable.program.results[0][0] for lowered in frozen_net.ready().programs.values()]
     assert 1 in rows
 
 
 def ask_of_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
     text, wanted = drawn
-    for large in {parts._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else parts._LARGE}:
+    for large in {partition._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._LARGE}:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parts, "_LARGE", large)
+            patch.setattr(partition, "_LARGE", large)
             assert_frozen_is_the_same(text, wanted)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from frozen_nets import UNTUNED, assert_close
 
-from caffejax.inference.lowering import LOWERINGS
+from caffejax.inference.layer_lowerings import LOWERINGS
 from caffejax.net import Net, Variables
 from recorded import MANIFEST, case_id, of_fork
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from frozen_nets import assert_frozen_is_the_same, net_of
 
-from caffejax.inference.operation import Operation
-from caffejax.inference.strides import move_up
-from caffejax.kernels import frozen
+from caffejax.inference.program import hoist_strides
+from caffejax.kernels import onednn_program
+from caffejax.kernels.onednn_program import Operation
 
 STAGE = [  # the end of one stage of a ResNet, and the beginning of the next
     "a Convolution x | num_output: 32 kernel_size: 1",
@@ -31,7 +31,7 @@ MORE: dict[str, list[str]] = {  # what else reads the sum
 }
 
 
-@pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+@pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 @pytest.mark.parametrize(
     ("size", "way"), [(size, way) for size in SIZES for way in MORE if min(size) > 2 or way != "larger kernel"], ids=str
 )
@@ -41,7 +41,7 @@ def test_it_is_the_same(size: tuple[int, int], way: str) -> None:
     assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *more), tops)
 
 
-@pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+@pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 def test_what_is_wanted_is_whole() -> None:
     assert_frozen_is_the_same(net_of((1, 16, 8, 8), *STAGE), ["s", "y"])
 
@@ -63,7 +63,7 @@ def test_they_go_as_far_up_as_nobody_reads_the_rest() -> None:
         convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
         convolution(3, 1, 2, 5),
     ]
-    made, now = move_up(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
+    made, now = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
     assert [(o.word, o.out[2], tuple(o.fields["stride"])) for o in made] == [  # type: ignore[arg-type]
         ("convolution", 9, (1, 1)),
         ("convolution", 5, (2, 2)),

@@ -7,10 +7,10 @@ import pytest
 from frozen_nets import assert_frozen_is_the_same, inputs_of, net_of, variables_of
 
 from caffejax.inference.frozen_net import Frozen
-from caffejax.kernels import frozen
+from caffejax.kernels import onednn_program
 from caffejax.net import Net
 
-pytestmark = pytest.mark.skipif(not frozen.available(), reason="needs oneDNN")
+pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 
 WAYS = {  # by name: the input's shape, and what is computed on x
     "odd": ((1, 64, 15, 13), ["y Convolution x | num_output: 64 kernel_size: 3 pad: 1"]),

@@ -1,6 +1,6 @@
 """The foreign functions under AddressSanitizer: right and wrong calls at random touch no memory that is not theirs.
 
-Of onednn.cc there are calls at random; of frozen.cc the tests of frozen nets are run again.
+Of onednn.cc there are calls at random; of onednn_program.cc the tests of frozen nets are run again.
 
 What it sees: all that they themselves read and write, every call of malloc and free in the process, and, since
 operands of the former lie between fences (see fuzz_foreign_functions.py), what oneDNN's own code, which nobody
@@ -69,7 +69,7 @@ def sanitized(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = subprocess.run(command, cwd=REPOSITORY, env=os.environ | flags, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/kernels/*.so")}
-    assert libraries.keys() >= {"_onednn", "_frozen"}, made.stderr
+    assert libraries.keys() >= {"_onednn", "_onednn_program"}, made.stderr
     assert all(b"__asan" in library for library in libraries.values())
     without = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(REPOSITORY / "src" / "caffejax", folder / "caffejax", ignore=without, dirs_exist_ok=True)

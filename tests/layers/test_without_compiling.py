@@ -11,7 +11,7 @@ from replay import net
 from caffejax.errors import LayerError
 from caffejax.graph import build
 from caffejax.graph.build import top_shapes
-from caffejax.kernels import frozen
+from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
 from caffejax.layers.calling import forward
 from caffejax.net import Net
@@ -96,7 +96,7 @@ SETTINGS = list(
 )
 
 
-@pytest.mark.skipif(not frozen.available(), reason="needs the compiled kernels")
+@pytest.mark.skipif(not onednn_program.available(), reason="needs the compiled kernels")
 @pytest.mark.parametrize("settings", SETTINGS[::7], ids=" ".join)
 def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
     param = f"detection_output_param {{ num_classes: 3 {' '.join(settings)} }}"

@@ -1,6 +1,6 @@
 """Freezing a graph: constants folded, weights packed for the device, layers run as programs."""
 
-from .folding import fold, materialize
-from .ready import Ready
+from .constant_folding import fold, materialize
+from .executable import CompiledShapes
 
-__all__ = ["Ready", "fold", "materialize"]
+__all__ = ["CompiledShapes", "fold", "materialize"]

@@ -21,8 +21,8 @@ from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus
 from ..options import Run
 from ..variables import Blobs, Variables
-from .folding import fold, materialize
-from .ready import Ready
+from .constant_folding import fold, materialize
+from .executable import CompiledShapes
 
 _KEPT = 16  # combinations of shapes that stay ready
 
@@ -75,7 +75,7 @@ class Frozen:
         return other
 
     def _forget(self) -> None:
-        self._ready: OrderedDict[Any, Ready] = OrderedDict()
+        self._ready: OrderedDict[Any, CompiledShapes] = OrderedDict()
         self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}  # the same, for calls in few steps
         self._lock = threading.Lock()
 
@@ -129,7 +129,7 @@ class Frozen:
         other.ready()
         return other
 
-    def ready(self) -> Ready:
+    def ready(self) -> CompiledShapes:
         """Make it ready for inputs of the shapes that the net was built for, on the default device."""
         return self._for({name: self.graph.blobs[name] for name in self.input_names})
 
@@ -145,7 +145,7 @@ class Frozen:
         """Return blobs without rows of padding; see `Net.trimmed`."""
         return trimmed_blobs(self.graph, blobs)
 
-    def _for(self, inputs: Mapping[str, Any]) -> Ready:
+    def _for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
         device = cpu_of(*inputs.values())
         key = device, *map(np.shape, inputs.values())
         ready = self._ready.get(key)
@@ -159,12 +159,12 @@ class Frozen:
                         self._direct.clear()
         return ready
 
-    def _made(self, inputs: Mapping[str, Any], device: jax.Device | None) -> Ready:
+    def _made(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
         check_inputs(self.graph, self.input_names, inputs)
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return Ready(graph, self._folded, self._options, self._packed, device=device)
+            return CompiledShapes(graph, self._folded, self._options, self._packed, device=device)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:

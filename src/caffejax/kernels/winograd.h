@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "frozen_steps.h"
+#include "execution_plan.h"
 #include "threads.h"
 #include "winograd_tiles.h"
 

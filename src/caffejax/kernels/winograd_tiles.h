@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "frozen_layout.h"
+#include "memory_layout.h"
 
 namespace caffejax {
 

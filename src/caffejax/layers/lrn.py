@@ -65,6 +65,14 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     return (x * scale**-p.beta).astype(x.dtype)
 
 
+def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
+    """Return the shape of LRN's top across channels; None within a channel, where the window has to be built."""
+    if ctx.settings.within:
+        return None
+    _check(x)
+    return [x.shape]
+
+
 def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p, scale = ctx.settings, _scale(ctx, x)
     ratio = dy * y / scale
@@ -83,7 +91,7 @@ def _receptive_window(ctx: Context, bottom: Any) -> Window:
 register(
     LayerType(
         Signature("LRN", param="lrn_param"),
-        Traced(lrn),
+        Traced(lrn, top_shapes=lrn_top_shapes),
         Gradient(lrn_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
         settings=read_lrn,
@@ -91,7 +99,7 @@ register(
 )
 
 
-def _check(x: jax.Array) -> None:
+def _check(x: jax.Array | jax.ShapeDtypeStruct) -> None:
     require(x.ndim == 4, f"needs a bottom with 4 axes (num, channels, height, width), not shape {x.shape}")
 
 

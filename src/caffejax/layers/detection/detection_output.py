@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels import frozen
+from ...kernels import onednn_program
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
@@ -38,7 +38,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
             implementation=Traced(detection_output, host_forward=detect_on_host, top_shapes=detection_top_shapes),
         )
     files = ResultFiles(ctx.param, site)
-    detect = detect_on_host if frozen.available() else jax.jit(detection_output, static_argnums=0)
+    detect = detect_on_host if onednn_program.available() else jax.jit(detection_output, static_argnums=0)
 
     def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
         top = trimmed(np.asarray(detect(ctx, *bottoms)))
@@ -108,7 +108,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
             own = scores[image, :, label]
             best = _best(own, np.flatnonzero(own > least), top_k)
             of_label = boxes[image, best, 0 if p.share_location else label]
-            kept = frozen.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
+            kept = onednn_program.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
             about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(kept), 2))
             found.append(np.concatenate([about, own[best[kept], None], of_label[kept]], axis=1))
         of_image = np.concatenate(found)

@@ -22,20 +22,19 @@ from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, 
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer
-from ..kernels import compiling, frozen
+from ..kernels import compiling, onednn_program
 from ..kernels.operation import Operation
 from ..options import Run
 from ..sizes import counted, in_words
-from .constants import host_function, without_constants
-from .folding import materialize
-from .parts import Lowered, lower, of_one_image
+from .constant_folding import host_function, materialize, without_constants
+from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
 Packed = MutableMapping[tuple[Any, str], np.ndarray]
 Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # reads blobs by name, adds what it makes; may need a key
 
 
-class Ready:
+class CompiledShapes:
     """A frozen net for inputs of certain shapes.
 
     Args:
@@ -58,8 +57,8 @@ class Ready:
         self.graph, self._constants = without_constants(graph, variables)
         self.schedule: Schedule = plan(self.graph)
         self.programs: dict[Any, Lowered] = {}
-        if device and frozen.available() and options.kernels == "fast" and options.precision == "float32":
-            self.schedule, self.programs = lower(self.graph, of_one_image(graph), variables)
+        if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
+            self.schedule, self.programs = partition(self.graph, graph, variables)
         self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
         self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
@@ -273,5 +272,4 @@ def _used(parts: Sequence[Part], variables: Trees) -> Trees:
 
 
 def _run_program(lowered: Lowered, packed: jax.Array, bottoms: Sequence[jax.Array]) -> list[jax.Array]:
-    executable = lowered.executable
-    return frozen.run(executable.program, packed, bottoms, executable.results)
+    return onednn_program.run(lowered.executable.program, packed, bottoms)

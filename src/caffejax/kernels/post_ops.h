@@ -1,14 +1,14 @@
 // What is computed on the result of an operation, in the same pass over it where oneDNN can.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_AFTER_H_
-#define CAFFEJAX_KERNELS_FROZEN_AFTER_H_
+#ifndef CAFFEJAX_KERNELS_POST_OPS_H_
+#define CAFFEJAX_KERNELS_POST_OPS_H_
 
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "frozen_steps.h"
+#include "execution_plan.h"
 
 namespace caffejax {
 
@@ -72,4 +72,4 @@ struct After {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_AFTER_H_
+#endif  // CAFFEJAX_KERNELS_POST_OPS_H_

@@ -4,8 +4,8 @@
 // instead, so that of one image, whose blocks follow each other, the parts are computed where they belong. So they do
 // where channels are convolved each by itself, which is fastest so; between such, oneDNN would choose pixels.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_VALUES_H_
-#define CAFFEJAX_KERNELS_FROZEN_VALUES_H_
+#ifndef CAFFEJAX_KERNELS_PLAN_VALUES_H_
+#define CAFFEJAX_KERNELS_PLAN_VALUES_H_
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "frozen_after.h"
+#include "post_ops.h"
 
 namespace caffejax {
 
@@ -198,4 +198,4 @@ class Values {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_VALUES_H_
+#endif  // CAFFEJAX_KERNELS_PLAN_VALUES_H_

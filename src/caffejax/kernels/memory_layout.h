@@ -1,11 +1,11 @@
 // How arrays of a frozen net may lie in memory.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_
-#define CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_
+#ifndef CAFFEJAX_KERNELS_MEMORY_LAYOUT_H_
+#define CAFFEJAX_KERNELS_MEMORY_LAYOUT_H_
 
 #include <string>
 
-#include "frozen_program.h"
+#include "program.h"
 #include "onednn_primitives.h"
 
 namespace caffejax {
@@ -82,4 +82,4 @@ bool IsTuned(const Description& pd) {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_LAYOUT_H_
+#endif  // CAFFEJAX_KERNELS_MEMORY_LAYOUT_H_

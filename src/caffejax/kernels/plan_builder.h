@@ -1,13 +1,13 @@
 // From a program to steps: which primitive of oneDNN computes each operation.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_BUILD_H_
-#define CAFFEJAX_KERNELS_FROZEN_BUILD_H_
+#ifndef CAFFEJAX_KERNELS_PLAN_BUILDER_H_
+#define CAFFEJAX_KERNELS_PLAN_BUILDER_H_
 
 #include <map>
 #include <string>
 #include <utility>
 
-#include "frozen_weighted.h"
+#include "conv_dense.h"
 
 namespace caffejax {
 
@@ -204,4 +204,4 @@ class Build : public Weighted {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_BUILD_H_
+#endif  // CAFFEJAX_KERNELS_PLAN_BUILDER_H_

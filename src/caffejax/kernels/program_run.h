@@ -1,7 +1,7 @@
 // Running the steps of a frozen net; several threads may do so at the same time.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_RUN_H_
-#define CAFFEJAX_KERNELS_FROZEN_RUN_H_
+#ifndef CAFFEJAX_KERNELS_PROGRAM_RUN_H_
+#define CAFFEJAX_KERNELS_PROGRAM_RUN_H_
 
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "frozen_build.h"
+#include "plan_builder.h"
 
 namespace caffejax {
 
@@ -94,7 +94,7 @@ inline constexpr int64_t kSmallWeight = 1 << 20;
 // A program that was built, and the workspaces that calls have left.
 class Frozen {
  public:
-  explicit Frozen(const std::string& text) : program(ReadProgram(text)), steps(Build::Of(program)) {}
+  Frozen(const double* numbers, size_t count) : program(ReadProgram(numbers, count)), steps(Build::Of(program)) {}
 
   const Program program;
   const Steps steps;
@@ -140,4 +140,4 @@ class Frozen {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_RUN_H_
+#endif  // CAFFEJAX_KERNELS_PROGRAM_RUN_H_

@@ -1,7 +1,7 @@
 // The steps of a frozen net: primitives of oneDNN and what each works on.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_STEPS_H_
-#define CAFFEJAX_KERNELS_FROZEN_STEPS_H_
+#ifndef CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
+#define CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
 
 #include <cstring>
 #include <functional>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "frozen_layout.h"
-#include "frozen_memory.h"
+#include "memory_layout.h"
+#include "arena.h"
 #include "threads.h"
 
 namespace caffejax {
@@ -149,4 +149,4 @@ class Steps {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_STEPS_H_
+#endif  // CAFFEJAX_KERNELS_EXECUTION_PLAN_H_

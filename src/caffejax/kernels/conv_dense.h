@@ -1,20 +1,22 @@
 // Operations with a weight, which may lie in several ways: the first that oneDNN has tuned code for is taken.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
-#define CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
+#ifndef CAFFEJAX_KERNELS_CONV_DENSE_H_
+#define CAFFEJAX_KERNELS_CONV_DENSE_H_
 
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "frozen_values.h"
+#include "plan_values.h"
 #include "winograd.h"
 
 namespace caffejax {
 
 class Weighted : public Values {
  protected:
+  static constexpr int64_t kFewRows = 3;
+
   using Values::Values;
 
   // How a convolution's arrays may lie: what is tried first comes first.
@@ -204,8 +206,8 @@ class Weighted : public Values {
     });
   }
 
-  // Rows, whatever their shape, times a matrix: (outputs, inputs). One row alone reads each number of the matrix once,
-  // which goes fastest in the order in which they are.
+  // Multiplies rows of any shape by a matrix (outputs, inputs). For a few rows, reading the matrix once is the cost, and
+  // its plain order is as fast as any other; so these batch sizes share one packed weight. More rows need oneDNN's order.
   void Multiply(size_t i) {
     const Statement& s = Self(i);
     Dims weight = X(i).lies.get_dims(), caffe = program_.Weight(s.One("weight"));
@@ -214,7 +216,7 @@ class Weighted : public Values {
     Dims rows = X(i).lies.get_dims();
     auto bias = BiasOf(i);
     auto any = AnyOrder(program_.operations[i].Out());
-    auto matrix = rows[0] == 1 && X(i).lies == Plain(rows) ? Plain(weight) : AnyOrder(weight);
+    auto matrix = rows[0] <= kFewRows && X(i).lies == Plain(rows) ? Plain(weight) : AnyOrder(weight);
     std::vector<Form> forms{{X(i).lies, any, std::nullopt}, {AnyOrder(rows), any, std::nullopt}};
     forms.push_back(forms[1]);
     forms.back().fused = false;
@@ -234,4 +236,4 @@ class Weighted : public Values {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_WEIGHTED_H_
+#endif  // CAFFEJAX_KERNELS_CONV_DENSE_H_

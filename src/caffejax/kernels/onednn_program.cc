@@ -1,13 +1,12 @@
-// Frozen nets: a program's weights packed, and the program run. See frozen_program.h. Callable from Python by ctypes, on
+// Frozen nets: a program's weights packed, and the program run. See program.h. Callable from Python by ctypes, on
 // arrays that lie in memory, and from code that XLA has compiled, as foreign functions of its.
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "boxes.h"
-#include "frozen_run.h"
+#include "program_run.h"
 #include "onednn_errors.h"
 
 #include "xla/ffi/api/ffi.h"
@@ -17,19 +16,20 @@ namespace {
 
 namespace ffi = xla::ffi;
 using Octets = ffi::Buffer<ffi::U8>;
+using Code = ffi::Span<const double>;  // a program, see program.h
 
 // What an executable keeps of a program.
 struct State {
   static ffi::TypeId id;
   static ffi::TypeInfo info;
-  explicit State(std::string_view text) : frozen(std::string(text)) {}
+  explicit State(Code program) : frozen(program.begin(), program.size()) {}
   Frozen frozen;
 };
 
 ffi::TypeId State::id = {};
 ffi::TypeInfo State::info = ffi::MakeTypeInfo<State>();
 
-ffi::ErrorOr<std::unique_ptr<State>> Make(std::string_view program, int64_t) {
+ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t) {
   std::unique_ptr<State> made;
   ffi::Error error = Guarded("frozen net", [&] { made = std::make_unique<State>(program); });
   if (error.failure()) return ffi::Unexpected(error);
@@ -57,7 +57,7 @@ void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, ch
 
 // Packed weights, then arguments; along the first axis of all of them and of the results lie `times` of the program's.
 ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                     std::string_view, int64_t times) {
+                     Code, int64_t times) {
   return Guarded("frozen net", [&] {
     Frozen& frozen = state->frozen;
     const Program& program = frozen.program;
@@ -99,14 +99,26 @@ const char* Attempted(const char* name, Body body) {
 
 }  // namespace
 
+// Returns the words of statements, a line break, and the names of fields; see program.h.
+extern "C" const char* caffejax_program_names() {
+  static const auto& names = *new std::string([] {
+    std::string text;
+    for (const char* word : kWords) text += std::string(word) + " ";
+    text += "\n";
+    for (const char* field : kFields) text += std::string(field) + " ";
+    return text;
+  }());
+  return names.c_str();
+}
+
 // Builds a program; returns null where that cannot be done.
-extern "C" void* caffejax_frozen_open(const char* program, Answer* answer) {
+extern "C" void* caffejax_program_open(const double* program, int64_t count, Answer* answer) {
   thread_local std::string steps, packing;
   steps.clear();
   packing.clear();
   std::unique_ptr<Frozen> made;
   const char* wrong = Attempted("frozen net", [&] {
-    made = std::make_unique<Frozen>(std::string(program));
+    made = std::make_unique<Frozen>(program, count);
     for (const Step& step : made->steps.steps) steps += step.name + "\n";
     packing = made->steps.Packing();
   });
@@ -119,20 +131,20 @@ extern "C" void* caffejax_frozen_open(const char* program, Answer* answer) {
   return made.release();
 }
 
-extern "C" void caffejax_frozen_close(void* program) { delete static_cast<Frozen*>(program); }
+extern "C" void caffejax_program_close(void* program) { delete static_cast<Frozen*>(program); }
 
 // Packs the weight of that number, which lies as Caffe has it, into `packed`, of as many bytes as the answer said.
-extern "C" const char* caffejax_frozen_pack(void* program, int64_t number, const float* weight, char* packed) {
+extern "C" const char* caffejax_program_pack(void* program, int64_t number, const float* weight, char* packed) {
   return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->Pack(number, weight, packed); });
 }
 
 // Marks weights as packed for this program, once all of them are.
-extern "C" const char* caffejax_frozen_mark(void* program, char* packed) {
+extern "C" const char* caffejax_program_mark(void* program, char* packed) {
   return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->steps.SetMark(packed); });
 }
 
 // Runs a program on arguments and results that lie in memory, `times` of its own along their first axes.
-extern "C" const char* caffejax_frozen_call(void* program, char** arguments, char** results, char* packed,
+extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char* packed,
                                             int64_t times) {
   return Attempted("frozen net", [&] {
     Frozen& frozen = *static_cast<Frozen*>(program);
@@ -141,21 +153,21 @@ extern "C" const char* caffejax_frozen_call(void* program, char** arguments, cha
   });
 }
 
-extern "C" int64_t caffejax_frozen_suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
+extern "C" int64_t caffejax_program_suppress(const Box* boxes, int64_t n, float threshold, float eta, int64_t* kept) {
   return Suppress(boxes, n, threshold, eta, kept);
 }
 
-extern "C" void* caffejax_frozen_type_id() { return &State::id; }
-extern "C" void* caffejax_frozen_type_info() { return &State::info; }
+extern "C" void* caffejax_program_type_id() { return &State::id; }
+extern "C" void* caffejax_program_type_info() { return &State::info; }
 
 // Every stage of a call is given all of its attributes.
 template <typename Binding>
 auto WithAttributes(Binding&& binding) {
-  return std::move(binding).template Attr<std::string_view>("program").template Attr<int64_t>("times");
+  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("times");
 }
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_frozen_make, Make, WithAttributes(ffi::Ffi::BindInstantiate()));
-XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_frozen_run, RunFrozen,
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_make, Make, WithAttributes(ffi::Ffi::BindInstantiate()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_run, RunFrozen,
                               WithAttributes(ffi::Ffi::Bind()
                                                  .Ctx<ffi::State<State>>()
                                                  .Arg<Octets>()

@@ -1,7 +1,7 @@
 // Where the values of a frozen net lie: buffers with lifetimes, put into one piece of memory.
 
-#ifndef CAFFEJAX_KERNELS_FROZEN_MEMORY_H_
-#define CAFFEJAX_KERNELS_FROZEN_MEMORY_H_
+#ifndef CAFFEJAX_KERNELS_ARENA_H_
+#define CAFFEJAX_KERNELS_ARENA_H_
 
 #include <algorithm>
 #include <utility>
@@ -66,4 +66,4 @@ inline size_t Arrange(std::vector<Buffer>& buffers) {
 
 }  // namespace caffejax
 
-#endif  // CAFFEJAX_KERNELS_FROZEN_MEMORY_H_
+#endif  // CAFFEJAX_KERNELS_ARENA_H_

@@ -1,0 +1,367 @@
+"""Lowering of layer types to oneDNN programs, by Caffe's type name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..kernels.onednn_program import Numbers
+from ..kernels.window import Window
+from ..layers import Context
+from ..layers.axes import canonical_axis
+from ..layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ..layers.indexing import crop_box
+from ..layers.neuron import log_base
+from ..layers.permute import permuted_axes
+from ..layers.pooling import around, pool_method, window_and_size, window_areas
+from ..layers.shape import concat_axis, cuts
+from .program import ProgramBuilder, Value
+
+Tops = Value | Sequence[Value] | None
+Lowering = Callable[["Call"], Tops]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A layer to be put into a program.
+
+    Attributes:
+        writer: the program.
+        context: what the layer computes with.
+        blobs: its params and state.
+        bottoms: its bottoms.
+        shapes: its tops' shapes.
+    """
+
+    writer: ProgramBuilder
+    context: Context
+    blobs: Sequence[Any]
+    bottoms: Sequence[Value]
+    shapes: Sequence[tuple[int, ...]]
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """The first top's shape."""
+        return self.shapes[0]
+
+    @property
+    def param(self) -> Any:
+        """The type's own parameter message."""
+        return self.context.param
+
+    @property
+    def x(self) -> Value:
+        """The first bottom."""
+        return self.bottoms[0]
+
+    @property
+    def like(self) -> jax.ShapeDtypeStruct:
+        """What has the first bottom's shape and dtype."""
+        return jax.ShapeDtypeStruct(self.x.shape, np.float32)
+
+    def weight(self, i: int) -> int:
+        """Put one of its blobs into the program; return the weight's number."""
+        return self.writer.weight(self.blobs[i])
+
+
+LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowers(*types: str) -> Callable[[Lowering], Lowering]:
+    """Register what puts layers of some types into a program; it gives None where it cannot."""
+
+    def register(lowering: Lowering) -> Lowering:
+        LOWERINGS.update(dict.fromkeys(types, lowering))
+        return lowering
+
+    return register
+
+
+@lowers("Convolution", "DepthwiseConvolution")
+def convolution(call: Call) -> Value | None:
+    """Convolve, with what its padding becomes where sizes are rounded."""
+    return _convolved(call, correlation(call.context, (call.like,)))
+
+
+@lowers("ConvolutionDepthwise")
+def depthwise(call: Call) -> Value | None:
+    """Convolve each channel with a kernel of its own."""
+    return _convolved(call, correlation(by_channels(call.context, call.like), (call.like,)))
+
+
+def _convolved(call: Call, c: Correlation) -> Value | None:
+    size = c.size(call.like)
+    window = c.window.ending(size, convolution_output(size, c.window)).without_rest(size)
+    return _weighted("convolution", call, c, window)
+
+
+@lowers("Deconvolution")
+def deconvolution(call: Call) -> Value | None:
+    """Spread each number times the kernel."""
+    c = correlation(call.context, (call.like,))
+    return _weighted("deconvolution", call, c, c.window)
+
+
+def _weighted(word: str, call: Call, c: Correlation, window: Window) -> Value | None:
+    if not 1 <= len(window.kernel) <= 3:
+        return None
+    low, high = zip(*window.padding, strict=True)
+    if c.axis != 1 or min(*low, *high) < 0 or len(call.bottoms) != 1:
+        return None
+    steps = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
+    return call.writer.add(word, [call.x], call.out, **_blobs(call), **steps, groups=c.group)
+
+
+@lowers("InnerProduct")
+def inner_product(call: Call) -> Value | None:
+    """Multiply rows by the weight."""
+    shape = call.x.shape
+    if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
+        return None
+    if (
+        call.context.type.traits.fold_scale_bias is None
+    ):  # another form: the weight is a bottom, or its rows are divided first
+        return None
+    x = call.x
+    if not 2 <= len(shape) <= 5:
+        x = call.writer.add("reshape", [x], (shape[0], math.prod(shape[1:])))
+    return call.writer.add("dense", [x], call.out, **_blobs(call))
+
+
+def _blobs(call: Call) -> dict[str, Numbers]:
+    """Put weight and bias, if there is one, into the program."""
+    return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
+
+
+@lowers("Pooling")
+def pooling(call: Call) -> Value | None:
+    """Maxima or means, where oneDNN divides by as many cells as Caffe."""
+    method = pool_method(call.param)
+    if method == "STOCHASTIC":
+        return None
+    window, out = window_and_size(call.context, call.like)
+    around_all = around(call.like, window, out)
+    low, high = zip(*around_all.padding, strict=True)
+    if any(not 0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True)):
+        return None
+    word = "max" if method == "MAX" else _mean(call.x.shape[2:], window, around_all, out)
+    if word is None:
+        return None
+    return call.writer.add(word, [call.x], call.out, kernel=window.kernel, stride=window.stride, low=low, high=high)
+
+
+def _mean(size: tuple[int, ...], window: Window, around_all: Window, out: tuple[int, ...]) -> str | None:
+    """Return which of oneDNN's means divides by what Caffe's does: by all cells, or by those of the plane."""
+    areas = window_areas(size, window, out)
+    if np.all(areas == np.prod(window.kernel)):
+        return "padded_mean"
+    ranges = []
+    for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, around_all.low, out, strict=True):
+        start = np.arange(o) * stride - low
+        ranges.append(np.minimum(start + kernel, n) - np.maximum(start, 0))
+    return "mean" if np.array_equal(np.outer(*ranges), areas) else None
+
+
+@lowers("ReLU")
+def relu(call: Call) -> Value:
+    """max(x, 0), or with a slope below 0."""
+    return call.writer.apply(call.x, "relu", call.param.negative_slope)
+
+
+@lowers("ReLU6")
+def relu6(call: Call) -> Value | None:
+    """x held between 0 and 6."""
+    return None if call.param.negative_slope else call.writer.apply(call.x, "clip", 0, 6)
+
+
+@lowers("ELU")
+def elu(call: Call) -> Value:
+    """alpha * (exp(x) - 1) below 0."""
+    return call.writer.apply(call.x, "elu", call.param.alpha)
+
+
+@lowers("Sigmoid")
+def sigmoid(call: Call) -> Value:
+    """1 / (1 + exp(-x))."""
+    return call.writer.apply(call.x, "logistic")
+
+
+@lowers("TanH")
+def tanh(call: Call) -> Value:
+    """The hyperbolic tangent."""
+    return call.writer.apply(call.x, "tanh")
+
+
+@lowers("Swish")
+def swish(call: Call) -> Value:
+    """x * sigmoid(beta * x)."""
+    return call.writer.apply(call.x, "swish", call.param.beta)
+
+
+@lowers("AbsVal")
+def absval(call: Call) -> Value:
+    """|x|."""
+    return call.writer.apply(call.x, "abs")
+
+
+@lowers("Clip")
+def clip(call: Call) -> Value | None:
+    """x held between bounds."""
+    p = call.param
+    return None if p.min > p.max else call.writer.apply(call.x, "clip", p.min, p.max)
+
+
+@lowers("Power")
+def power(call: Call) -> Value | None:
+    """scale * x + shift."""
+    p = call.param
+    return call.writer.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
+
+
+@lowers("Exp")
+def exp(call: Call) -> Value:
+    """A power of the base."""
+    p, by = call.param, log_base(call.param)
+    return call.writer.apply(call.writer.apply(call.x, "linear", by * p.scale, by * p.shift), "exp")
+
+
+@lowers("Log")
+def log(call: Call) -> Value:
+    """The logarithm to the base."""
+    p = call.param
+    x = call.writer.apply(call.writer.apply(call.x, "linear", p.scale, p.shift), "log")
+    return call.writer.apply(x, "linear", 1 / log_base(p))
+
+
+@lowers("PReLU")
+def prelu(call: Call) -> Value | None:
+    """max(x, 0), with a slope below 0 for each channel, or for all."""
+    slope = np.asarray(call.blobs[0], np.float32)
+    if slope.ndim == 0:
+        return call.writer.apply(call.x, "relu", float(slope))
+    return call.writer.apply_by_channel(call.x, "prelu", slope) if len(call.x.shape) == 4 else None
+
+
+@lowers("Axpy")
+def axpy(call: Call) -> Value | None:
+    """a * x + y, with a factor for each channel of each item."""
+    factors, x, y = call.bottoms
+    if len(x.shape) < 3:
+        return None
+    along = call.writer.add("reshape", [factors], (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+    return call.writer.combine("plus", call.writer.combine("times", x, along), y)
+
+
+@lowers("Eltwise")
+def eltwise(call: Call) -> Value | None:
+    """The sum, product or maximum of all bottoms."""
+    p, name = call.param, call.param.EltwiseOp.Name(call.param.operation)
+    if any(c != 1 for c in p.coeff):
+        return None
+    word = {"SUM": "plus", "PROD": "times", "MAX": "maximum"}[name]
+    total = call.x
+    for other in call.bottoms[1:]:
+        total = call.writer.combine(word, total, other)
+    return total
+
+
+@lowers("LRN")
+def lrn(call: Call) -> Value | None:
+    """x * (k + alpha / n * sum of squares) ** -beta."""
+    p = call.param
+    within = p.norm_region == p.WITHIN_CHANNEL
+    if p.local_size > 2 * min(call.x.shape[1:]):
+        return None
+    numbers = {"alpha": float(p.alpha), "beta": float(p.beta), "k": 1.0 if within else float(p.k)}
+    return call.writer.add("lrn", [call.x], call.out, within=int(within), size=p.local_size, **numbers)
+
+
+@lowers("Softmax")
+def softmax(call: Call) -> Value | None:
+    """exp(x) normalised to sum 1 along an axis."""
+    axis = canonical_axis(call.param.axis, call.x.shape)
+    if call.param.temperature != 1:
+        return None
+    return call.writer.add("softmax", [call.x], call.out, axis=axis) if axis else None
+
+
+@lowers("Normalize")
+def normalize(call: Call) -> Value | None:
+    """SSD's: each place over its length, times a scale."""
+    p, w, shape = call.context.layer.norm_param, call.writer, call.x.shape
+    if not call.blobs or p.across_spatial or len(shape) != 4:
+        return None
+    w.share(call.x)  # it is read again
+    ones = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
+    once, nothing = (1, 1), (0, 0)
+    steps: dict[str, Numbers] = {"stride": once, "dilation": once, "low": nothing, "high": nothing, "groups": 1}
+    total = w.add("convolution", [w.apply(call.x, "square")], (shape[0], 1, *shape[2:]), weight=ones, **steps)
+    over = w.apply(w.apply(total, "linear", 1, p.eps), "power", 1, -0.5)
+    scale = np.broadcast_to(np.asarray(call.blobs[0], np.float32), shape[1])
+    return w.apply_by_channel(w.combine("times", call.x, over), "times", scale)
+
+
+@lowers("BatchNorm", "Scale", "Bias", "BN")
+def by_channel(call: Call) -> Value | None:
+    """A factor and a bias for each channel, which could not be folded."""
+    known = call.context.type.traits.by_channel
+    shapes = [np.shape(b) for b in call.blobs]
+    if known is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
+        return None
+    if not call.blobs or not known.applies(call.context, shapes, 1, call.x.shape[1]):
+        return None
+    factor, bias = (
+        np.asarray(a, np.float32) for a in known.factor_and_bias(call.context, tuple(map(np.asarray, call.blobs)))
+    )
+    x = call.x
+    if np.any(factor != 1):
+        x = call.writer.apply_by_channel(x, "times", factor)
+    return call.writer.apply_by_channel(x, "plus", bias) if np.any(bias) else x
+
+
+@lowers("Concat")
+def concat(call: Call) -> Value | None:
+    """Bottoms one after the other."""
+    axis = concat_axis(call.context, call.bottoms)
+    return call.writer.add("concat", call.bottoms, call.out, axis=axis)
+
+
+@lowers("Flatten", "Reshape")
+def reshape(call: Call) -> Value:
+    """The same numbers in another shape."""
+    return call.writer.add("reshape", [call.x], call.out)
+
+
+@lowers("Slice")
+def slice_(call: Call) -> list[Value]:
+    """A part for each top."""
+    axis, points = cuts(call.context, call.x.shape)
+    parts = []
+    for start, shape in zip([0, *points], call.shapes, strict=True):
+        begin = [start if k == axis else 0 for k in range(len(shape))]
+        parts.append(call.writer.add("slice", [call.x], shape, **{"from": begin}))
+    return parts
+
+
+@lowers("Crop")
+def crop(call: Call) -> Value:
+    """A part, as large as another bottom."""
+    begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
+    return call.writer.add("slice", [call.x], call.out, **{"from": begin})
+
+
+@lowers("Permute")
+def permute(call: Call) -> Value:
+    """The axes in another order."""
+    return call.writer.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
+
+
+@lowers("ShuffleChannel")
+def shuffle_channel(call: Call) -> Value:
+    """Channels dealt out one from each group in turn."""
+    return call.writer.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)

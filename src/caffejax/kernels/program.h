@@ -1,0 +1,169 @@
+// The program of a frozen net: the operations to compute, as an array of numbers that inference/program.py writes.
+//
+// The array is a list of counts (arguments, weights, operations, results), then the shape of each argument and weight (a
+// count, and the sizes), each operation, and each result (the number of a value). An operation is a statement, a count,
+// and as many statements that are computed on its result. A statement is a word's number, a count, and as many fields:
+// a field's number, a count, and the values. Values are numbered: the arguments, then the result of each operation.
+
+#ifndef CAFFEJAX_KERNELS_PROGRAM_H_
+#define CAFFEJAX_KERNELS_PROGRAM_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "onednn_shapes.h"
+
+namespace caffejax {
+
+using Dims = dnnl::memory::dims;
+
+// Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
+inline constexpr const char* kWords[] = {
+    "apply", "concat", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "padded_mean", "permute", "reshape",
+    "shuffle", "slice", "softmax",  // operations; below what is computed on their results
+    "plus", "times", "maximum", "prelu", "abs", "clip", "elu", "exp", "hardsigmoid", "hardswish", "linear", "logistic",
+    "relu", "softplus", "swish", "tanh", "square", "mish", "log", "power"};
+inline constexpr const char* kFields[] = {
+    "in", "out", "weight", "bias", "value", "stride", "dilation", "low", "high", "kernel", "groups", "axis", "from",
+    "order", "size", "within", "alpha", "beta", "k", "a", "b"};
+
+inline Dims Integers(const std::string& name, const std::vector<double>& numbers) {
+  Dims integers;
+  for (double number : numbers) {
+    Require(-kLargest <= number && number <= kLargest, name, " ", number, " is too large");
+    integers.push_back(static_cast<int64_t>(number));
+  }
+  return integers;
+}
+
+class Statement {
+ public:
+  std::string name;
+  std::map<std::string, std::vector<double>> fields;
+
+  bool Has(const std::string& field) const { return fields.count(field) > 0; }
+
+  const std::vector<double>& Values(const std::string& field) const {
+    auto found = fields.find(field);
+    Require(found != fields.end(), name, " has no ", field);
+    return found->second;
+  }
+
+  Dims Whole(const std::string& field) const { return Integers(name + ": " + field, Values(field)); }
+
+  // `count` integers, each at least `least`.
+  Dims Whole(const std::string& field, size_t count, int64_t least) const {
+    Dims numbers = Whole(field);
+    Require(numbers.size() == count, name, ": ", field, " has ", numbers.size(), " numbers, not ", count);
+    for (int64_t number : numbers) Require(number >= least, name, ": ", field, " ", number, " is less than ", least);
+    return numbers;
+  }
+
+  int64_t One(const std::string& field) const { return Whole(field, 1, 0)[0]; }
+
+  float Number(const std::string& field) const {
+    Require(Values(field).size() == 1, name, " has not one ", field);
+    return static_cast<float>(Values(field)[0]);
+  }
+};
+
+struct Operation {
+  Statement self;
+  std::vector<Statement> after;
+
+  Dims Out() const { return self.Whole("out"); }
+};
+
+struct Program {
+  std::vector<Dims> arguments, weights;
+  std::vector<Operation> operations;
+  std::vector<int64_t> results;
+
+  // What a value is: an argument, or the shape that an operation gives.
+  Dims Shape(int64_t value) const {
+    Require(0 <= value && value < Values(), "no value ", value);
+    int64_t own = value - static_cast<int64_t>(arguments.size());
+    return own < 0 ? arguments[value] : operations[own].Out();
+  }
+
+  const Dims& Weight(int64_t i) const {
+    Require(0 <= i && i < static_cast<int64_t>(weights.size()), "no weight ", i);
+    return weights[i];
+  }
+
+  int64_t Values() const { return static_cast<int64_t>(arguments.size() + operations.size()); }
+};
+
+class Reader {
+ public:
+  Reader(const double* numbers, size_t count) : at_(numbers), end_(numbers + count) {}
+
+  // How many of something follow; each takes at least one number.
+  int64_t Count() {
+    double count = Next();
+    Require(0 <= count && count <= static_cast<double>(end_ - at_), "a program cannot have ", count, " of anything");
+    return static_cast<int64_t>(count);
+  }
+
+  std::vector<double> List() {
+    int64_t count = Count();
+    at_ += count;
+    return {at_ - count, at_};
+  }
+
+  Statement ReadStatement() {
+    Statement made;
+    made.name = Name(kWords);
+    for (int64_t fields = Count(); fields > 0; --fields) {
+      std::string field = Name(kFields);
+      made.fields[field] = List();
+    }
+    return made;
+  }
+
+  double Next() {
+    Require(at_ < end_, "a program ends before its last number");
+    return *at_++;
+  }
+
+ private:
+  template <size_t n>
+  const char* Name(const char* const (&names)[n]) {
+    double number = Next();
+    Require(0 <= number && number < n, "no word or field has the number ", number);
+    return names[static_cast<size_t>(number)];
+  }
+
+  const double *at_, *end_;
+};
+
+inline Program ReadProgram(const double* numbers, size_t count) {
+  Program program;
+  Reader reader(numbers, count);
+  int64_t arguments = reader.Count(), weights = reader.Count(), operations = reader.Count(), results = reader.Count();
+  for (; arguments > 0; --arguments) program.arguments.push_back(Integers("argument", reader.List()));
+  for (; weights > 0; --weights) program.weights.push_back(Integers("weight", reader.List()));
+  for (; operations > 0; --operations) {
+    Operation operation{reader.ReadStatement(), {}};
+    for (int64_t after = reader.Count(); after > 0; --after) operation.after.push_back(reader.ReadStatement());
+    program.operations.push_back(operation);
+  }
+  for (; results > 0; --results) program.results.push_back(Integers("result", {reader.Next()})[0]);
+  for (int64_t result : program.results) program.Shape(result);
+  return program;
+}
+
+inline int64_t Bytes(const Dims& dims) {
+  int64_t bytes = sizeof(float);
+  for (int64_t n : dims) {
+    Require(0 < n && n <= kLargest && !__builtin_mul_overflow(bytes, n, &bytes), "a shape is empty or too large");
+  }
+  return bytes;
+}
+
+}  // namespace caffejax
+
+#endif  // CAFFEJAX_KERNELS_PROGRAM_H_
