@@ -140,7 +140,7 @@ PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 sys.path.insert(0, {folder!r})
-from test_pipeline import Counting
+from test_prefetch import Counting
 from caffejax.data import Pipeline
 
 if __name__ == "__main__":
