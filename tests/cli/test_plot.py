@@ -12,7 +12,7 @@ from test_logs import CURRENT, NAN, row
 from caffejax.cli import main
 from caffejax.cli.plot import names_of
 from caffejax.logs import draw_runs, read_log
-from caffejax.logs.log_plot import panels_of, smoothed
+from caffejax.logs.log_plot import make_panels, moving_mean
 
 pytest.importorskip("matplotlib")
 
@@ -80,7 +80,7 @@ def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) ->
     (tmp_path / "a.log").write_text(CURRENT)
     (tmp_path / "b.jsonl").write_text(json_lines(*LINES))
     logs = [read_log(tmp_path / name) for name in ("a.log", "b.jsonl")]
-    loss, accuracy, rate = panels_of(logs)
+    loss, accuracy, rate = make_panels(logs)
     assert [panel.title for panel in (loss, accuracy, rate)] == ["loss", "test accuracy", "learning rate"]
     assert [(c.run, c.tested) for c in loss.curves] == [(0, False), (0, True), (1, False), (1, True)]
     assert loss.curves[0].points("NumIters")[0] == [0, 100, 200]
@@ -102,7 +102,7 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
 
     events = [tested(at, net, acc=0.5 + net / 4, per_class=list(range(20))) for at in (0, 5) for net in (0, 1)]
     (tmp_path / "m.jsonl").write_text(json_lines(*events))
-    panels = {panel.title: panel.curves for panel in panels_of([read_log(tmp_path / "m.jsonl")])}
+    panels = {panel.title: panel.curves for panel in make_panels([read_log(tmp_path / "m.jsonl")])}
     assert list(panels) == [f"test {name} (net {net})" for net in (0, 1) for name in ("acc", "per_class")]
     assert panels["test acc (net 1)"][0].points("NumIters") == ([0, 5], [0.75, 0.75])
     assert panels["test per_class (net 0)"][0].points("NumIters") == ([0, 5], [9.5, 9.5])
@@ -120,7 +120,7 @@ def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
     ],
 )
 def test_smoothing(values: list[float], width: int, means: list[float]) -> None:
-    assert smoothed(values, width) == pytest.approx(means, nan_ok=True)
+    assert moving_mean(values, width) == pytest.approx(means, nan_ok=True)
 
 
 def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_figure_shows_the_curves(tmp_path: Path) -> None:
     assert loss.get_yscale() == "log"
     assert [axes.get_xlabel() for axes in figure.axes] == ["seconds"] * 3
     drawn = [tuple(map(tuple, line.get_xydata())) for line in loss.lines]
-    assert len(drawn) == 2 * (2 + 1)  # training as it is and smoothed, tests as they are
+    assert len(drawn) == 2 * (2 + 1)  # training as it is and moving_mean, tests as they are
     assert drawn[2] == ((1.5, 2.5), (5, 1e-05))
     assert loss.lines[0].get_color() != loss.lines[3].get_color()
     assert len(accuracy.lines) == 2

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from image_labels import labels
 
-from caffejax.data.annotated.write_annotated import Storing, encode_annotated
+from caffejax.data.annotated.write_annotated import StorageOptions, encode_annotated
 from caffejax.data.image_decoding import read_image
 from caffejax.data.image_list import read_list
 from caffejax.errors import DataError
@@ -73,7 +73,7 @@ def test_what_an_image_may_have_is_a_limit_of_what_it_is_resized_to(folder):
     assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
     with pytest.raises(DataError, match=r"height 8 and width 6: that is too large \(--max_image_pixels\)"):
         read_image(file, True, 8, 6, max_pixels=40)
-    storing = Storing(height=8, width=6, max_pixels=40)
+    storing = StorageOptions(height=8, width=6, max_pixels=40)
     with pytest.raises(DataError, match="height 8 and width 6: that is too large"):
         encode_annotated(str(file), 1, storing)
 

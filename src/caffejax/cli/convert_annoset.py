@@ -104,11 +104,11 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
 
 def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and AnnotatedDatum of each image, in this order."""
-    from ..data.annotated.write_annotated import Storing, encode_annotated
+    from ..data.annotated.write_annotated import StorageOptions, encode_annotated
     from ..data.write_imageset import guess_encoding
 
     size = {"height": options.resize_height, "width": options.resize_width}
-    storing = Storing(
+    storing = StorageOptions(
         not options.gray, min_dim=options.min_dim, max_dim=options.max_dim, max_pixels=options.max_image_pixels, **size
     )
     first = None

@@ -133,8 +133,8 @@ class ImageBatches(Generic[Label]):
         with closing(self):
             arrays = self._assemble(self._read_examples(0, 1), 0).arrays
         tops = tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays)
-        given = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
-        return Look(tops, self._transform.finish, given)
+        on_host = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
+        return Look(tops, self._transform.finish, on_host)
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at example `start`.

@@ -101,12 +101,12 @@ class Lmdb:
         except OSError as error:
             raise self._error(f"data.mdb cannot be opened: {error.strerror}") from error
         try:
-            return self._checked(file)
+            return self._read_state(file)
         except BaseException:
             os.close(file)
             raise
 
-    def _checked(self, file: int) -> _Opened:
+    def _read_state(self, file: int) -> _Opened:
         if not os.fstat(file).st_size:
             raise self._error("data.mdb is empty; make or copy it again")
         try:

@@ -114,7 +114,7 @@ class Loader:
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
         """Return the shard's next batch of one source, by blob name. Raises as `next` does."""
-        return self._checked(layer, next(self._sources[layer]))
+        return self._name_arrays(layer, next(self._sources[layer]))
 
     def _take(self) -> dict[str, Any] | None:
         """Advance by one batch of the whole data; return it if it belongs to the shard, else None."""
@@ -127,7 +127,7 @@ class Loader:
             shared = self._shared.get(key)
             arrays = next(source) if shared is None else shared.take(self._number)
             if is_local and arrays is not None:
-                batch |= self._checked(key, arrays)
+                batch |= self._name_arrays(key, arrays)
         self._number += 1
         if not is_local:
             return None
@@ -137,7 +137,7 @@ class Loader:
     def _find_number(self) -> int:
         return next((source.number for source in self._shared.values()), 0)
 
-    def _checked(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+    def _name_arrays(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         return self._in_range(dict(zip(self._tops[layer], arrays, strict=True)))
 
     def _in_range(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from .image_decoding import BadImageError, read_image
 from .image_list import find_files, list_folders, read_list, read_names, read_pairs
 from .opencv import cv2
 from .prefetch import Batch, Batches
-from .transform import Transform, crop_of, crop_raw, read_mean
+from .transform import Transform, crop_raw, parse_crop, read_mean
 
 
 class LabelMap(NamedTuple):
@@ -131,7 +131,7 @@ class MapBatches(ImageBatches[LabelMap]):
     def __init__(self, site: Site, param: Any, maps: MapSource, ignore_label: int, tops: Tops = ()) -> None:
         rng = CounterRng(site.reading.seed, site.layer.name)
         transform = Transform(site, rng, settings=("scale_factors",))
-        self._crop = crop_of(site.layer.transform_param, random=site.training)
+        self._crop = parse_crop(site.layer.transform_param, random=site.training)
         self._mean = read_mean(site)
         self._ignore = ignore_label
         self._factors = list(site.layer.transform_param.scale_factors)

@@ -56,7 +56,7 @@ class Transform:
         refuse_unsupported(param, "transform_param", _KNOWN.union(settings))
         if param.force_color and param.force_gray:
             raise DataError("transform_param has both force_color and force_gray; keep one of them")
-        self._crop = crop_of(param, random=site.training)
+        self._crop = parse_crop(param, random=site.training)
         self._mean = read_mean(site)
         self._scale = np.float32(param.scale)
         self._mirror: bool = param.mirror
@@ -226,7 +226,7 @@ class Crop:
         return words % (room + np.uint64(1)) if self.random else room // np.uint64(2)
 
 
-def crop_of(param: Any, random: bool) -> Crop:
+def parse_crop(param: Any, random: bool) -> Crop:
     """Return the crop of a TransformationParameter.
 
     Raises:

@@ -309,7 +309,7 @@ class UserData:
             DataError: naming all blobs that are missing or have another shape, or if the data has ended.
         """
         if not self._parts_left:
-            pieces = [self._named(piece) for piece in self._epochs.take(self._rows * self._parts)]
+            pieces = [self._name_arrays(piece) for piece in self._epochs.take(self._rows * self._parts)]
             joined = pieces[0]
             if len(pieces) > 1:
                 joined = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
@@ -343,7 +343,7 @@ class UserData:
             message = f"the batch has '{blob}' of shape {batch[blob].shape}, but the net is built for {shape}"
             yield Problem(f"{self._name}, {self._epochs.position}: {message}, and cannot be reshaped", self._file)
 
-    def _named(self, batch: Any) -> dict[str, np.ndarray]:
+    def _name_arrays(self, batch: Any) -> dict[str, np.ndarray]:
         """Return a batch, or some of its rows, by blob name as arrays in the blobs' dtypes."""
         names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
         if isinstance(batch, tuple | list):

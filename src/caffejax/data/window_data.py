@@ -273,8 +273,8 @@ class WindowBatches:
         self.batch_size: int = param.batch_size
         self.threads = available_cores()
         self.examples = None
-        wanted = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
-        for name, count, windows in zip(wanted, wanted.values(), self._kinds, strict=True):
+        counts = {"fg_threshold": self._foreground, "bg_threshold": self.batch_size - self._foreground}
+        for name, count, windows in zip(counts, counts.values(), self._kinds, strict=True):
             if count and not len(windows):
                 threshold = f"{getattr(param, name):g}"
                 overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
@@ -335,7 +335,7 @@ def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindo
 
 
 def _mean_of_square(site: Site) -> np.ndarray:
-    """Return the mean over the square: the middle of a mean file, or each channel's value."""
+    """Return the mean of each pixel of the square: the center of a mean file, or the channels' values."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:

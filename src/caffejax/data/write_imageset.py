@@ -66,15 +66,15 @@ def make_datum(path: str, content: bytes | None, image: np.ndarray, encoding: st
     if not encoding:
         datum.channels, datum.height, datum.width = image.shape
         datum.data = image.tobytes()
-    elif content is not None and _ends_in(path, encoding):
+    elif content is not None and _has_suffix(path, encoding):
         datum.data = content
     else:
-        datum.data = _encoded(image, encoding, path)
+        datum.data = _encode(image, encoding, path)
     return datum
 
 
 def guess_encoding(name: str) -> str:
-    """Return a file name's end in small letters: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
+    """Return a file name's suffix in lower case: `jpg` for `a/b.JPG`; without a dot the whole name, as in Caffe."""
     return name[name.rfind(".") + 1 :].lower()
 
 
@@ -86,7 +86,7 @@ class MeanImage:
         self._sum: np.ndarray = np.zeros((0, 0, 0))
 
     def add(self, image: np.ndarray) -> None:
-        """Count an image (C, H, W) in.
+        """Add an image (C, H, W).
 
         Raises:
             DataError: if it has another shape than the first.
@@ -106,7 +106,7 @@ class MeanImage:
         return self._sum.astype(np.float32) / np.float32(self.count)
 
     def to_binaryproto(self) -> bytes:
-        """Serialise the mean as a .binaryproto, in the form that Caffe writes."""
+        """Serialize the mean as a .binaryproto, in the form that Caffe writes."""
         channels, height, width = self._sum.shape
         blob = caffe_pb2.BlobProto(num=1, channels=channels, height=height, width=width)
         blob.data.extend(self.value.ravel().tolist())
@@ -114,7 +114,7 @@ class MeanImage:
 
 
 def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
-    """Serialise the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
+    """Serialize the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
 
     Raises:
         DataError: if the blob has more than four axes, or none.
@@ -130,12 +130,12 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
         yield datum.SerializeToString()
 
 
-def _ends_in(path: str, encoding: str) -> bool:
+def _has_suffix(path: str, encoding: str) -> bool:
     end, encoding = guess_encoding(path), encoding.lower()
     return end == encoding or (encoding, end) == ("jpg", "jpeg")
 
 
-def _encoded(image: np.ndarray, encoding: str, path: str) -> bytes:
+def _encode(image: np.ndarray, encoding: str, path: str) -> bytes:
     try:
         done, data = cv2.imencode(f".{encoding}", image.transpose(1, 2, 0))
     except cv2.error as error:

@@ -30,7 +30,7 @@ class Log:
     Attributes:
         train: further columns are the train net's outputs.
         test: further columns are a test net's outputs; one row for each net.
-        loss: the further column `loss` is the smoothed loss.
+        loss: the further column `loss` is the moving_mean loss.
         rate: no further columns; the rows at which the log states the learning rate.
     """
 
@@ -82,7 +82,7 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     iteration, rate = -1, math.nan
     last = {"Train": -1, "Test": -1}  # number of the output last read
     began = again = False
-    for seconds, line in _timed(lines, year):
+    for seconds, line in _with_seconds(lines, year):
         if _SOLVING in line:
             if not began:
                 log, rate = Log(), math.nan
@@ -124,7 +124,7 @@ def _parse_c_number(text: str) -> float:
     return float(f"{sign}inf") if word.startswith("INF") else math.nan
 
 
-def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
+def _with_seconds(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
     """Yield the lines with a time, each with the seconds since the solver's start or the first line."""
     start: datetime | None = None
     before: datetime | None = None
@@ -148,12 +148,12 @@ def _timed(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
         yield (time - start).total_seconds(), line
 
 
-def line_of(event: Mapping[str, Any]) -> bytes:
+def format_event(event: Mapping[str, Any]) -> bytes:
     """Return an event as a line of JSON. Non-finite floats become strings, as docs/watching.md describes."""
     return json.dumps(_words(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
-def event_of(line: str) -> dict[str, Any] | None:
+def parse_event(line: str) -> dict[str, Any] | None:
     """Return the event in a line, or None if the line is not an event or truncated."""
     try:
         event = json.loads(line)
@@ -172,7 +172,7 @@ def read_json_lines(lines: Iterable[str]) -> Log:
     tested: dict[tuple[float, float], Row] = {}  # by iteration and net
     began = 0.0
     for line in lines:
-        event = event_of(line)
+        event = parse_event(line)
         iteration = _json_number(event.get("iteration")) if event else None
         if event is None or iteration is None:
             continue

@@ -88,7 +88,7 @@ class Panel:
     smooth: bool = True
 
 
-def panels_of(logs: Sequence[Log]) -> list[Panel]:
+def make_panels(logs: Sequence[Log]) -> list[Panel]:
     """Return the panels for the logs of some runs, without empty ones.
 
     The test loss is drawn with the training loss if the train net has one output, and the only test net has an output
@@ -113,7 +113,7 @@ def panels_of(logs: Sequence[Log]) -> list[Panel]:
     return [panel for panel in (loss, *tested.values(), rate) if panel.curves]
 
 
-def smoothed(values: Sequence[float], width: int) -> list[float]:
+def moving_mean(values: Sequence[float], width: int) -> list[float]:
     """Return the centered moving mean of finite values over up to `width` values, fewer near the ends."""
     reach = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
     return [_mean(values[i - n : i + n + 1]) for i, n in enumerate(reach)]
@@ -171,13 +171,13 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     Raises:
         CaffejaxError: if there are no panels or too many, or matplotlib is not installed.
     """
-    panels = panels_of(list(logs.values()))
+    panels = make_panels(list(logs.values()))
     if not panels:
         raise CaffejaxError("there is nothing to draw")
     if len(panels) > _MOST_PANELS:
         message = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
         raise CaffejaxError(f"{message}: one for each output of test nets; `caffejax parse_log` writes tables")
-    colours = [_colour(run, len(logs)) for run in range(len(logs))]
+    colours = [_run_color(run, len(logs)) for run in range(len(logs))]
     across = min(len(panels), 3 if len(panels) != 4 else 2)
     down = -(-len(panels) // across)
     figure = new_figure(figsize=(4.6 * across, 3.3 * down + 0.5), dpi=110, layout="constrained")
@@ -200,7 +200,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
 _TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
-def _colour(run: int, runs: int) -> Any:
+def _run_color(run: int, runs: int) -> Any:
     """Return the color of a run."""
     if runs <= len(_COLOURS):
         return _COLOURS[run]
@@ -232,7 +232,7 @@ def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[A
             style |= {"linestyle": "--"}
         if smooth > 1 and not curve.tested:
             axes.plot(x, y, color=colour, linewidth=1, alpha=0.25)
-            y = smoothed(y, smooth)
+            y = moving_mean(y, smooth)
         axes.plot(x, y, **style)
     axes.set_title(_escape_dollars(panel.title), color=_INK, fontsize=11, loc="left")
     axes.grid(color=_FAINT, linewidth=0.7)

@@ -18,7 +18,7 @@ import numpy as np
 from .._version import __version__
 from ..atomic import not_written
 from ..errors import Problem, SolverError
-from ..logs.log_parser import event_of, line_of
+from ..logs.log_parser import format_event, parse_event
 from ..parallel import is_first
 from ..training import Callback, Display, Scores, Solver
 from ..training.reporting import log
@@ -98,7 +98,7 @@ class JsonLines(Callback):
             self.close()
             problem = not_written(self.path, error)
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
-        if first and event_of(first.decode(errors="replace")) is None and not _begins(first.strip()):
+        if first and parse_event(first.decode(errors="replace")) is None and not _begins(first.strip()):
             self.close()
             raise SolverError(Problem(f"is there and holds no metrics, so none are added; {_REMEDY}", str(self.path)))
 
@@ -114,7 +114,7 @@ class JsonLines(Callback):
             "seconds": round(time.perf_counter() - self._began, 6),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        line = b"\n" * self._cut + line_of({**of_all, **more})
+        line = b"\n" * self._cut + format_event({**of_all, **more})
         try:
             written = os.write(self._descriptor, line)
             reason = "" if written == len(line) else "the disk is full"

@@ -109,7 +109,7 @@ class TensorBoard(Callback):
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the scalars that are displayed."""
-        if not self._opened(solver):
+        if not self._ensure_open(solver):
             return
         values = {"train/loss": display.loss, "train/lr": display.rate}
         if display.pace is not None:
@@ -122,7 +122,7 @@ class TensorBoard(Callback):
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
         """Write the scores, and pictures of the params."""
         variables = solver.variables  # of several processes, all call it
-        if not self._opened(solver):
+        if not self._ensure_open(solver):
             return
         for number, scores in enumerate(results):
             net = f"test_{number}" if len(results) > 1 else "test"
@@ -135,7 +135,7 @@ class TensorBoard(Callback):
         if solver.tests.evaluators:
             return
         variables = solver.variables  # of several processes, all call it
-        if self._opened(solver):
+        if self._ensure_open(solver):
             self._params(solver, variables)
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
@@ -152,8 +152,8 @@ class TensorBoard(Callback):
             self._warn(error)
         self._writer = None
 
-    def _opened(self, solver: Solver) -> bool:
-        """Return whether this process writes; open the file where training did not begin with `solve`."""
+    def _ensure_open(self, solver: Solver) -> bool:
+        """Open the file if training did not begin with `solve`, and return whether this process writes."""
         if self._writer is None:
             self.on_start(solver)
         return self._writer is not None

@@ -124,8 +124,8 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         self.tops = (label, label)
         image = self._assemble(self._read_examples(0, 1), 0).arrays[0]
         shape = (size, *image.shape[1:])
-        given = jax.ShapeDtypeStruct(shape, image.dtype), label
-        return Look((float32_top(*shape), label)[:n_tops], self._transform.finish, given[:n_tops])
+        on_host = jax.ShapeDtypeStruct(shape, image.dtype), label
+        return Look((float32_top(*shape), label)[:n_tops], self._transform.finish, on_host[:n_tops])
 
     def _assemble(self, examples: Examples[Annotations], start: int) -> Batch:
         augmented = []

@@ -72,22 +72,22 @@ def _number(name: str, numbers: Mapping[str, int] | None) -> int:
 
 def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     root = _tree(content)
-    found = []
+    objects = []
     for number, element in enumerate(root.findall("object")):
         box = element.find("bndbox")
         name = element.findtext("name")
         if name is None or box is None:
             raise DataError(f"object {number} has no {'name' if name is None else 'bndbox'}")
         corners = _numbers((box.findtext(side) for side in ("xmin", "ymin", "xmax", "ymax")), f"object {number}")
-        found.append(_Object(name.strip(), corners, (element.findtext("difficult") or "").strip() == "1"))
-    if (said := root.find("size")) is None:
-        return found, size
-    height, width = (said.findtext(side) for side in ("height", "width"))
-    return found, (_float(height, "size.height"), _float(width, "size.width"))
+        objects.append(_Object(name.strip(), corners, (element.findtext("difficult") or "").strip() == "1"))
+    if (stated := root.find("size")) is None:
+        return objects, size
+    height, width = (stated.findtext(side) for side in ("height", "width"))
+    return objects, (_float(height, "size.height"), _float(width, "size.width"))
 
 
 def _tree(content: bytes) -> ET.Element:
-    """Parse XML, but no DOCTYPE: its entities could grow without end, or read other files."""
+    """Parse XML without a DOCTYPE, whose entities could exhaust memory or read other files."""
     builder, parser = ET.TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_: Any) -> None:
@@ -107,12 +107,13 @@ def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
     try:
         root = json.loads(content)
         annotations, image = root["annotation"], root.get("image", {})
-        found = []
-        for number, one in enumerate(annotations):
-            x, y, w, h = _numbers(one["bbox"], f"annotation {number}")
-            found.append(_Object(str(one["category_id"]), (x, y, x + w, y + h), bool(one.get("iscrowd", False))))
+        objects = []
+        for number, annotation in enumerate(annotations):
+            x, y, w, h = _numbers(annotation["bbox"], f"annotation {number}")
+            is_crowd = bool(annotation.get("iscrowd", False))
+            objects.append(_Object(str(annotation["category_id"]), (x, y, x + w, y + h), is_crowd))
         height, width = image.get("height", size[0]), image.get("width", size[1])
-        return found, (_float(height, "image.height"), _float(width, "image.width"))
+        return objects, (_float(height, "image.height"), _float(width, "image.width"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"is no JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -123,13 +124,13 @@ def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
 
 
 def _txt(content: bytes, size: Size) -> tuple[list[_Object], Size]:
-    found = []
+    objects = []
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         if words := line.split():
             if len(words) != 5:
                 raise DataError(f"line {number} is '{line.strip()}', not 'label xmin ymin xmax ymax'")
-            found.append(_Object(words[0], _numbers(words[1:], f"line {number}"), False))
-    return found, size
+            objects.append(_Object(words[0], _numbers(words[1:], f"line {number}"), False))
+    return objects, size
 
 
 def _numbers(values: Iterable[Any], what: str) -> tuple[float, float, float, float]:

@@ -22,8 +22,8 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Storing:
-    """How images are stored.
+class StorageOptions:
+    """Options of how images are stored.
 
     Attributes:
         colour: whether images have three channels instead of one.
@@ -45,13 +45,15 @@ class Storing:
     max_pixels: int = MAX_IMAGE_PIXELS
 
 
-def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], storing: Storing) -> tuple[bytes, Shape]:
+def encode_annotated(
+    path: str, label: int | Callable[[Size], np.ndarray], options: StorageOptions
+) -> tuple[bytes, Shape]:
     """Serialize an image file as an AnnotatedDatum.
 
     Args:
         path: the image.
         label: its class; or a function that returns the objects in it from its height and width in the file.
-        storing: how the image is stored.
+        options: how the image is stored.
 
     Returns:
         The AnnotatedDatum, and the shape of the image as stored, (C, H, W).
@@ -60,10 +62,10 @@ def encode_annotated(path: str, label: int | Callable[[Size], np.ndarray], stori
         DataError: naming the file that cannot be read or is wrong.
     """
     content = read_file(path)
-    original = decode_file(path, content, storing.colour, storing.max_pixels)
+    original = decode_file(path, content, options.colour, options.max_pixels)
     with located(file=str(path)):
-        image = _resize(original, storing)
-    datum = make_datum(path, content if image is original and storing.colour else None, image, storing.encoding)
+        image = _resize(original, options)
+    datum = make_datum(path, content if image is original and options.colour else None, image, options.encoding)
     datum.channels, datum.height, datum.width = image.shape
     if callable(label):
         datum.label = -1
@@ -94,14 +96,14 @@ def write_annotated(
             put(b"%08d" % n, make_annotated(datum, objects))
 
 
-def _resize(image: np.ndarray, storing: Storing) -> np.ndarray:
-    """Resize an image (C, H, W) as `storing` says. The result is `image` itself if its size does not change."""
-    if not (storing.min_dim or storing.max_dim):
-        return resize(image, storing.height, storing.width, storing.max_pixels)
+def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
+    """Resize an image (C, H, W) as `options` says. The result is `image` itself if its size does not change."""
+    if not (options.min_dim or options.max_dim):
+        return resize(image, options.height, options.width, options.max_pixels)
     short, long = sorted(image.shape[1:])
-    scale = np.float32(max(1.0, storing.min_dim / short))
-    if storing.max_dim and int(scale * long) > storing.max_dim:
-        scale = np.float32(storing.max_dim / long)
+    scale = np.float32(max(1.0, options.min_dim / short))
+    if options.max_dim and int(scale * long) > options.max_dim:
+        scale = np.float32(options.max_dim / long)
     if scale == 1:
         return image
     try:

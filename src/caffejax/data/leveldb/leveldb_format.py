@@ -39,7 +39,7 @@ DELETION, VALUE = 0, 1  # the low byte of a tag; the seven others are the sequen
 _TAG = struct.Struct("<Q")
 
 
-def damaged(what: str, file: str | None = None) -> DataError:
+def damage_error(what: str, file: str | None = None) -> DataError:
     """Return the error for a damaged file."""
     remedy = "the LevelDB is damaged: copy or make it again, or try plyvel.repair_db on a copy"
     return DataError(Problem(f"{what}; {remedy}", file))
@@ -62,7 +62,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 127) << 7 * n
         if byte < 128:
             return number, at + n + 1
-    raise damaged("a number has no end")
+    raise damage_error("a number has no end")
 
 
 def encode_varint(number: int) -> bytes:
@@ -83,7 +83,7 @@ def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     """
     length, at = read_varint(data, at)
     if at + length > len(data):
-        raise damaged(f"{length} bytes are announced where {len(data) - at} follow")
+        raise damage_error(f"{length} bytes are announced where {len(data) - at} follow")
     return data[at : at + length], at + length
 
 
@@ -99,10 +99,10 @@ def split_key(internal: bytes) -> tuple[bytes, int]:
         DataError: if it is too short for both, or the tag is neither a value's nor a deletion's.
     """
     if len(internal) < 8:
-        raise damaged(f"a key has {len(internal)} bytes, too few for its sequence number")
+        raise damage_error(f"a key has {len(internal)} bytes, too few for its sequence number")
     (tag,) = _TAG.unpack_from(internal, len(internal) - 8)
     if tag & 0xFF not in (DELETION, VALUE):
-        raise damaged(f"a key is of the unknown kind {tag & 0xFF}")
+        raise damage_error(f"a key is of the unknown kind {tag & 0xFF}")
     return internal[:-8], tag
 
 
@@ -143,13 +143,13 @@ class Files:
         try:
             file = self._descriptor(name)
             if offset + size > file.size:  # before memory is allocated
-                raise damaged(f"has {file.size} bytes, but byte {offset + size} is referred to")
+                raise damage_error(f"has {file.size} bytes, but byte {offset + size} is referred to")
             while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
                 data = data + part if data else part
         except OSError as error:
             raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
         if len(data) < size:
-            raise damaged(f"has become shorter: {offset + len(data)} bytes")
+            raise damage_error(f"has become shorter: {offset + len(data)} bytes")
         return data
 
     def size(self, name: str) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import DataError, Problem, located
-from .leveldb_format import VALUE, Entry, Files, damaged, split_key
+from .leveldb_format import VALUE, Entry, Files, damage_error, split_key
 from .log_format import read_log, read_value
 from .manifest import Table, read_version
 from .sorted_table import LARGE, read_block, read_entries, scan_table
@@ -115,7 +115,7 @@ def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
         with located(file=files.path(name)):
             for entry in scan_table(files, name):
                 if last is not None and (entry.key, entry.age) <= last:
-                    raise damaged("its keys are not in order")
+                    raise damage_error("its keys are not in order")
                 last = entry.key, entry.age
                 yield entry
 
@@ -174,7 +174,7 @@ class LevelDb:
         for file, offset, size, which in index.locate(start, count):
             block = read(file, offset, size)
             if which.stop > len(block):
-                raise damaged("has changed since it was opened", self._files.path(file))
+                raise damage_error("has changed since it was opened", self._files.path(file))
             records += block[which]
         return records
 
@@ -212,7 +212,7 @@ def _open_index(files: Files, most: int | None) -> Index:
         with located(file=files.path(name)):
             entries, truncated_at = read_log(files, name)
         if truncated and entries:  # only what was written last can be a crash's
-            raise damaged(
+            raise damage_error(
                 f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
             )
         if truncated_at is not None:

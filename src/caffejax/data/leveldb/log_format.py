@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from .leveldb_format import DELETION, VALUE, Entry, Files, checksum, damaged, read_prefixed
+from .leveldb_format import DELETION, VALUE, Entry, Files, checksum, damage_error, read_prefixed
 
 BLOCK = 32768
 _HEADER = struct.Struct("<IHB")  # checksum, length, kind
@@ -38,7 +38,7 @@ class LogReader:
         for kind, data, at in self._fragments():
             begins = kind in (_FULL, _FIRST)
             if begins == inside and (inside is False or any(parts)):  # an empty first fragment may come twice
-                raise damaged(f"the fragments at byte {at} do not fit together")
+                raise damage_error(f"the fragments at byte {at} do not fit together")
             if begins:
                 parts = []
             if not any(parts):
@@ -65,12 +65,12 @@ class LogReader:
                     self.truncated_at = offset + at
                     return
                 if len(data) < length or crc != checksum(bytes([kind]) + data):
-                    raise damaged(f"the record at byte {offset + at} has a wrong checksum")
+                    raise damage_error(f"the record at byte {offset + at} has a wrong checksum")
                 if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
-                    raise damaged(f"the record at byte {offset + at} is of the unknown kind {kind}")
+                    raise damage_error(f"the record at byte {offset + at} is of the unknown kind {kind}")
                 at += _HEADER.size
                 if kind in (_FIRST, _MIDDLE) and at + length != BLOCK:
-                    raise damaged(f"the fragment at byte {offset + at} is too short")
+                    raise damage_error(f"the fragment at byte {offset + at} is too short")
                 yield kind, data, offset + at
                 at += length
             if at < len(block) < BLOCK:
@@ -149,7 +149,7 @@ def read_value(files: Files, name: str, offset: int, size: int) -> tuple[bytes, 
 
 def _entries(batch: bytes, name: str, start: int) -> Iterator[Entry]:
     if len(batch) < _BATCH.size:
-        raise damaged(f"the batch at byte {start} has only {len(batch)} bytes")
+        raise damage_error(f"the batch at byte {start} has only {len(batch)} bytes")
     sequence, count = _BATCH.unpack_from(batch)
     at = _BATCH.size
     for n in range(count):
@@ -157,12 +157,12 @@ def _entries(batch: bytes, name: str, start: int) -> Iterator[Entry]:
         yield Entry(key, -(sequence + n << 8 | kind), name, file_position(start, at), end - at, 0)
         at = end
     if at != len(batch):
-        raise damaged(f"the batch at byte {start} has more than its {count} entries")
+        raise damage_error(f"the batch at byte {start} has more than its {count} entries")
 
 
 def _parse(batch: bytes, at: int) -> tuple[int, bytes, bytes, int]:
     if at >= len(batch) or batch[at] not in (DELETION, VALUE):
-        raise damaged("an entry of a batch is missing or of an unknown kind")
+        raise damage_error("an entry of a batch is missing or of an unknown kind")
     kind = batch[at]
     key, at = read_prefixed(batch, at + 1)
     value, at = read_prefixed(batch, at) if kind == VALUE else (b"", at)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import DataError, Problem, located
-from .leveldb_format import Files, damaged, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
+from .leveldb_format import Files, damage_error, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
 from .log_format import LogReader, frame_records
 
 log = logging.getLogger("caffejax.data")
@@ -59,7 +59,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
         size = files.size(file)
         if size != table.size:
             what = "is missing" if size < 0 else f"has {size} bytes instead of {table.size}"
-            problems += damaged(what, files.path(file)).problems
+            problems += damage_error(what, files.path(file)).problems
     if problems:
         raise DataError(problems)
     return tables, _log_names(files, version)
@@ -92,10 +92,10 @@ def _manifest_name(files: Files) -> str:
         content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
         match = re.fullmatch(rb"(MANIFEST-\d+)\n", content)
         if not match:
-            raise damaged("does not name a manifest")
+            raise damage_error("does not name a manifest")
         name = match[1].decode()
     if files.size(name) < 0:
-        raise damaged(f"there is no {name}, which CURRENT names", str(folder))
+        raise damage_error(f"there is no {name}, which CURRENT names", str(folder))
     return name
 
 
@@ -105,9 +105,9 @@ def _replay(files: Files, name: str) -> Version:
     for edit, _ in reader:
         _apply(version, edit)
     if reader.truncated_at is not None:
-        raise damaged(f"ends within the record after byte {reader.truncated_at}")
+        raise damage_error(f"ends within the record after byte {reader.truncated_at}")
     if version.log is None:
-        raise damaged("lacks the number of the log")
+        raise damage_error("lacks the number of the log")
     return version
 
 
@@ -142,7 +142,7 @@ def _apply(version: Version, edit: bytes) -> None:
                 split_key(key)  # raises for an invalid key
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
-            raise damaged(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")
+            raise damage_error(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")
 
 
 def _table_name(files: Files, number: int) -> str:

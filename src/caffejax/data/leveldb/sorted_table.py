@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import cramjam
 
-from .leveldb_format import Entry, Files, checksum, damaged, read_varint, split_key
+from .leveldb_format import Entry, Files, checksum, damage_error, read_varint, split_key
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = struct.Struct("<40sQ")  # the two handles and padding, the magic number
@@ -28,15 +28,15 @@ def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
     stored = files.read(name, offset, size + TRAILER.size)
     compression, crc = TRAILER.unpack_from(stored, size)
     if checksum(stored[: size + 1]) != crc:
-        raise damaged(f"the block at byte {offset} has a wrong checksum")
+        raise damage_error(f"the block at byte {offset} has a wrong checksum")
     if compression == RAW:
         return stored[:size]
     if compression != SNAPPY:
-        raise damaged(f"the block at byte {offset} has the unknown compression {compression}")
+        raise damage_error(f"the block at byte {offset} has the unknown compression {compression}")
     try:
         return bytes(cramjam.snappy.decompress_raw(stored[:size]))
     except cramjam.DecompressionError as error:
-        raise damaged(f"the block at byte {offset} cannot be decompressed ({error})") from error
+        raise damage_error(f"the block at byte {offset} cannot be decompressed ({error})") from error
 
 
 def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -52,7 +52,7 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         middle = at + unshared
         after = middle + length
         if shared > len(key) or after > end:
-            raise damaged("an entry of a block runs over its end")
+            raise damage_error("an entry of a block runs over its end")
         key = key[:shared] + block[at:middle]
         yield key, block[middle:after]
         at = after
@@ -66,10 +66,10 @@ def scan_table(files: Files, name: str) -> Iterator[Entry]:
     """
     size = files.size(name)
     if size < FOOTER.size:
-        raise damaged(f"has {size} bytes, too few for a table")
+        raise damage_error(f"has {size} bytes, too few for a table")
     handles, magic = FOOTER.unpack(files.read(name, size - FOOTER.size, FOOTER.size))
     if magic != MAGIC:
-        raise damaged("does not end as a table does")
+        raise damage_error("does not end as a table does")
     _, at = _handle(handles, 0)
     (offset, length), _ = _handle(handles, at)
     for _, value in read_entries(read_block(files, name, offset, length)):
@@ -96,7 +96,7 @@ def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iter
         window = files.read(name, offset + at, min(_WINDOW, end - at))
         shared, unshared, length, head = _entry_head(window, 0)
         if shared > len(key) or at + head + unshared + length > end:
-            raise damaged("an entry of a block runs over its end")
+            raise damage_error("an entry of a block runs over its end")
         delta = window[head : head + unshared]
         if len(delta) < unshared:
             delta = files.read(name, offset + at + head, unshared)
@@ -110,7 +110,7 @@ def _entries_end(size: int, last_word: bytes) -> int:
     restarts = WORD.unpack(last_word)[0] if len(last_word) == WORD.size else 0
     end = size - WORD.size * (restarts + 1)
     if end < 0 or not restarts:
-        raise damaged("a block has no restart points")
+        raise damage_error("a block has no restart points")
     return end
 
 

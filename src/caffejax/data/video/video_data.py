@@ -77,7 +77,7 @@ class VideoDataLayer(DataLayer):
         return self._batches(tops)
 
     def _batches(self, tops: Tops = ()) -> ImageBatches[Any]:
-        kind, param = _checked(self.layer)
+        kind, param = _parse_settings(self.layer)
         if kind == "segments":
             segments = SegmentDataset(self.site, self.rng)
             return ImageBatches(_with_transform(self.site, kind, param), segments, param.batch_size, self.rng, tops)
@@ -99,7 +99,7 @@ register(
 )
 
 
-def kind_of(layer: Any) -> tuple[str, Any]:
+def layer_kind(layer: Any) -> tuple[str, Any]:
     """Return which fork's layer a LayerParameter is, by the name of its settings in `_KNOWN`, and its parameters."""
     if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
         return "image_data_param", layer.image_data_param
@@ -109,16 +109,16 @@ def kind_of(layer: Any) -> tuple[str, Any]:
 
 def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
     """Return the shape of one video of that size in a layer's first top."""
-    kind, param = kind_of(layer)
+    kind, param = layer_kind(layer)
     if kind != "segments":
         return _CHANNELS, param.new_length, height, width
     each = 2 if param.Modality.Name(param.modality) == "FLOW" else _CHANNELS
     return param.num_segments * param.new_length * each, height, width
 
 
-def _checked(layer: Any) -> tuple[str, Any]:
-    """Return the kind and the parameters of a layer, as `kind_of` does, after checking them."""
-    kind, param = kind_of(layer)
+def _parse_settings(layer: Any) -> tuple[str, Any]:
+    """Return the kind and the parameters of a layer, as `layer_kind` does, after checking them."""
+    kind, param = layer_kind(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
         raise DataError("the SSD fork's VideoData, which plays a video or a camera, is not supported")
