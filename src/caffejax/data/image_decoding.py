@@ -126,7 +126,7 @@ class _Labels(dict[bytes, int | None]):
 
 
 def is_compressed(data: bytes) -> bool:
-    """Return whether a Datum holds a compressed image."""
+    """Return whether a Datum has a compressed image."""
     try:
         return bool(caffe_pb2.Datum.FromString(data).encoded)
     except DecodeError:

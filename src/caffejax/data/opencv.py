@@ -1,4 +1,4 @@
-"""OpenCV, without what importing it does to the process: it puts a folder into the LD_LIBRARY_PATH of all children."""
+"""OpenCV, imported without its change of LD_LIBRARY_PATH, which child processes would inherit."""
 
 from __future__ import annotations
 

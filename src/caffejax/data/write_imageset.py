@@ -1,4 +1,4 @@
-"""Image files as Datums, as Caffe's convert_imageset stores them, and the mean of such."""
+"""Writing of image files as Datums, as Caffe's convert_imageset does, and the mean of images."""
 
 from __future__ import annotations
 

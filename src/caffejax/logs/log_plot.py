@@ -68,7 +68,7 @@ class Curve:
     tested: bool
 
     def points(self, axis: str) -> tuple[list[float], list[float]]:
-        """Return the abscissas, by the column `axis`, and the ordinates."""
+        """Return the x values, from the column `axis`, and the y values."""
         rows = [row for row in self.rows if any(column in row for column in self.columns)]
         return [row[axis] for row in rows], [_mean([row[c] for c in self.columns if c in row]) for row in rows]
 

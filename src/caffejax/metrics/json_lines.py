@@ -54,7 +54,7 @@ class JsonLines(Callback):
         self._write(solver, "start", _description(solver))
 
     def on_display(self, solver: Solver, display: Display) -> None:
-        """Write what is displayed."""
+        """Write the displayed values."""
         fields = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": _plain(display.outputs)}
         if display.pace is not None:
             fields |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
@@ -67,11 +67,11 @@ class JsonLines(Callback):
             self._write(solver, "test", {**fields, "outputs": _plain(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """Write where the snapshot is."""
+        """Write the path of the snapshot."""
         self._write(solver, "snapshot", {"checkpoint": checkpoint})
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
-        """Write how training ended, and close the file."""
+        """Write the reason for the end of training, and close the file."""
         if self._descriptor is None:
             return
         reason = "stopped" if solver.iteration < solver.param.max_iter else "finished"

@@ -37,7 +37,7 @@ _DEVIATIONS = 4  # standard deviations above the mean number of boxes of a batch
 
 
 def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
-    """Return a number of rows that is enough for nearly all batches, a power of two.
+    """Return a power of two of rows that is enough for nearly all batches.
 
     Args:
         boxes: how many some images have.
@@ -50,8 +50,8 @@ def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
 def label_rows(objects: Sequence[np.ndarray], least: int) -> np.ndarray:
     """Return the label top: float32 (1, 1, G, 8).
 
-    A net is compiled for each G. So G is `least`, or the first power of two that is enough. Rows that are not needed
-    hold -1 only, as in Caffe the one row of a batch without any box, and layers that take labels skip them.
+    G is `least`, or the next power of two that is enough, as a net is compiled for each G. Rows of padding are -1, as
+    Caffe's single row of a batch without boxes, and layers that take labels skip them.
 
     Args:
         objects: of each image, as `AnnotatedImage` has them.

@@ -1,6 +1,6 @@
-"""Files that say what is in an image: VOC's XML, COCO's JSON, or lines of text.
+"""Annotation files: VOC's XML, COCO's JSON, or lines of text.
 
-All give the objects of an image as `AnnotatedImage` has them. Sizes in them are pixels.
+The readers return the objects of an image as in `AnnotatedImage`. Sizes in the files are in pixels.
 """
 
 from __future__ import annotations

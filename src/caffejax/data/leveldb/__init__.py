@@ -1,7 +1,7 @@
 """LevelDB folders, read and written by caffejax itself.
 
-Its own reader, because the binding (plyvel) has no wheels for the newer Pythons, and because LevelDB's own code
-locks and rewrites the folder it opens: two readers at once, or a folder that may not be written, are beyond it.
+caffejax has its own reader because the binding (plyvel) has no wheels for newer Pythons, and because LevelDB's code
+locks and rewrites the folder that it opens, which prevents simultaneous readers and read-only folders.
 """
 
 from .leveldb_reader import LevelDb

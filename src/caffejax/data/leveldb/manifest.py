@@ -1,4 +1,4 @@
-"""The manifest: which files make up the database."""
+"""The manifest, which lists the files of a LevelDB."""
 
 from __future__ import annotations
 

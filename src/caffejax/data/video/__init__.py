@@ -1,1 +1,1 @@
-"""Videos: lists of them, clips of C3D, and the segments of temporal segment networks."""
+"""The VideoData layers: lists of videos, C3D's clips, and the segments of temporal segment networks."""

@@ -1,4 +1,4 @@
-"""The VideoData layers of C3D and of temporal segment networks: frames of videos that a list names."""
+"""The VideoData layers of C3D and of temporal segment networks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ register(
 
 
 def layer_kind(layer: Any) -> tuple[str, Any]:
-    """Return which fork's layer a LayerParameter is, by the name of its settings in `_KNOWN`, and its parameters."""
+    """Return the fork of a VideoData layer, as a key of `_KNOWN`, and the layer's parameters."""
     if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
@@ -117,7 +117,7 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
 
 
 def _parse_settings(layer: Any) -> tuple[str, Any]:
-    """Return the kind and the parameters of a layer, as `layer_kind` does, after checking them."""
+    """Check the settings of a layer, and return its fork and parameters as `layer_kind` does."""
     kind, param = layer_kind(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
