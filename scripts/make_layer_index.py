@@ -5,12 +5,14 @@ python scripts/make_layer_index.py --check  fails if it is out of date
 """
 
 import argparse
+import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from caffejax import layers
+from caffejax import data, layers
 from caffejax.layers import registry
 
 INDEX = Path(registry.__file__).with_name("index.json")
@@ -31,6 +33,9 @@ def modules_by_type() -> dict[str, str]:
         return register(layer_type)
 
     registry.register = layers.register = recording
+    # the index names data's modules, so layer_types finds them only with an index that is right already
+    for module in pkgutil.walk_packages(data.__path__, f"{data.__name__}."):
+        importlib.import_module(module.name)
     layers.layer_types()
     return {name: modules[name] for name in sorted(modules)}
 
