@@ -13,7 +13,7 @@ from torch import nn
 from torch_ssd import OF_SSD, OfSsd
 
 from caffejax.graph import Graph, Layer
-from caffejax.layers.calling import forward
+from caffejax.layers.dispatch import forward
 from caffejax.net import Variables
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from caffejax.data import write_annotated, write_lmdb
 from caffejax.data.annotated.annotated_data import enough_rows, label_rows
 from caffejax.errors import DataError
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from caffejax.schema import caffe_pb2
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.layers.rows import count, trimmed
+from caffejax.layers.row_padding import count, trimmed
 
 FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}

@@ -17,7 +17,7 @@ from caffejax.data import Batch, Pipeline
 from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
-from caffejax.layers.source import SharedSource
+from caffejax.layers.data_source import SharedSource
 from caffejax.options import Options, Reading, Run, Share, resolved
 from caffejax.schema import read_net
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from caffejax.net import Net
 from recorded import mended
 

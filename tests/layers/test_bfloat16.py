@@ -9,7 +9,7 @@ import pytest
 from replay import Replay, net
 
 from caffejax.layers import layer_types
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from caffejax.net import Net
 from recorded import COORDINATES, MANIFEST, case_id, first_of_each, of_fork, recorded_type
 

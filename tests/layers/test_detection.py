@@ -16,7 +16,7 @@ from replay import Replay, assert_as_recorded, net
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
 from caffejax.layers.detection.multibox_targets import Truth, hardest, match
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from recorded import GOLDEN
 
 FORK = GOLDEN / "fork_layers"

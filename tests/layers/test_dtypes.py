@@ -10,7 +10,7 @@ import pytest
 from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from recorded import COORDINATES, MANIFEST, by_name, first_of_each, recorded_type
 
 # the first recorded case of each type that reads a bottom and is not random

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net, load_weights, read_solver
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
 from caffejax.training.build import optimizer_of

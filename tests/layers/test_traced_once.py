@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerType, Signature, Traced
-from caffejax.layers import calling, registered
+from caffejax.layers import dispatch, registered
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto
 
@@ -30,12 +30,12 @@ def traced(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
     """How many layers are traced in a forward pass."""
     count = 0
 
-    def counting(*args: Any, call: Any = calling.call) -> Any:
+    def counting(*args: Any, call: Any = dispatch.call) -> Any:
         nonlocal count
         count += 1
         return call(*args)
 
-    monkeypatch.setattr(calling, "call", counting)
+    monkeypatch.setattr(dispatch, "call", counting)
     jax.clear_caches()
     params, state = net.init(jax.random.key(0))
     jax.eval_shape(lambda: net.apply(params, state, {"x": jnp.ones((4, 6))}, key=jax.random.key(1)))

@@ -13,7 +13,7 @@ from caffejax.graph import build
 from caffejax.graph.build import top_shapes
 from caffejax.kernels import onednn_program
 from caffejax.layers import Traced
-from caffejax.layers.calling import forward
+from caffejax.layers.dispatch import forward
 from caffejax.net import Net
 from recorded import MANIFEST, case_id, recorded_type
 

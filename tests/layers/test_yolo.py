@@ -10,7 +10,7 @@ from replay import net
 
 from caffejax import Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.rows import trimmed
+from caffejax.layers.row_padding import trimmed
 from caffejax.layers.yolo.yolo_loss import MEASURES, box_pull
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from ..errors import DataError, located
 from ..layers.context import Site
-from ..layers.source import Look, Source, Tops
+from ..layers.data_source import Look, Source, Tops
 from ..layers.types import Reads
 from ..machine import memory
 from ..sizes import in_words

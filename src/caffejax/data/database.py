@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import DataError, Problem
 from ..layers.context import Site
+from ..layers.data_source import Look, Tops
 from ..layers.registry import register
-from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from ..schema import caffe_pb2
 from .common import CounterRng, refuse_unsupported

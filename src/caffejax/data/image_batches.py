@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError, located
 from ..layers.context import Site
-from ..layers.source import Look, Tops
+from ..layers.data_source import Look, Tops
 from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
 from .prefetch import Batch, available_cores

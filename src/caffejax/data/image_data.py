@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import Site
+from ..layers.data_source import Look, Tops
 from ..layers.registry import register
-from ..layers.source import Look, Tops
 from ..layers.types import LayerType, Signature
 from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer

@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..graph.traits import IndexRange, index_ranges, out_of_range
 from ..layers import Fed, Position, Reads, Source
-from ..layers.source import SharedSource
+from ..layers.data_source import SharedSource
 from .user_data import UserData
 
 log = logging.getLogger("caffejax.data")

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import Site
+from ..layers.data_source import Look, Tops
 from ..layers.registry import register
-from ..layers.source import Look, Tops
 from ..layers.types import LayerDocs, LayerType, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
 from .common import CounterRng, dims

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import AUTOMATIC, Layer, Slot
-from ..layers.calling import backward
+from ..layers.dispatch import backward
 from .interpreter import PassInputs, PassOutputs, Runner, Values, compute, inputs_of
 from .schedule import Part
 

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 from ..errors import LayerError
 from ..graph import Layer
 from ..kernels import compiling
-from ..layers import across
-from ..layers.calling import call_once_traced, fused_once_traced
-from ..layers.checking import check_dtypes
+from ..layers import cross_replica
+from ..layers.context import Epilogue
+from ..layers.dispatch import call_once_traced, fused_once_traced
 from ..layers.dtypes import cast_inputs, matmul_precision
-from ..layers.epilogue import Epilogue
-from ..layers.rows import trimmed
+from ..layers.row_padding import trimmed
+from ..layers.validation import check_dtypes
 from ..options import Kernels
 from .schedule import Part, Schedule, Step
 
@@ -85,7 +85,7 @@ def compute(
         layer = step.first
         with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
             tops, new = _tops(step, inputs, state, values)
-            tops = across.of_whole_batch(layer.context, tops)
+            tops = cross_replica.reduce_scalar_tops(layer.context, tops)
         _write(layer, new, state)
         tops = tuple(
             # an in-place blob's diff is that of its first value
@@ -96,7 +96,7 @@ def compute(
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
-                total += weight * across.summed(layer.context, loss)  # once, for a top that all devices share
+                total += weight * cross_replica.psum_loss(layer.context, loss)  # once, for a top that all devices share
     names = part.makes if keep is None else part.makes & keep
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
@@ -164,7 +164,7 @@ def _tops(
     if layer.type.is_fed:
         return layer.finish([inputs.blobs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, inputs.params, state, values)
-    context = across.placed(layer.context, bottoms)
+    context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [Epilogue(other.context, _blobs(other, inputs.params, state)) for other in fused]
         return fused_once_traced(context, blobs, bottoms, epilogues)

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from ..graph import Graph, Layer
 from ..layers import OnHost
-from ..layers.epilogue import Epilogue
-from ..layers.rows import axis_of_rows_in, count, first_rows
+from ..layers.context import Epilogue
+from ..layers.row_padding import axis_of_rows_in, count, first_rows
 from ..variables import Blobs
 
 How = Literal["traced", "bucketed", "trimmed", "host", "remat"]

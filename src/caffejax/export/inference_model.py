@@ -12,7 +12,7 @@ from jax import export
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Layer, is_random
 from ..graph.build import top_shapes
-from ..layers.checking import declared_params
+from ..layers.validation import declared_params
 from ..net import Blobs, Net, Variables
 
 

@@ -24,8 +24,8 @@ from ..errors import GraphError, Problem, did_you_mean
 from ..execution import Part, PassInputs, PassOutputs, Values, one_by_one, run, schedule_of
 from ..graph import Graph, Layer
 from ..layers import LayerType
-from ..layers.calling import Arrays
 from ..layers.context import Phase
+from ..layers.dispatch import Arrays
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
 from ..tables import aligned

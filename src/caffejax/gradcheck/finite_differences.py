@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..layers import OnHost
-from ..layers.calling import Arrays
+from ..layers.dispatch import Arrays
 from .layer_gradients import Case, compute_tops
 
 ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..errors import LayerError, require
 from ..layers import Context, LayerType, layer_type
-from ..layers.calling import Arrays, backward, call, forward
 from ..layers.context import Phase
+from ..layers.dispatch import Arrays, backward, call, forward
 from ..layers.python import name_python_layer
 from ..net import Net, Variables
 from ..schema import parse_text

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
-from ..layers.calling import forward
-from ..layers.checking import declared_params, explained
 from ..layers.context import Shape, settled, without_wiring
+from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
+from ..layers.validation import declared_params, explained
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..errors import GraphError, Problem, located
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, settled
-from ..layers.source import Look
+from ..layers.data_source import Look
 from ..sizes import counted
 from ..tables import printable
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import jax
 
 from ..errors import CaffejaxError, GraphError, Problem
-from ..layers.checking import fitting_blobs
+from ..layers.validation import fitting_blobs
 from .build import check_countable, top_shapes
 from .graph import Graph, Layer
 from .shared_params import carried_params

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..layers import Traced
-from ..layers.calling import forward
+from ..layers.dispatch import forward
 from .graph import Graph, Layer
 
 

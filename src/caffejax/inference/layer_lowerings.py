@@ -13,8 +13,8 @@ import numpy as np
 from ..kernels.onednn_program import Numbers
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.axes import canonical_axis
 from ..layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ..layers.helpers import canonical_axis
 from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
 from ..layers.permute import permuted_axes

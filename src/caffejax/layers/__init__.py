@@ -1,9 +1,9 @@
 """Layer types by Caffe's names. The registry imports the module of a type when the type is first asked for."""
 
 from .context import Context, ParamSpec, Phase, Site
+from .data_source import Look, Position, Source
 from .implementation import LayerContext
 from .registry import layer_type, layer_types, register, registered, type_of
-from .source import Look, Position, Source
 from .types import (
     SAME_AS_BOTTOMS,
     ByChannel,

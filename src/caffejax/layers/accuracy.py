@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from . import across
-from .axes import canonical_axis
+from . import cross_replica
 from .context import Context
+from .helpers import canonical_axis
 from .loss import classes_along_axis, label_shape_problem, valid_labels
 from .registry import register
 from .types import Gradient, Indices, LayerType, Signature, Traced
@@ -59,5 +59,5 @@ register(
 
 def _share(ctx: Context, part: jax.Array, whole: jax.Array) -> jax.Array:
     """Return the share along axis 0, of all devices' rows; 0 of none."""
-    part, whole = (across.total(ctx, jnp.sum(x, axis=0)) for x in (part, whole))
+    part, whole = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, whole))
     return jnp.where(whole == 0, 0.0, part / jnp.maximum(whole, 1)).astype(jnp.float32)

@@ -13,11 +13,10 @@ import numpy as np
 from ..errors import require
 from ..kernels.affine import by_channel
 from ..schema.caffe_pb2 import FillerParameter
-from .axes import canonical_axis, four_axes
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
+from .helpers import canonical_axis, four_axes, namespace_of
 from .loss import replaced
-from .namespace import namespace_of
 from .registry import register
 from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 

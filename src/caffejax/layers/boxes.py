@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .namespace import namespace_of
+from .helpers import namespace_of
 
 Divisor = Literal["union", "smaller", "first"]
 

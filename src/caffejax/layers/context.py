@@ -59,22 +59,21 @@ class ParamSpec:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """All that a layer computes with besides its arrays.
+    """Everything that a layer computes with besides its arrays.
 
-    Two are equal if layers compute the same in them: by type, parameters, phase, axis, and what of `run` concerns
-    layers. Such layers are traced once. `base_key` and `propagate_down` belong to one pass and do not count.
+    Contexts are equal if layers compute the same in them: by type, settings, phase, mesh axis, and the options of `run`
+    that concern layers. Equal contexts share one trace. `base_key` and `propagate_down` belong to one pass and do not
+    take part in the comparison.
 
     Attributes:
-        layer: the LayerParameter without what wires the layer into its net: no name, as many bottoms and tops as there
-            are, nameless.
+        layer: the LayerParameter without its wiring: no name, and nameless bottoms and tops in their numbers.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         run: how the net computes.
-        base_key: the key of one forward pass and a number for the layer in it, or None; see `key`.
-        propagate_down: in a backward pass of a host layer, for which bottoms a gradient is wanted; None for all.
-        per_layer: whether the type was made for this one layer, see `PerLayer`.
-        axis: the mesh axis whose devices have batches of their own, which count as one, see `layers.across`; None on
-            one device.
+        base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
+        propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient; None if all do.
+        per_layer: whether the type was made for this layer alone, see `PerLayer`.
+        axis: the mesh axis whose devices share a batch, see `layers.cross_replica`; None on one device.
     """
 
     layer: Any
@@ -224,3 +223,34 @@ def name_key(key: jax.Array, name: str) -> jax.Array:
 def name_number(name: str) -> np.uint32:
     """Return a number for a name, to be folded into a key."""
     return np.uint32(zlib.crc32(name.encode()))
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A layer that works in place on the top of the one before it.
+
+    Attributes:
+        ctx: its context.
+        blobs: its blobs, or what has their shapes.
+    """
+
+    ctx: Context
+    blobs: tuple[Any, ...]
+
+    def is_by_channel(self, axis: int, channels: int) -> bool:
+        """Return whether it is no more than a factor and a bias for each channel."""
+        known = self.ctx.type.traits.by_channel
+        return known is not None and known.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
+
+    def factor_and_bias(self) -> tuple[Any, Any]:
+        """Return these, (channels,) each, of a layer that is no more."""
+        known = self.ctx.type.traits.by_channel
+        assert known is not None
+        found: tuple[Any, Any] = known.factor_and_bias(self.ctx, self.blobs)
+        return found
+
+    @property
+    def is_relu(self) -> bool:
+        """Whether it is max(x, 0) and no more."""
+        known = self.ctx.type.traits.is_relu
+        return known is not None and known(self.ctx)

@@ -19,12 +19,10 @@ from ..kernels.affine import by_channel
 from ..kernels.convolution import correlate
 from ..kernels.grouping import in_groups
 from ..kernels.window import Window
-from .axes import after_first_axis, canonical_axis
-from .context import Context, ParamSpec, Shape
+from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
-from .epilogue import Epilogue
+from .helpers import after_first_axis, canonical_axis, every
 from .registry import register
-from .tops import every
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .weights import taken_by_outputs, weight_and_bias
 

@@ -13,10 +13,10 @@ from jax import lax
 
 from ..errors import require
 from ..schema.blob_proto import read_blob_proto
-from . import across
-from .axes import canonical_axis, four_axes, outer_inner
+from . import cross_replica
 from .context import Context, Site
 from .dtypes import promote
+from .helpers import canonical_axis, first, four_axes, outer_inner
 from .loss import (
     class_numbers,
     classes_along_axis,
@@ -31,7 +31,6 @@ from .loss import (
     valid_labels,
 )
 from .registry import register
-from .tops import first
 from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
 
 _LEAST = 1e-20  # no logarithm is taken of less
@@ -149,7 +148,7 @@ def _sigmoid_rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
 
 
 def _sum_of(ctx: Context, weights: jax.Array) -> jax.Array:
-    total = across.mean(ctx, jnp.sum(weights))
+    total = cross_replica.pmean(ctx, jnp.sum(weights))
     return jnp.where(total > 0, total, 1)
 
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from . import across
-from .axes import four_axes
+from . import cross_replica
 from .context import Context
 from .dtypes import promote
+from .helpers import four_axes
 from .loss import classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
@@ -117,7 +117,7 @@ def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     difference = _weighted_difference(a, b)
     require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
-    distance = across.mean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
+    distance = cross_replica.pmean(ctx, jnp.mean(jnp.sqrt(jnp.sum(jnp.square(points), axis=2))))
     return distance.reshape(1, 1, 1, 1).astype(a.dtype)
 
 

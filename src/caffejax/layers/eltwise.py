@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from . import across
-from .axes import canonical_axis
+from . import cross_replica
 from .context import Context, Shape
 from .dtypes import promote
+from .helpers import canonical_axis
 from .registry import register
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
@@ -138,7 +138,7 @@ def _reduction_operation(ctx: Context) -> str:
 def _coefficient(ctx: Context, shape: Shape) -> float:
     """Return what the sum over the device's own numbers is multiplied by."""
     of_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
-    return float(ctx.param.coeff) * (across.devices(ctx) if of_batch else 1)
+    return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if of_batch else 1)
 
 
 def _reduced_rows(ctx: Context, x: jax.Array) -> jax.Array:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import did_you_mean, require
 from ..kernels.filled import filled
+from .bucketed_random import drawn
 from .context import Shape
-from .draws import drawn
 
 _Rule = Callable[[Any, Any, Shape], jax.Array]
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from ..errors import require
 from .context import Context, ParamSpec
+from .helpers import every
 from .metric_learning.margins import next_pass, passes
 from .registry import register
-from .tops import every
 from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]

@@ -10,9 +10,9 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.window import Window
-from .axes import after_first_axis, canonical_axis
 from .context import Context, Shape
 from .convolution import FORK_DILATIONS, convolution_output, read_convolution
+from .helpers import after_first_axis, canonical_axis
 from .registry import register
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .source import Look, Position
+from .data_source import Look, Position
 
 Function = Callable[..., Any]
 

@@ -12,12 +12,10 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.window import Window
-from .axes import canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
+from .helpers import canonical_axis, every, own_pixel
 from .registry import register
-from .sight import own_pixel
-from .tops import every
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
 from .weights import weight_and_bias
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.affine import add_to_rows
 from ..kernels.product import rows_times
-from .axes import after_first_axis, canonical_axis
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
+from .helpers import after_first_axis, canonical_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .weights import normalize_rows, taken_by_outputs, weight_and_bias

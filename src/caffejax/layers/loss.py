@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from . import across
+from . import cross_replica
 from .context import Context, Shape
 
 
@@ -64,7 +64,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
         default: the mode if none is given.
         batch: what BATCH_SIZE means.
     """
-    loss_param, n = ctx.layer.loss_param, across.devices(ctx)
+    loss_param, n = ctx.layer.loss_param, cross_replica.axis_size(ctx)
     match normalization(loss_param, default):
         case "FULL":
             return _at_least_one(math.prod(valid.shape))
@@ -77,7 +77,7 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
         case _ if not loss_param.HasField("ignore_label"):
             return _at_least_one(math.prod(valid.shape))
         case _:
-            return across.count(ctx, valid)
+            return cross_replica.global_count(ctx, valid)
 
 
 def _at_least_one(size: float) -> jax.Array | float:

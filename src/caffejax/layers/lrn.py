@@ -15,9 +15,9 @@ from ..kernels.normalization import power, response_normalized
 from ..kernels.window import Window, reach
 from .context import Context, Shape
 from .dtypes import promote
+from .helpers import own_pixel
 from .pooling import average_windows
 from .registry import register
-from .sight import own_pixel
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 

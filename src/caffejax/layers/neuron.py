@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.elementwise import relu as maximum_with_0
 from ..schema.caffe_pb2 import FillerParameter
-from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
+from .helpers import four_axes, same_shape
 from .registry import register
-from .tops import same_shape
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]

@@ -15,14 +15,11 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.normalization import batch_normalized
 from ..schema.caffe_pb2 import FillerParameter
-from . import across
-from .axes import four_axes
-from .context import Context, ParamSpec, Shape
+from . import cross_replica
+from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
-from .epilogue import Epilogue
-from .namespace import namespace_of, rsqrt, stop_gradient
+from .helpers import four_axes, namespace_of, rsqrt, stop_gradient, whole_plane
 from .registry import register
-from .sight import whole_plane
 from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
@@ -169,7 +166,7 @@ def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Add the statistics of the batch `x` to the sums."""
     fraction = ctx.settings.fraction
-    m = x.size // x.shape[1] * (across.devices(ctx) if ctx.run.sync_bn else 1)
+    m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.run.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
     new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
     return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
@@ -183,7 +180,7 @@ def synced_over(ctx: Context) -> str | None:
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
     """Return each array's mean in each channel, (channels,): of all devices' batches with `sync_bn`."""
     means = [jnp.mean(a, axis=but_channels(a)) for a in arrays]
-    return list(across.mean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
+    return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
 
 
 def statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -11,13 +11,11 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
-from .axes import four_axes
 from .context import Context, ParamSpec
 from .dtypes import promote
+from .helpers import every, four_axes, own_pixel
 from .implementation import LayerContext
 from .registry import register
-from .sight import own_pixel
-from .tops import every
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _NORMFACE_EPS = 1e-6

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.window import Window
-from .axes import canonical_axis
 from .context import Context, Shape
+from .helpers import canonical_axis, own_pixel
 from .registry import register
-from .sight import own_pixel
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 

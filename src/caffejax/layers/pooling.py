@@ -19,9 +19,9 @@ from ..kernels.table import table
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
+from .helpers import first
 from .im2col import overlay, windows
 from .registry import register
-from .tops import first
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _MOST_STEPS = 8192  # more would take minutes to compile

@@ -13,13 +13,10 @@ import numpy as np
 from ..errors import require
 from ..kernels.elementwise import concatenate_channels
 from ..sizes import counted
-from .axes import canonical_axis
 from .context import Context, Shape
 from .dtypes import promote
-from .no_gradient import no_gradient
+from .helpers import canonical_axis, every, no_gradient, own_pixel
 from .registry import register
-from .sight import own_pixel
-from .tops import every
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context, Shape
 from .dtypes import promote
+from .helpers import first
 from .loss import loss_divisor, normalization
 from .registry import register
-from .tops import first
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]

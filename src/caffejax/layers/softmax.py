@@ -12,10 +12,10 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from . import across
-from .axes import after_first_axis, canonical_axis
+from . import cross_replica
 from .context import Context, Shape
 from .dtypes import promote
+from .helpers import after_first_axis, canonical_axis, first, own_pixel_along, whole_plane
 from .loss import (
     classes_along_axis,
     ignored_label,
@@ -27,8 +27,6 @@ from .loss import (
     valid_labels,
 )
 from .registry import register
-from .sight import own_pixel_along, whole_plane
-from .tops import first
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
@@ -174,7 +172,7 @@ def _label_weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
 
 
 def _occurrences(ctx: Context, own: jax.Array, others: tuple[int, ...]) -> jax.Array:
-    return across.total(ctx, jnp.sum(own, others))
+    return cross_replica.psum(ctx, jnp.sum(own, others))
 
 
 def _softmax_loss_variant(layer: Any) -> str:

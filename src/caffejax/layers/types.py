@@ -33,8 +33,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ..sizes import counted
+from .data_source import Position
 from .implementation import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
-from .source import Position
 
 __all__ = [
     "SAME_AS_BOTTOMS",
@@ -224,7 +224,7 @@ class LayerTraits:
             pixel if pixels keep their position or the layer only moves data, else unknown.
         weight_axes: the number of axes of the first blob; legacy weight files pad all blobs to four axes.
         pads_rows: the tops have the maximum number of rows (along the axis before the last). Rows of padding come last
-            and begin with a negative number. Outside of compiled code they are stripped, see `layers.rows`.
+            and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
     """
 
     elementwise: bool = False

@@ -16,7 +16,7 @@ from ..aliases import declared
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import start_logging
 from ..layers import layer_types
-from ..layers.draws import folded_bits
+from ..layers.bucketed_random import folded_bits
 from ..options import LIMITS, Reading
 from ..process import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN

@@ -26,7 +26,7 @@ from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.traits import index_blob
 from ..kernels import compiling
-from ..layers.rows import trimmed
+from ..layers.row_padding import trimmed
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in turn
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from ..graph import Graph, Layer
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.calling import forward
+from ..layers.dispatch import forward
 from ..sizes import count_in_words, counted, in_words
 from ..tables import aligned, printable
 from .multiply_adds import multiply_adds

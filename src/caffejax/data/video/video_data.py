@@ -7,8 +7,8 @@ from typing import Any
 
 from ...errors import DataError
 from ...layers.context import Site
+from ...layers.data_source import Look, Tops
 from ...layers.registry import register
-from ...layers.source import Look, Tops
 from ...layers.types import LayerDocs, LayerType, Signature
 from ..data_layer import DataLayer
 from ..image_batches import Examples, ImageBatches

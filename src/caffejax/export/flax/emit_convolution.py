@@ -10,10 +10,10 @@ import numpy as np
 from ...errors import require
 from ...kernels.window import Window
 from ...layers import Context
-from ...layers.axes import canonical_axis
 from ...layers.c3d.c3d_layers import volume_correlation, volume_windows
 from ...layers.c3d.nd import nd_correlation, nd_windows
 from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, window_pair
 from .emit_context import Emission, one_or_all, writes
 from .emit_shape_ops import Zeros, flattened

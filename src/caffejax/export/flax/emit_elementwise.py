@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...errors import require
-from ...layers.axes import canonical_axis
+from ...layers.helpers import canonical_axis
 from .emit_context import Emission, Emit, affine_expression, number, writes
 from .ir import Value
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...layers.axes import canonical_axis
+from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored
 from ...layers.segmentation.bn import SEGNET_EPS, bn_variant
 from .emit_context import Emission, number, writes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...errors import require
-from ...layers.axes import canonical_axis
+from ...layers.helpers import canonical_axis
 from ...layers.indexing import crop_box
 from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
 from .emit_context import Emission, as_in_caffe, number, reshaped, writes

@@ -16,8 +16,8 @@ from ..._version import __version__
 from ...errors import CaffejaxError, GraphError, Problem
 from ...execution.schedule import padded_blobs
 from ...graph import Layer
-from ...layers.calling import call as run
-from ...layers.rows import axis_of_rows_in, rows_axis
+from ...layers.dispatch import call as run
+from ...layers.row_padding import axis_of_rows_in, rows_axis
 from ...options import Run
 from ..inference_model import Subject
 from ..preprocessing import Preprocessing
@@ -172,7 +172,7 @@ class _Assembly:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Count the rows of a padded top that are none of padding, as `layers.rows.count` does."""
+    """Count the rows of a padded top that are none of padding, as `layers.row_padding.count` does."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 

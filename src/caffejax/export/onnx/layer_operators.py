@@ -12,9 +12,9 @@ import numpy as np
 
 from ...kernels.window import Window
 from ...layers import Context
-from ...layers.axes import canonical_axis
 from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
 from ...layers.dropout import dropout_is_identity
+from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored
 from ...layers.pooling import around, pool_method, window_and_size, window_areas
 from .builder import Builder, Shape, Value, computed

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import require
 from ..boxes import overlaps
 from ..context import Context, Shape, Site
-from ..no_gradient import no_gradient
+from ..helpers import no_gradient
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
 from .result_files import Image, check_resize, in_pixels, read_sizes

@@ -18,7 +18,7 @@ from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
 from ..registry import register
-from ..rows import trimmed
+from ..row_padding import trimmed
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .prior_box import read_predictions
 from .result_files import ResultFiles, saves

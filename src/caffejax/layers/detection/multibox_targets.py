@@ -10,7 +10,7 @@ from jax import lax
 
 from ...kernels.varying import vary_as
 from ...schema.caffe_pb2 import PriorBoxParameter
-from .. import across
+from .. import cross_replica
 from ..boxes import decode_offsets, encode_offsets, overlaps
 from ..context import Context
 from ..loss import loss_divisor, normalization, replaced
@@ -290,10 +290,12 @@ def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
     if not classes.size:
         return classes
     images, priors, _ = classes.shape
-    first = across.number(ctx) * images
+    first = cross_replica.axis_index(ctx) * images
     place = (first + jnp.arange(images))[:, None] * priors + jnp.arange(classes[0].size)
-    moved = jnp.zeros(across.devices(ctx) * classes.size, classes.dtype).at[place].max(classes.reshape(images, -1))
-    all_images = jnp.minimum(across.total(ctx, moved), 1)
+    moved = (
+        jnp.zeros(cross_replica.axis_size(ctx) * classes.size, classes.dtype).at[place].max(classes.reshape(images, -1))
+    )
+    all_images = jnp.minimum(cross_replica.psum(ctx, moved), 1)
     return jax.lax.dynamic_slice_in_dim(all_images, first * classes[0].size, classes.size).reshape(classes.shape)
 
 
@@ -315,5 +317,5 @@ def _mined(
 
 def _divisor(ctx: Context, found: Targets) -> jax.Array | float:
     if normalization(ctx.layer.loss_param, "VALID") == "VALID":
-        return across.count(ctx, found.matched)
+        return cross_replica.global_count(ctx, found.matched)
     return loss_divisor(ctx, found.counted, "VALID", found.counted.shape[0])

@@ -10,10 +10,10 @@ import numpy as np
 from jax import lax
 
 from ...errors import LayerError, require
-from .. import across
+from .. import cross_replica
 from ..boxes import overlaps
 from ..context import Context, Shape
-from ..no_gradient import no_gradient
+from ..helpers import no_gradient
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
 
 
@@ -225,7 +225,8 @@ def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
     """DetectNet's mAP (precision times recall), precision and recall of a scored list (N, boxes, 5), in percent."""
     require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
     right, wrong, missed = (
-        across.total(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype)) for kind in (_RIGHT, _WRONG, _MISSED)
+        cross_replica.psum(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype))
+        for kind in (_RIGHT, _WRONG, _MISSED)
     )
     precision, recall = (100 * right / jnp.maximum(right + others, 1) for others in (wrong, missed))
     return tuple(x[None] for x in (precision * recall / 100, precision, recall))

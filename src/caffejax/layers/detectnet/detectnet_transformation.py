@@ -11,7 +11,7 @@ from ...errors import require
 from ...schema.caffe_pb2 import DetectNetGroundTruthParameter
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..no_gradient import no_gradient
+from ..helpers import no_gradient
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 

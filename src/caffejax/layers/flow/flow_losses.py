@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from .. import across
+from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register
@@ -94,7 +94,7 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
     there = ~jnp.isnan(difference)
     divisor: Any = max(a.shape[0], 1)
     if ctx.param.normalize_by_num_entries:
-        divisor = across.mean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
+        divisor = cross_replica.pmean(ctx, jnp.sum(there, dtype=jnp.float32)) / a.shape[1]
     return jnp.where(there, difference, 0), there, divisor
 
 

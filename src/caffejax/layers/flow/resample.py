@@ -13,9 +13,9 @@ import numpy as np
 
 from ...errors import require
 from ...kernels.table import table
-from ..axes import possible_plane
 from ..context import Context, Shape
 from ..dtypes import promote
+from ..helpers import possible_plane
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 

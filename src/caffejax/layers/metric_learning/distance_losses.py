@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from .. import across
-from ..axes import canonical_axis
+from .. import cross_replica
 from ..context import Context, ParamSpec
 from ..dtypes import promote
+from ..helpers import canonical_axis, first
 from ..loss import class_numbers, classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
 from ..registry import register
-from ..tops import first
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
 
 
@@ -73,7 +72,7 @@ def center_loss_backward(
 ) -> tuple[Any, ...]:
     difference, own = _differences(ctx, blobs, x, labels)
     members = own.astype(difference.dtype)
-    d_centers = -(members.T @ difference) / (1 + across.total(ctx, jnp.sum(members, axis=0))[:, None])
+    d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
 
@@ -130,7 +129,7 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     if ctx.n_tops == 1:
         return loss
     means = [jnp.sum(jnp.where(own, near, 0)), jnp.sum(jnp.where(own, 0, far)) / (d.shape[1] - 1)]
-    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
+    return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
 
 
 def general_contrastive_loss_backward(
@@ -143,7 +142,7 @@ def general_contrastive_loss_backward(
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
     pushed = jnp.where(others & (d < p.negative_margin), pushed, 0)
     if p.HasField("normalize_negative"):
-        total = jnp.abs(across.mean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
+        total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
         pushed = jnp.where(total > p.positive_weight, pushed / jnp.where(total == 0, 1, total), pushed)
     slope = jnp.where(own & pulled, p.positive_weight, 0) - pushed
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None
@@ -195,7 +194,7 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     if ctx.n_tops == 1:
         return loss
     means = [jnp.sum(mine), jnp.sum(jnp.where(own, 0, d)) / (d.shape[1] - 1)]
-    return loss, across.mean(ctx, jnp.stack(means) / d.shape[0])
+    return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
 
 
 def general_triplet_loss_backward(

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ..axes import canonical_axis
 from ..context import Context, ParamSpec
 from ..dtypes import promote
+from ..helpers import canonical_axis
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import normalize_rows

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ..axes import canonical_axis
 from ..context import Context, ParamSpec
 from ..dtypes import promote
+from ..helpers import canonical_axis, first
 from ..loss import class_numbers, classes_of_rows, own_classes
 from ..registry import register
-from ..tops import first
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import normalize_rows
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ..axes import four_axes
 from ..context import Context
+from ..helpers import four_axes
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:

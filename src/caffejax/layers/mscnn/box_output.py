@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ..axes import four_axes
 from ..boxes import Divisor, non_max_suppression, overlaps, select_best
 from ..context import Context
 from ..dtypes import promote
+from ..helpers import four_axes
 from ..registry import register
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .box_maps import (

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from .. import across
+from .. import cross_replica
 from ..boxes import overlaps
 from ..context import Context
 from ..dtypes import promote
@@ -62,7 +62,9 @@ def _corners(boxes: jax.Array, plus: float) -> jax.Array:
 
 def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.float32)
-    total, count = (across.total(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(counts, values, 0), counts))
+    total, count = (
+        cross_replica.psum(ctx, jnp.sum(x, dtype=values.dtype)) for x in (jnp.where(counts, values, 0), counts)
+    )
     return jnp.where(count > 0, total / jnp.maximum(count, 1), -1)
 
 
@@ -167,10 +169,10 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     counts = (truth[:, 0] > 0) & (truth[:, -1] <= _GROUND_TRUTH) & (rows[:, 0] >= 0)
     first = 4 * (label if aware else jnp.minimum(label, 1))
     own = jnp.take_along_axis(given, first[:, None] + jnp.arange(4), axis=1)  # NaN for a class that there is not
-    total = across.total(ctx, jnp.sum(counts, dtype=given.dtype))
+    total = cross_replica.psum(ctx, jnp.sum(counts, dtype=given.dtype))
     boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(own)), rows[:, 1:]
     fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
-    sums = [across.total(ctx, jnp.sum(fit)) for fit in fits]
+    sums = [cross_replica.psum(ctx, jnp.sum(fit)) for fit in fits]
     found = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
     return tuple(found[: ctx.n_tops])
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from .. import across
-from ..axes import four_axes
+from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
+from ..helpers import four_axes
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .box_maps import (
@@ -106,7 +106,7 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
     own = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
     counts = ~jnp.isnan(weights)
     weights = jnp.where(counts, weights, 0)
-    count = across.count(ctx, counts).astype(scores.dtype)
+    count = cross_replica.global_count(ctx, counts).astype(scores.dtype)
     loss = -jnp.sum(jnp.where(own, log_probabilities(scores), 0) * weights[:, None]) / count
     known = jnp.all(jnp.any(own, axis=1) | ~counts)
     return jnp.where(known, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - own) * weights[:, None] / count
@@ -125,18 +125,18 @@ def box_loss(
     """
     difference = jnp.where(counts[:, None], deltas - targets, 0)
     slope = jnp.clip(difference, -1, 1) if smooth else difference
-    count = 4 * across.count(ctx, counts).astype(deltas.dtype)
+    count = 4 * cross_replica.global_count(ctx, counts).astype(deltas.dtype)
     return jnp.sum(slope * (difference - slope / 2)) / count, slope / count
 
 
 def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
     """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, of the whole batch."""
-    return across.mean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
+    return cross_replica.pmean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
 
 
 def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
     """Return the factor of the device's gradients, from the diff of `join_losses`."""
-    return dy.reshape(2)[0] / across.devices(ctx)
+    return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
 def balanced_weights(
@@ -150,7 +150,7 @@ def balanced_weights(
         share: of objects.
         dtype: of the weights.
     """
-    sums = [across.total(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
+    sums = [cross_replica.psum(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
     of_objects, of_background = (
         jnp.where(total > 0, part * sum(sums) / jnp.maximum(total, 1), 1)
         for part, total in zip((share, 1 - share), sums, strict=True)
@@ -213,7 +213,9 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     weights = jnp.ones(objects.shape, x.dtype)
     if p.pos_neg_weighted:
         of_objects, of_background = balanced_weights(ctx, objects, background, 1 / (1 + p.bg_multiple), x.dtype)
-        weights = jnp.where(objects, of_objects, jnp.where(across.total(ctx, jnp.sum(objects)) > 0, of_background, 1))
+        weights = jnp.where(
+            objects, of_objects, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, of_background, 1)
+        )
     ignored = labels.ignored(ctx, labels.classes)
     counts = (objects | background) & ~ignored
     of_classes = class_loss(ctx, scores, labels.classes, jnp.where(counts, weights, jnp.nan))

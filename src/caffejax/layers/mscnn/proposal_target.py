@@ -11,8 +11,7 @@ import numpy as np
 from ...errors import LayerError, require
 from ..boxes import overlaps
 from ..context import Context, Shape
-from ..no_gradient import no_gradient
-from ..on_host import generator, promoted
+from ..helpers import generator, no_gradient, promoted
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .box_maps import normalization, read_rows, require_rows, with_four_axes

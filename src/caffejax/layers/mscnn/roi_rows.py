@@ -14,8 +14,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
-from ..no_gradient import no_gradient
-from ..on_host import promoted
+from ..helpers import no_gradient, promoted
 from ..registry import register
 from ..types import (
     OWN_IMAGES,

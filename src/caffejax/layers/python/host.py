@@ -13,8 +13,8 @@ import numpy as np
 
 from ...errors import LayerError
 from ..context import Context, ParamSpec, Shape, Site
-from ..source import Look
-from ..tops import every
+from ..data_source import Look
+from ..helpers import every
 from ..types import LayerType, OnHost, Reads
 from .blob import Blob
 from .layer import BlobVec, Layer

@@ -11,10 +11,9 @@ import numpy as np
 
 from ...errors import require
 from ...kernels.table import table
-from ..axes import possible_plane
 from ..context import Context
 from ..dtypes import promote
-from ..no_gradient import no_gradient
+from ..helpers import no_gradient, possible_plane
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import are_rows_of_five

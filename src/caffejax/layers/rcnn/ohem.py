@@ -12,12 +12,11 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
+from ..helpers import first, no_gradient
 from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
-from ..no_gradient import no_gradient
 from ..registry import register
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward
-from ..tops import first
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 from .rois import rounded
 

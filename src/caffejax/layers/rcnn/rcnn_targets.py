@@ -13,8 +13,7 @@ from ...errors import require
 from ..boxes import overlaps
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..no_gradient import no_gradient
-from ..on_host import generator
+from ..helpers import generator, no_gradient
 from ..param_str import settings
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
 from .rois import are_rows_of_five

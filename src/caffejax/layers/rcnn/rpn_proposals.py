@@ -17,7 +17,7 @@ from ...kernels.varying import vary_as
 from ..boxes import select_best
 from ..context import Context
 from ..dtypes import promote
-from ..no_gradient import no_gradient
+from ..helpers import no_gradient
 from ..param_str import settings
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced

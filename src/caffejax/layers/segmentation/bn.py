@@ -13,13 +13,11 @@ from ...errors import require
 from ...kernels.affine import by_channel
 from ...kernels.normalization import batch_normalized
 from ...kernels.sums import FIRST
-from ..context import Context, ParamSpec, Shape
+from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
-from ..epilogue import Epilogue
-from ..namespace import rsqrt, stop_gradient
+from ..helpers import first, rsqrt, stop_gradient
 from ..normalization import less_moved, statistics, synced_over
 from ..registry import register
-from ..tops import first
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]

@@ -14,9 +14,9 @@ from jax import lax
 from ...errors import require
 from ...kernels.gradient import with_gradient
 from ...kernels.table import table
-from ..axes import possible_plane
 from ..context import Context, Shape
 from ..dtypes import promote
+from ..helpers import possible_plane
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 

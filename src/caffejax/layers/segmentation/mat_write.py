@@ -11,9 +11,8 @@ import numpy as np
 
 from ...atomic import replacing_path
 from ...errors import DataError, Problem, require
-from ..axes import four_axes
 from ..context import Context, Shape, Site
-from ..no_gradient import no_gradient
+from ..helpers import four_axes, no_gradient
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from .. import across
+from .. import cross_replica
 from ..context import Context, ParamSpec
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -30,11 +30,11 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     valid = jnp.ones(index.shape, bool)
     for ignored in ctx.param.ignore_label:
         valid &= index != ignored
-    unknown = across.total(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
+    unknown = cross_replica.psum(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
     own = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
     guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
     counts = jnp.einsum("bpi,bpj->ij", own, guessed, precision="highest")
-    counts = sum(blobs, start=across.total(ctx, counts))
+    counts = sum(blobs, start=cross_replica.psum(ctx, counts))
     figures = jnp.where(unknown, jnp.nan, _accuracies(counts))
     return figures.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
 
@@ -97,7 +97,7 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     before = jnp.sum((scores > own) | ((scores == own) & (number > index)), axis=1, keepdims=True)
     right = (before < p.top_k) & (index >= 0) & (index < classes)
     counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
-    found, among = (across.total(ctx, jnp.sum(x)) for x in (right & counts, counts))
+    found, among = (cross_replica.psum(ctx, jnp.sum(x)) for x in (right & counts, counts))
     share = found / jnp.maximum(among, 1)
     return share.astype(jnp.float32).reshape(1, 1, 1, 1)
 

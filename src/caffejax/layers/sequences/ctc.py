@@ -11,9 +11,9 @@ from jax import lax
 
 from ...errors import require
 from ...kernels.varying import vary_as
-from .. import across
-from ..across import mean
+from .. import cross_replica
 from ..context import Context
+from ..cross_replica import pmean
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -99,7 +99,7 @@ def ctc_loss_backward(
     of_label = spread.symbols[:, :, None] == jnp.arange(scores.shape[2])
     said = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
     diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - said, 0)
-    return dy * across.devices(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
+    return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
 
 
 def _labels(ctx: Context, scores: Any, labels: Any) -> int:
@@ -188,7 +188,7 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     for given in targets if ctx.n_tops > 1 else ():
         labels = _rows(given, scores)
         wanted = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
-        right = mean(ctx, jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1))
+        right = pmean(ctx, jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1))
         tops.append(right.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
 

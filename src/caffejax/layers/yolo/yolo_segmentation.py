@@ -8,10 +8,10 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from .. import across
-from ..axes import possible_sides
+from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
+from ..helpers import possible_sides
 from ..loss import require_one_batch
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -60,7 +60,7 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
             len(x.shape) >= 2 and counts.shape[:2] == wanted and counts.size == wanted[0] * wanted[1],
             f"bottom 2 must count the pixels of each image's classes, {wanted}, not have shape {counts.shape}",
         )
-        per_class = across.total(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0))
+        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0))
         share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
         difference *= (2 - share).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference
@@ -82,7 +82,7 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
         found, limit = _scaled(jnp.floor(jnp.clip(found * 255, 0, 255)), wanted[2:]), float(int(limit * 255))
     seen = found > limit
     both, either = (
-        across.total(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32)) for m in (seen & true, seen | true)
+        cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32)) for m in (seen & true, seen | true)
     )
     return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
 

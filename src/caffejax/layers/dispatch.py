@@ -15,11 +15,10 @@ import numpy as np
 from ..errors import LayerError, require
 from ..kernels.elementwise import elementwise
 from ..kernels.gradient import with_gradient
-from .checking import checked
-from .context import Context
+from .context import Context, Epilogue
 from .dtypes import matmul_precision
-from .epilogue import Epilogue
 from .types import OnHost, Traced
+from .validation import checked
 
 Arrays = tuple[jax.Array, ...]
 

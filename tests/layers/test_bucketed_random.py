@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.layers import draws
-from caffejax.layers.draws import drawn
+from caffejax.layers import bucketed_random
+from caffejax.layers.bucketed_random import drawn
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
 DRAWS = {
@@ -22,7 +22,7 @@ DRAWS = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_same_numbers(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "_STEP", 4096)  # the last shape's size is no power of two
+    monkeypatch.setattr(bucketed_random, "_STEP", 4096)  # the last shape's size is no power of two
     for key in (jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")):
         _assert_equal(drawn(DRAWS[name], key, shape), DRAWS[name](key, shape))
 
@@ -37,10 +37,10 @@ def test_the_same_numbers_under_other_settings() -> None:
 
 
 def test_shapes_share_sizes() -> None:
-    sizes = {draws._size(n) for n in range(1, 1 << 20, 997)}
+    sizes = {bucketed_random._size(n) for n in range(1, 1 << 20, 997)}
     assert sizes == {1 << k for k in range(10, 21)}
-    assert draws._size((1 << 20) + 1) == 2 << 20
-    assert draws._size(5 << 20) == 5 << 20
+    assert bucketed_random._size((1 << 20) + 1) == 2 << 20
+    assert bucketed_random._size(5 << 20) == 5 << 20
 
 
 def _assert_equal(found: Any, wanted: Any) -> None:

@@ -1,10 +1,18 @@
-"""Axes as Caffe counts them: negative ones from the end, with a clear error when out of range."""
+"""Helpers of layer functions: axes, tuples of tops, zero gradients, receptive windows, NumPy or JAX arrays."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from ..errors import require
+from ..kernels.window import Window
 from .context import Context, Shape
 
 _MOST = 2**31 - 1  # numbers in a blob: Caffe counts them with an int
@@ -72,3 +80,70 @@ def possible_sides(size: Shape) -> None:
         f"the settings, or the bottom, ask for a plane of height {size[0]} and width {size[1]}; a side has {_LONGEST} "
         "cells at most",
     )
+
+
+def every(tops: Any) -> tuple[Any, ...]:
+    """Return all of them, or their diffs, as a tuple."""
+    return tops if isinstance(tops, tuple) else (tops,)
+
+
+def first(tops: Any) -> Any:
+    """Return the first of them, or its diff."""
+    return every(tops)[0]
+
+
+def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
+    """Return the shape of a top that is like the bottom, for `Traced.top_shapes`."""
+    return [x.shape]
+
+
+def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
+    """Return that no bottom gets a gradient, whatever forward does."""
+    return (None,) * len(bottoms)
+
+
+def namespace_of(*arrays: Any) -> ModuleType:
+    """Return `numpy` if all arrays are NumPy's, else `jax.numpy`."""
+    return np if all(isinstance(a, np.ndarray) for a in arrays) else jnp
+
+
+def rsqrt(x: Any) -> Any:
+    """Return 1 / sqrt(x)."""
+    return 1 / np.sqrt(x) if isinstance(x, np.ndarray) else jax.lax.rsqrt(x)
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return x, through which no gradient passes."""
+    return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
+
+
+def promoted(x: np.ndarray) -> np.ndarray:
+    """Return bfloat16 and other short floats as float32, all else as it is."""
+    return x.astype(np.float32) if x.dtype.itemsize < 4 else x
+
+
+def generator(ctx: Context) -> np.random.Generator:
+    """Return a generator that the layer's key in this pass starts."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)).ravel())
+
+
+_CHANNELS = 1
+
+
+def own_pixel(ctx: Context, bottom: Any) -> Window:
+    """Return the window of the pixel at the same place, and of no other."""
+    n = len(bottom.shape) - _CHANNELS - 1
+    return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
+
+
+def whole_plane(ctx: Context, bottom: Any) -> None:
+    """Say that each pixel sees all others."""
+
+
+def own_pixel_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
+    """Return what sees the own pixel where an axis of the settings is that of the channels or the batch."""
+
+    def sees(ctx: Context, bottom: Any) -> Window | None:
+        return own_pixel(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None
+
+    return sees

@@ -1,0 +1,100 @@
+"""Sums and means over the devices whose batches together are one batch.
+
+Under `jax.shard_map` over `Run.axis_name` each device runs the net on its shard of the rows, and a loss is that of the
+whole batch. The interpreter takes the mean over devices of a top without axes. A layer with such a top therefore
+returns, for
+
+- a mean over rows: the mean over the device's rows; nothing else is needed;
+- a sum over rows: `axis_size` times the sum over the device's rows;
+- a sum divided by a count: the device's sum divided by `global_count`.
+
+Backward rules receive the gradients of these tops and differentiate the same expressions. Other tops, such as one with
+an axis of classes, are computed with `psum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import require
+from ..kernels.varying import vary, varying
+from .context import Context
+
+
+def axis_size(ctx: Context) -> int:
+    """Return the number of devices that share a batch, 1 without a mesh axis."""
+    return 1 if ctx.axis is None else int(jax.lax.axis_size(ctx.axis))
+
+
+def axis_index(ctx: Context) -> Any:
+    """Return the index of this device along the mesh axis, from 0."""
+    return 0 if ctx.axis is None else jax.lax.axis_index(ctx.axis)
+
+
+def psum(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return the sum of x over the devices, replicated."""
+    if ctx.axis is None:
+        return x
+    total: jax.Array = jax.lax.psum(vary(x, frozenset({ctx.axis})), ctx.axis)
+    return total
+
+
+def pmean(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return the mean of x over the devices, replicated."""
+    return x if ctx.axis is None else psum(ctx, x) / axis_size(ctx)
+
+
+def global_count(ctx: Context, valid: jax.Array) -> jax.Array:
+    """Return the divisor of a device's sum over valid items: their mean count over devices, at least 1 in total.
+
+    Args:
+        valid: whether each item counts, bool, any shape.
+    """
+    return jnp.maximum(1.0 / axis_size(ctx), pmean(ctx, jnp.sum(valid, dtype=jnp.float32)))
+
+
+def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
+    """Return a layer's context with the mesh axis set if its bottoms differ between devices.
+
+    A layer whose bottoms are replicated, such as one that reads parameters only, computes as on one device.
+    """
+    return ctx.replace(axis=ctx.run.axis_name) if any(_differs(ctx, x) for x in bottoms) else ctx
+
+
+def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    """Return a layer's tops, where tops without axes are replaced by their mean over devices.
+
+    Each device divides before the sum, so the sum can be combined with that of the gradients.
+    """
+    name: Any = ctx.run.axis_name
+    return tuple(
+        jax.lax.psum(top / jax.lax.axis_size(name), name) if top.ndim == 0 and _differs(ctx, top) else top
+        for top in tops
+    )
+
+
+def psum_loss(ctx: Context, loss: jax.Array) -> jax.Array:
+    """Return the sum of a loss over the devices; a replicated loss counts once."""
+    name: Any = ctx.run.axis_name
+    total: jax.Array = jax.lax.psum(loss, name) if _differs(ctx, loss) else loss
+    return total
+
+
+def _differs(ctx: Context, x: jax.Array) -> bool:
+    """Return whether x may differ between devices along the mesh axis."""
+    name = ctx.run.axis_name
+    if name is None:
+        return False
+    try:
+        number = jax.lax.axis_index(name)
+    except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
+        return False
+    require(
+        name in varying(jax.typeof(number)),
+        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which tells what devices share',
+    )
+    return name in varying(jax.typeof(x))
