@@ -17,6 +17,7 @@ from .aliases import install
 __all__ = [
     "alias_package",
     "compile_for_absent_devices",
+    "hide_late_errors",
     "keep_compiled",
     "keep_memory",
     "sleep_between_calls",
@@ -61,6 +62,19 @@ def compile_for_absent_devices() -> None:
     tuning, xla = "--xla_gpu_autotune_level=", os.environ.get("XLA_FLAGS", "")
     if tuning not in xla:
         os.environ["XLA_FLAGS"] = f"{xla} {tuning}0".strip()
+
+
+def hide_late_errors() -> None:
+    """Hide errors of orbax's threads that are not waited for, after a checkpoint could not be written or read.
+
+    The error itself is raised. Other reads and writes fail later, in threads of orbax and tensorstore, and are printed
+    through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`: this function replaces these hooks for
+    the rest of the process. The command line calls it. Otherwise they are replaced only while a checkpoint is written
+    or read.
+    """
+    from .checkpoints.unfinished import hide_late_errors as hide
+
+    hide()
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:

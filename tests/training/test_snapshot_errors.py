@@ -4,8 +4,11 @@ import errno
 import logging
 import os
 import re
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +174,18 @@ def _nested(inner: Exception) -> Exception:
 def test_the_reason_is_the_file_system_s_own(error: Exception, words: str) -> None:
     assert str(not_saved(Path("x.orbax"), 10, error)).endswith(f": {words}")
     assert str(not_saved(Path("x.orbax"), 10, error)).startswith("x.orbax/10: cannot be written: ".removesuffix(" "))
+
+
+@pytest.mark.parametrize("on_snapshot_error", ["stop", "continue"])
+def test_hooks_for_uncaught_exceptions_are_given_back(tmp_path: Path, on_snapshot_error: str) -> None:
+    def hooks() -> list[Any]:
+        return [sys.excepthook, sys.unraisablehook, threading.excepthook]
+
+    before = hooks()
+    s = solver(tmp_path, on_snapshot_error=on_snapshot_error)
+    in_the_way(tmp_path)
+    with pytest.raises(CaffejaxError):
+        s.solve()
+    with suppress(CaffejaxError):
+        s.close()
+    assert hooks() == before

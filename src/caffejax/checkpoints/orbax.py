@@ -189,10 +189,11 @@ class CheckpointFolder:
         """Remove what there is of a step that could not be saved; return what is said of it."""
         if not self._together:  # else another process may be writing to it
             manager, self._open_manager = self._open_manager, None
-            if manager is not None:
-                with quiet(), suppress(Exception):
-                    manager.close()
-            remove_failed(self.path, step)
+            with quiet():  # until the threads that still write have ended
+                if manager is not None:
+                    with suppress(Exception):
+                        manager.close()
+                remove_failed(self.path, step)
             with suppress(OSError):
                 self.path.rmdir()  # if it was the first
         return not_saved(self.path, step, error)

@@ -67,47 +67,78 @@ def _cause(error: BaseException | None) -> OSError | None:
     return None
 
 
+class _Silence:
+    """Replaces the three hooks for uncaught exceptions while it is held, and filters two loggers.
+
+    Several threads may hold it. The last to release it restores the hooks, except for a hook that another library has
+    replaced meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._holders = threading.Lock(), 0
+        self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, hook before, hook meanwhile
+
+    def hold(self) -> None:
+        with self._lock:
+            self._holders += 1
+            if self._holders > 1:
+                return
+            for module, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
+                before = getattr(module, name)
+                setattr(module, name, filtering := _without_late_errors(before))
+                self._hooks.append((module, name, before, filtering))
+            for logger in _LOGGERS:
+                logger.addFilter(_is_relevant)
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+            for module, name, before, filtering in self._hooks:
+                if getattr(module, name) is filtering:
+                    setattr(module, name, before)
+            self._hooks.clear()
+            for logger in _LOGGERS:
+                logger.removeFilter(_is_relevant)
+
+
+_silence = _Silence()
+
+
+def hide_late_errors() -> None:
+    """Hide errors of orbax's threads that are not waited for, for the rest of the process; see `caffejax.process`."""
+    _silence.hold()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep orbax and its threads from telling of errors that they raise, too.
-
-    After a failure it stays so: reads and writes that are under way still fail later, in threads of their own.
-    """
-    before = threading.excepthook, sys.unraisablehook, sys.excepthook
-    if _has_failed():
+    """Keep orbax and its threads from printing errors that are raised as well, until the block ends."""
+    _silence.hold()
+    try:
         yield
-        return
-    for logger in _LOGGERS:
-        logger.addFilter(_of_others)
-    threading.excepthook, sys.unraisablehook, sys.excepthook = (_but_late(hook) for hook in before)
-    yield
-    threading.excepthook, sys.unraisablehook, sys.excepthook = before
-    for logger in _LOGGERS:
-        logger.removeFilter(_of_others)
+    finally:
+        _silence.release()
 
 
-def _has_failed() -> bool:
-    return any(_of_others in logger.filters for logger in _LOGGERS)
-
-
-def _of_others(record: logging.LogRecord) -> bool:
+def _is_relevant(record: logging.LogRecord) -> bool:
     if record.exc_info and _is_late(record.exc_info[1]):
         return False
     return "orbax" not in record.pathname and "orbax" not in record.getMessage()
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error is of a read that nobody waits for any more."""
+    """Return whether an error is of a read or write that is no longer waited for."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 
-def _but_late(hook: Any) -> Callable[..., Any]:
-    """Return a hook for errors that nobody catches, without those of orbax's threads, or of an event loop's end."""
+def _without_late_errors(hook: Any) -> Callable[..., Any]:
+    """Return a hook for uncaught exceptions that leaves out errors of orbax's threads and of a closed event loop."""
 
-    def reported(*given: Any) -> None:
-        error = given[1] if len(given) == _OF_EXCEPTHOOK else given[0].exc_value
-        thread = getattr(given[0], "thread", None)
+    def filtering(*args: Any) -> None:
+        error = args[1] if len(args) == _OF_EXCEPTHOOK else args[0].exc_value
+        thread = getattr(args[0], "thread", None)
         if not _is_late(error) and "orbax" not in type(thread).__module__:
-            hook(*given)
+            hook(*args)
 
-    return reported
+    return filtering

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from .._version import __version__
 from ..errors import UNKNOWN_TYPE, CaffejaxError
-from ..process import compile_for_absent_devices, tune_process
+from ..process import compile_for_absent_devices, hide_late_errors, tune_process
 from . import (
     check,
     classify,
@@ -147,6 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(options: argparse.Namespace) -> None:
     """Make the process ready for a command: settings that concern all of it, then modules of the user's."""
+    if options.command in (*_ON_NETS, convert, export):
+        hide_late_errors()
     if options.command in _ON_NETS:
         tune_process()
     elif options.command is plan:
