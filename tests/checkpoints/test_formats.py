@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from caffejax.checkpoints.array_files import read_npz, read_safetensors, write_npz, write_safetensors
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.formats import FORMATS, format_of
 from caffejax.checkpoints.loading import load_weights
-from caffejax.checkpoints.npz import read_npz, write_npz
-from caffejax.checkpoints.safetensors import read_safetensors, write_safetensors
 from caffejax.cli import main
 from caffejax.errors import WeightsError
 from caffejax.net import Net

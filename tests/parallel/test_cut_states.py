@@ -19,9 +19,9 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
     import jax
 
     import caffejax
-    from caffejax.parallel import placing
+    from caffejax.parallel import global_arrays
 
-    gather = placing._gather
+    gather = global_arrays._gather
 
     def small_only(mesh: Any) -> Callable[[Any], Any]:
         def gathered(arrays: Any) -> Any:
@@ -34,7 +34,7 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
         parts = [shard.data.size for x in jax.live_arrays() for shard in x.addressable_shards]
         assert max(parts) < 500 * 800, "a large array lies whole on a device"
 
-    placing._gather = small_only
+    global_arrays._gather = small_only
     try:
         solver = caffejax.Solver(text, devices=4, parallel=caffejax.Parallel(**CUT), checkpoint_only=only)
         check()
@@ -49,7 +49,7 @@ def run_in_parts(text: str, snapshot: str, only: bool) -> list[float]:
         solver.step(1)
         solver.close()
     finally:
-        placing._gather = gather
+        global_arrays._gather = gather
     return losses
 
 

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 from spread_nets import assert_equal, solver_text, train, write_data
 
-from caffejax.parallel import as_convolutions_want, layouts
+from caffejax.parallel import as_convolutions_want, mesh
 
 LAST = {  # which axis of a weight comes last in memory
     (256, 512, 1, 1): 0,
@@ -25,7 +25,7 @@ def test_which_weights_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SingleDeviceSharding(jax.devices()[0])
     shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *AS_THEY_ARE)}
     assert all(as_convolutions_want(x, here) is here for x in shapes.values()), "on a CPU"
-    monkeypatch.setattr(layouts, "_TILES", {"cpu": ()})
+    monkeypatch.setattr(mesh, "_TILES", {"cpu": ()})
     assert all(as_convolutions_want(shapes[shape], here) is here for shape in AS_THEY_ARE)
     for shape, last in LAST.items():
         found = as_convolutions_want(shapes[shape], here)
@@ -40,10 +40,9 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
     import jax
 
     import caffejax
-    from caffejax.parallel import layouts
 
-    tiles, lanes = layouts._TILES, layouts._LANES
-    layouts._TILES, layouts._LANES = {"cpu": ()}, 4  # type: ignore[assignment]
+    tiles, lanes = mesh._TILES, mesh._LANES
+    mesh._TILES, mesh._LANES = {"cpu": ()}, 4  # type: ignore[assignment]
     try:
         solver = caffejax.Solver(text, devices=4)
         if resume:
@@ -64,7 +63,7 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         found = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
         solver.close()
     finally:
-        layouts._TILES, layouts._LANES = tiles, lanes
+        mesh._TILES, mesh._LANES = tiles, lanes
     return (losses, found), kept
 
 

@@ -129,7 +129,7 @@ def test_save_and_read(kind: str, write: Write, tmp_path: Path) -> None:
         for a, b in zip(blobs, second.params[name], strict=True):
             np.testing.assert_array_equal(a.data, b.data)
     if kind == "h5":
-        diffs = caffejax.checkpoints.caffemodel_h5.read_caffemodel_h5(path, "diff")
+        diffs = caffejax.checkpoints.caffe_hdf5.read_caffemodel_h5(path, "diff")
         np.testing.assert_array_equal(diffs["conv"][0], first.params["conv"][0].diff)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from caffejax.errors import GraphError, SolverError
 from caffejax.training import Solver
-from caffejax.training.detection import average_precisions, mean_precision
+from caffejax.training.evaluate import average_precisions, mean_precision
 
 PADDING = [-1, -1, -1, -1, -1]
 # two batches: class 1 has 3 objects, class 2 has 1 that is never found, class 3 has none but is found

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.caffe_hdf5 import is_hdf5
 from ..checkpoints.caffemodel import read_caffemodel
-from ..checkpoints.hdf5 import is_hdf5
 from ..checkpoints.matching import match_blobs
 from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory_report import net_sizes

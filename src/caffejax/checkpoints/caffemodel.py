@@ -16,8 +16,8 @@ from ..errors import Problem, WeightsError
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
 from ..schema.caffe_pb2 import NetParameter
-from .blobs import fit
-from .hdf5 import is_hdf5
+from .caffe_hdf5 import is_hdf5
+from .matching import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 
@@ -44,7 +44,7 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
         WeightsError: for a file that cannot be read, is none, is damaged, or has no layers.
     """
     if is_hdf5(path):
-        from .caffemodel_h5 import read_caffemodel_h5
+        from .caffe_hdf5 import read_caffemodel_h5
 
         return read_caffemodel_h5(path)
     return decode_caffemodel(memoryview(read_bytes(path)), path)

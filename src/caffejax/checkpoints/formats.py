@@ -17,9 +17,9 @@ from ..errors import Problem, WeightsError, did_you_mean
 from ..layers import layer_types
 from ..schema.blob_proto import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
-from . import npz, safetensors
+from . import array_files
+from .caffe_hdf5 import write_caffemodel_h5
 from .caffemodel import read_caffemodel, write_caffemodel
-from .caffemodel_h5 import write_caffemodel_h5
 from .orbax import CheckpointFolder
 
 Weights = dict[str, tuple[Array | None, ...]]
@@ -226,13 +226,13 @@ FORMATS: dict[str, Format] = {
     ".h5": Format(read_caffemodel, _write_caffemodel_h5, copies=False, by_content=True),
     ".orbax": Format(_read_orbax, _write_orbax, copies=False, read_whole=lambda path: _read_orbax(path, whole=True)),
     ".npz": Format(
-        lambda path: _unflatten(path, npz.read_npz(path)),
-        lambda path, net, weights: npz.write_npz(path, _flatten(weights)),
+        lambda path: _unflatten(path, array_files.read_npz(path)),
+        lambda path, net, weights: array_files.write_npz(path, _flatten(weights)),
         copies=True,
     ),
     ".safetensors": Format(
-        lambda path: _unflatten(path, safetensors.read_safetensors(path)),
-        lambda path, net, weights: safetensors.write_safetensors(path, _flatten(weights)),
+        lambda path: _unflatten(path, array_files.read_safetensors(path)),
+        lambda path, net, weights: array_files.write_safetensors(path, _flatten(weights)),
         copies=True,
     ),
 }

@@ -16,13 +16,11 @@ from ..parallel import place
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
+from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
-from .caffemodel_h5 import write_caffemodel_h5
-from .coverage import tell_coverage
 from .formats import FORMATS, format_end
-from .hdf5 import is_hdf5
 from .mapped import map_file
-from .matching import LoadReport, Stored, match_blobs
+from .matching import LoadReport, Stored, match_blobs, tell_coverage
 
 log = logging.getLogger("caffejax")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..errors import Problem, WeightsError, did_you_mean
-from ..graph import Graph
+from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..schema.blob_proto import Array
-from .blobs import fit
+from ..schema.blob_proto import Array, Legacy4D, shape_text
+from ..sizes import counted
 
 Stored = Mapping[str, Sequence[Array | None]]
 _SHOWN = 6  # layers of a list that is cut short
@@ -110,3 +113,97 @@ def _listed(names: Sequence[str]) -> str:
         return "none"
     shown = [*names[: _SHOWN - 1], "...", names[-1]] if len(names) > _SHOWN else names
     return f"{len(names)} ({', '.join(shown)})"
+
+
+def fit(
+    name: str,
+    source: Sequence[Array | None],
+    shapes: Sequence[Sequence[int]],
+    optional: Collection[int] = (),
+) -> tuple[Array | None, ...]:
+    """Fit a layer's stored blobs to the shapes that its net wants.
+
+    Args:
+        name: the layer, for error messages.
+        source: its blobs, as read from a file; None where the file leaves one out.
+        shapes: what they have to be.
+        optional: the blobs that the file may leave out.
+
+    Returns:
+        An array per shape; None for those left out.
+
+    Raises:
+        WeightsError: for another number of blobs, and for every shape that does not fit.
+    """
+    remedy = "; rename the layer to train it from scratch"
+    blobs = [*source, *[None] * (len(shapes) - len(source))]
+    if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
+        count = sum(blob is not None for blob in source)
+        message = f"the file has {counted(count, 'blob')}, the net {len(shapes)}{remedy}"
+        raise WeightsError(Problem(message, layer=name))
+    problems = [
+        Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{remedy}", layer=name)
+        for i, (blob, shape) in enumerate(zip(blobs, shapes, strict=True))
+        if blob is not None and not _fits(blob, tuple(shape))
+    ]
+    if problems:
+        raise WeightsError(problems)
+    return tuple(
+        None if blob is None else np.asarray(blob).reshape(shape) for blob, shape in zip(blobs, shapes, strict=True)
+    )
+
+
+def _fits(blob: Array, shape: tuple[int, ...]) -> bool:
+    if isinstance(blob, Legacy4D):
+        return len(shape) <= 4 and blob.shape == (1,) * (4 - len(shape)) + shape
+    return blob.shape == shape
+
+
+log = logging.getLogger("caffejax")
+
+_LOGGED = 20  # layer names in a line of the log
+
+
+def has_own_values(layer: Layer, param: Param) -> bool:
+    """Return whether the net's own definition says what a blob holds: it needs none from a file."""
+    return bool(layer.site.layer.blobs) or param.spec.value is not None
+
+
+def layers_without(graph: Graph, found: Collection[Slot]) -> list[Layer]:
+    """Return the layers with a blob of their own that was not found, nor stands in the net's definition."""
+    return [
+        layer
+        for layer in graph.layers
+        if any(p.is_owner and p.owner not in found and not has_own_values(layer, p) for p in layer.params)
+    ]
+
+
+def tell_coverage(graph: Graph, found: Collection[Slot], files: Sequence[str | os.PathLike[str]], strict: bool) -> None:
+    """Name the layers that files have no weights for: in the log, in TEST as a warning; if strict, in an error.
+
+    Args:
+        graph: the net's graph.
+        found: the blobs that were found.
+        files: where, for messages.
+        strict: whether there must be weights for every layer that has some.
+
+    Raises:
+        WeightsError: if strict, naming every layer without weights.
+    """
+    without = layers_without(graph, found)
+    if not without:
+        return
+    names = ", ".join(os.fspath(file) for file in files)
+    if strict:
+        reason = f"has no weights in {names}, and strict_weights (--strict_weights) wants some; layers match by name"
+        raise WeightsError(layer.problem(reason) for layer in without)
+    layers_found = [layer.name for layer in graph.layers if layer.params and layer not in without]
+    log.info("Weights from %s for %s", names, _counted_layers(layers_found))
+    missing = [layer.name for layer in without]
+    level = logging.WARNING if graph.phase == "TEST" else logging.INFO
+    log.log(level, "No weights in %s for %s: as the fillers made them", names, _counted_layers(missing))
+
+
+def _counted_layers(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LOGGED} more" if len(names) > _LOGGED else ""
+    return f"{counted(len(names), 'layer')}: {', '.join(names[:_LOGGED])}{more}" if names else "no layer"

@@ -14,7 +14,7 @@ from ..errors import Problem, WeightsError
 from ..hdf5 import Allowance, find
 from ..schema import wire
 from ..schema.blob_proto import Array, decode_blob, encode_blob, read_bytes
-from .hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
+from .caffe_hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
 _RECORD, _RECORD_NAME = 20000, "caffejax"  # ours; Caffe passes over what it does not know

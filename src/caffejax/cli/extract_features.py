@@ -106,7 +106,7 @@ def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
     """Write the batches of a blob to a file under its name, one after the other along the first axis."""
     import numpy as np
 
-    from ..checkpoints.npz import write_npz
+    from ..checkpoints.array_files import write_npz
 
     batches: list[Any] = []
     yield batches.append

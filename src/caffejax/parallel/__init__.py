@@ -1,9 +1,7 @@
 """Training on many devices, and in many processes: the mesh, what lies where on it, and what processes agree on."""
 
-from .layouts import as_convolutions_want
-from .mesh import DATA, MODEL, is_first, mesh_of, share_of
-from .over_devices import over_devices
-from .placing import (
+from .data_parallel import data_parallel
+from .global_arrays import (
     check_shapes,
     first_rows,
     join_batches,
@@ -16,8 +14,8 @@ from .placing import (
     whole_on_first,
     whole_on_host,
 )
-from .processes import Requests, all_of, check_alike, meet, same_everywhere, start_processes
-from .sharding import cut_params
+from .mesh import DATA, MODEL, as_convolutions_want, cut_params, is_first, mesh_of, share_of
+from .multihost import Requests, all_of, check_alike, meet, same_everywhere, start_processes
 
 __all__ = [
     "DATA",
@@ -28,6 +26,7 @@ __all__ = [
     "check_alike",
     "check_shapes",
     "cut_params",
+    "data_parallel",
     "first_rows",
     "is_first",
     "join_batches",
@@ -35,7 +34,6 @@ __all__ = [
     "mesh_of",
     "moved",
     "on_one",
-    "over_devices",
     "place",
     "replicated",
     "same_everywhere",

@@ -20,7 +20,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
-from ..training.on_mesh import OnMesh
+from ..training.placement import OnMesh
 from ..training.train_step import TrainState, make_step, start_of
 from .hardware import Chip, Target, devices
 from .hlo import Collective, Program, program_of

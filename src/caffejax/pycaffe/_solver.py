@@ -20,8 +20,7 @@ from ..process import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..training.build import Setup, build
-from ..training.evaluate import Evaluator, share_trained
-from ..training.evaluate_on_mesh import MeshEvaluator
+from ..training.evaluate import Evaluator, MeshEvaluator, share_trained
 from ..training.finite_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, as_shapes, make_update, pass_key
 from ..training.trainer import Trainer

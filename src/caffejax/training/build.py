@@ -30,14 +30,13 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..sizes import counted
 from . import lr_schedules, solver_param
-from .enough_memory import check_memory
-from .evaluate_on_mesh import can_spread
-from .on_mesh import OnMesh
-from .placement import OnDevice, Placement
+from .evaluate import can_spread
+from .memory_check import check_memory
+from .placement import OnDevice, OnMesh, Placement
 from .reporting import log
 from .snapshots import Snapshots
 from .solver_param import check_files, weights_files
-from .testing import Tests
+from .test_nets import Tests
 from .train_step import TrainState
 from .update_rules import caffe_optimizer
 

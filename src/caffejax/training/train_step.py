@@ -20,7 +20,7 @@ from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables
 from ..net.net import average_statistics
 from ..options import Parallel
-from ..parallel import over_devices
+from ..parallel import data_parallel
 
 # Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
 # once. Gradients kept for that are little beside activations in float32, but not beside those in bfloat16.
@@ -234,7 +234,7 @@ def make_step(
 
     `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
     `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    are as `parallel.over_devices` has them, gradients are added up as `parallel` says, and `asked`, a number of each
+    are as `parallel.data_parallel` has them, gradients are added up as `parallel` says, and `asked`, a number of each
     device, is added up with them.
 
     Raises:
@@ -244,7 +244,7 @@ def make_step(
     passes: Callable[..., Any] = _asking(make_passes(net, iter_size))
     if mesh is not None:
         narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
-        passes = over_devices(passes, mesh, in_bfloat16=narrow)
+        passes = data_parallel(passes, mesh, in_bfloat16=narrow)
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(

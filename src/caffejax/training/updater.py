@@ -15,12 +15,12 @@ from ..debugging.debug_info import DebugInfo
 from ..errors import SolverError
 from ..kernels.compiling import Jitted
 from ..net import Net, Params, Variables
-from ..parallel import over_devices, settled
+from ..parallel import data_parallel, settled
 from ..schema.caffe_pb2 import SolverParameter
 from .build import Setup
 from .finite_check import FiniteCheck
-from .kept import training_function
 from .native_states import check_state
+from .program_keys import training_function
 from .reporting import DataWait, log
 from .train_step import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
 
@@ -83,7 +83,7 @@ class CompiledUpdater:
             self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
         else:
             left = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
-            self._forward = self._settled(over_devices(make_forward(net), mesh))
+            self._forward = self._settled(data_parallel(make_forward(net), mesh))
             self._step, self._steps = self._settled(step, **left), self._settled(make_steps(step), **left)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch

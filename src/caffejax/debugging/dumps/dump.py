@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoints.npz import read_npz, write_npz
+from ...checkpoints.array_files import read_npz, write_npz
 from ...errors import DataError, Problem, WeightsError
 from ...schema.blob_proto import Array
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...checkpoints.safetensors import write_safetensors
+from ...checkpoints.array_files import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ..inference_model import Subject
 from .codegen import net_class, settled, source

@@ -12,8 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
-from .layouts import Place, in_layout, sharding_of
-from .mesh import DATA, is_first, share_of
+from .mesh import DATA, Place, in_layout, is_first, sharding_of, share_of
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

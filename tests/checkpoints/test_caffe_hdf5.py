@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from caffejax.checkpoints.caffe_hdf5 import read_caffemodel_h5, write_caffemodel_h5
 from caffejax.checkpoints.caffemodel import read_caffemodel, write_caffemodel
-from caffejax.checkpoints.caffemodel_h5 import read_caffemodel_h5, write_caffemodel_h5
 from caffejax.checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from caffejax.errors import WeightsError
 from caffejax.schema import caffe_pb2

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from caffejax.checkpoints.npz import read_npz
+from caffejax.checkpoints.array_files import read_npz
 from caffejax.errors import WeightsError
 
 
@@ -75,7 +75,7 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytes
     path = zipped(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=npy(np.zeros(1 << 20)))
     assert path.stat().st_size < 20_000
     assert read_npz(path)["a"].nbytes == 1 << 23
-    monkeypatch.setattr("caffejax.checkpoints.npz.free_memory", lambda: 1 << 22)
+    monkeypatch.setattr("caffejax.checkpoints.array_files.free_memory", lambda: 1 << 22)
     with pytest.raises(WeightsError, match="its arrays take 8 MiB, of memory there are 4 MiB left"):
         read_npz(path)
 

@@ -18,8 +18,7 @@ from ..layers.context import name_key
 from ..net import Net, Variables
 from ..parallel import on_one, whole
 from ..schema.caffe_pb2 import SolverParameter
-from .evaluate import Evaluator, Scores, Stopped, share_trained, sharing_problems
-from .evaluate_on_mesh import MeshEvaluator, can_spread
+from .evaluate import Evaluator, MeshEvaluator, Scores, Stopped, can_spread, share_trained, sharing_problems
 from .reporting import log, output_lines, precision_lines
 
 

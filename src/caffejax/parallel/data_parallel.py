@@ -17,7 +17,7 @@ Passes = Callable[[Any, Any, Any, jax.Array], tuple[Any, Any, jax.Array, Any]]
 _EACH, _SECOND, _ALL = PartitionSpec(DATA), PartitionSpec(None, DATA), PartitionSpec()
 
 
-def over_devices(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> Passes:
+def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> Passes:
     """Make `passes(params, state, batches, key)` of one device's batches a function of all devices'.
 
     It returns gradients, new state, the loss and outputs. Outputs are two dictionaries: those of each device, and those
