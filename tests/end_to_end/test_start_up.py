@@ -12,7 +12,7 @@ import pytest
 import caffejax
 import caffejax.pycaffe as caffe
 from caffejax.kernels import onednn_program
-from caffejax.layers import draws
+from caffejax.layers import bucketed_random
 
 NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 12 dim: 12 } } }
@@ -78,7 +78,7 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
 
 def test_what_a_file_provides_is_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    original = draws.drawn
+    original = bucketed_random.drawn
     monkeypatch.setattr("caffejax.layers.fillers.drawn", lambda *given: drawn.append(1) or original(*given))
     net = caffejax.Net(files[0])
     net.load(files[1])
