@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, iou, window_coverage
+from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, window_coverage
 from caffejax.data.annotated.photometric import distort
 from caffejax.data.annotated.ssd_augmentation import sampler_windows
+from caffejax.layers.boxes import overlaps
 from caffejax.schema import caffe_pb2
 
 BOXES = np.array([[0.05, 0.2, 0.25, 0.6], [0.4, 0.3, 0.55, 0.8], [0.7, 0.1, 0.9, 0.5]], np.float32)
@@ -29,7 +30,7 @@ boxes = st.tuples(sides, sides).map(lambda p: [p[0][0], p[1][0], p[0][1], p[1][1
 @given(boxes, boxes)
 def test_overlaps_of_boxes(box, window):
     a, b = np.array([box], np.float32), np.array(window, np.float32)
-    for function, kind in (iou, "union"), (box_coverage, "box"), (window_coverage, "window"):
+    for function, kind in (overlaps, "union"), (box_coverage, "box"), (window_coverage, "window"):
         np.testing.assert_allclose(function(a, b), naive(kind, box, window), atol=1e-6)
 
 
@@ -47,7 +48,7 @@ def test_what_a_window_shows_lies_in_it(box, window):
     st.integers(0, 10_000), st.sampled_from(["jaccard_overlap", "sample_coverage", "object_coverage"]), st.booleans()
 )
 def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
-    measure = {"jaccard_overlap": iou, "sample_coverage": window_coverage, "object_coverage": box_coverage}[name]
+    measure = {"jaccard_overlap": overlaps, "sample_coverage": window_coverage, "object_coverage": box_coverage}[name]
     sampler = caffe_pb2.BatchSampler(max_sample=3, max_trials=40)
     sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
     setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)

@@ -11,31 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...errors import DataError
-
-WHOLE = np.array([0, 0, 1, 1], np.float32)
-
-
-def areas(boxes: np.ndarray) -> np.ndarray:
-    """Return the areas of boxes (..., 4); 0 of those with xmax < xmin or ymax < ymin."""
-    sides: np.ndarray = boxes[..., 2:] - boxes[..., :2]
-    return np.where((sides < 0).any(axis=-1), np.float32(0), sides[..., 0] * sides[..., 1])
-
-
-def shared_areas(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the areas of the intersections of boxes and a window."""
-    low, high = np.maximum(boxes[..., :2], window[..., :2]), np.minimum(boxes[..., 2:], window[..., 2:])
-    return areas(np.concatenate([low, high], axis=-1))
-
-
-def iou(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the intersection over union of each box and a window."""
-    shared = shared_areas(boxes, window)
-    return _ratio(shared, areas(boxes) + areas(window) - shared)
+from ...layers.boxes import areas, overlaps
 
 
 def box_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
     """Return the part of each box that is in a window, 0 to 1."""
-    return _ratio(shared_areas(boxes, window), areas(boxes))
+    return np.asarray(overlaps(boxes, window, over="first"))
 
 
 def window_coverage(boxes: np.ndarray, window: np.ndarray) -> np.ndarray:
@@ -60,10 +41,6 @@ def mirror_boxes(boxes: np.ndarray) -> np.ndarray:
     flipped = boxes.copy()
     flipped[..., 0], flipped[..., 2] = 1 - boxes[..., 2], 1 - boxes[..., 0]
     return flipped
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.where(part > 0, part, 0) / np.where(part > 0, whole, np.float32(1))
 
 
 CLASS, INSTANCE, BOX, DIFFICULT = 0, 1, slice(2, 6), 6  # columns of objects

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import DataError
+from ...layers.boxes import overlaps
 from ...layers.context import Site
 from ...schema.caffe_pb2 import EmitConstraint
-from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, iou, mirror_boxes, window_coverage
+from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, mirror_boxes, window_coverage
 from .photometric import add_noise, distort, distortion_problems, noise_problems, recompress
 from .resize_param import resize_image, resize_problems, scale_boxes
 
@@ -82,7 +83,11 @@ def _as_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 _MAX_TRIALS = 1_000_000  # all are drawn at once
 
 # the measure of each constraint, by its name in the prototxt
-_CONSTRAINTS = {"jaccard_overlap": iou, "sample_coverage": window_coverage, "object_coverage": box_coverage}
+_CONSTRAINTS: Mapping[str, Callable[..., Any]] = {
+    "jaccard_overlap": overlaps,
+    "sample_coverage": window_coverage,
+    "object_coverage": box_coverage,
+}
 
 
 def sampler_problems(samplers: Sequence[Any]) -> list[str]:
