@@ -38,7 +38,7 @@ from .shared_params import Sharing, carried_params
 log = logging.getLogger("caffejax")
 
 _KEY = jax.eval_shape(jax.random.key, 0)
-_MOST = 1 << 60  # numbers in a blob; beyond that sizes overflow when they are padded, or counted in bytes
+_MAX_SIZE = 1 << 60  # elements of a blob; larger sizes overflow when padded or counted in bytes
 
 
 def build_graph(
@@ -53,19 +53,19 @@ def build_graph(
     """Build the graph of an upgraded net in a state (see `net_state`).
 
     Args:
-        net: the net, as `schema.read_net` gives it.
+        net: an upgraded net, as `schema.read_net` returns it.
         state: phase, level and stages.
-        file: where the net came from: for messages, and for paths relative to it.
+        file: path of the net, for messages and for paths relative to it; None for a net without a file.
         run: how the net computes.
         reading: how its data is read.
-        wrong: what is wrong with its text. Layers that it is about are not looked at.
+        wrong: problems of the text. Layers that they name are not checked further.
 
     Raises:
-        GraphError: naming every problem found, each with its layer.
-        SchemaError: in its place if something is wrong with the text, naming that as well.
+        GraphError: with every problem, each with its layer.
+        SchemaError: instead, if the text has problems, with these as well.
     """
     if wrong and (net.layers or net.input):
-        raise SchemaError(wrong)  # the layers are not what an upgrade would have made of them
+        raise SchemaError(wrong)  # the net could not be upgraded, so its layers cannot be checked
     wiring, problems = _swept(net, state, file, run, reading, wrong)
     if wrong or problems:
         with located(file=file):
@@ -93,7 +93,7 @@ def _swept(
     reading: Reading,
     wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
-    """Go through the layers once; return what was found, and every problem.
+    """Connect the layers in order; return the result, and every problem.
 
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
@@ -109,7 +109,7 @@ def _swept(
     problems += [p for of_layer in of_layers for p in of_layer]
     sources, missing = find_sources(layers)
     may_be_lost = "" in names or any(doubt and not layer.top for layer, doubt in zip(layers, doubtful, strict=True))
-    if not may_be_lost:  # what produces them may stand where the text is wrong
+    if not may_be_lost:  # a layer with an unreadable text may produce them
         problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, run, reading, written=layers)
@@ -126,7 +126,7 @@ def _swept(
 
 @dataclass
 class _Wiring:
-    """The state of the sweep over the layers."""
+    """The state while layers are connected in order."""
 
     phase: Any
     file: str | None
@@ -138,14 +138,16 @@ class _Wiring:
     inputs: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    unknown: set[str] = field(default_factory=set)  # tops of layers that failed: no errors that follow from them
-    doubtful: set[str] = field(default_factory=set)  # of these, those of layers whose text is wrong, as rules may be
+    unknown: set[str] = field(default_factory=set)  # tops of layers that failed; readers report no further errors
+    doubtful: set[str] = field(default_factory=set)  # unknown tops of layers whose text is wrong, perhaps their rules
     keys: set[str] = field(default_factory=set)
-    written: Sequence[LayerParameter] = ()  # the layers as they are written, without splits
-    traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(default_factory=dict)  # by what a layer is and reads
+    written: Sequence[LayerParameter] = ()  # the layers of the text, without splits
+    traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(
+        default_factory=dict
+    )  # by context and shapes of a layer
 
     def add(self, layer: LayerParameter, place: int | None) -> None:
-        """Add a layer, given its number among those written, or None if it is a split."""
+        """Add a layer. `place` is its index in the text, or None if it is an inserted split."""
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 if place is not None:
@@ -196,8 +198,8 @@ class _Wiring:
             raise LayerError(f"computes {counted(len(tops), 'top')}, but names {len(names)}")
         for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
             if name == place and top.shape != before.shape:
-                what = f"top '{name}' of shape {top.shape} cannot be in place of a bottom of shape {before.shape}"
-                raise GraphError(f"{what}; give it a name of its own")
+                what = f"top '{name}' of shape {top.shape} cannot replace a bottom of shape {before.shape}"
+                raise GraphError(f"{what} in place; give the top another name")
         self.blobs.update(zip(names, tops, strict=True))
         self.layers.append(
             Layer(
@@ -221,13 +223,13 @@ class _Wiring:
         bottoms: Sequence[jax.ShapeDtypeStruct],
         look: Look | None,
     ) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Return what `top_shapes` does; layers that compute the same from the same shapes are traced once."""
+        """Return `top_shapes`; layers with equal contexts and shapes are traced only once."""
         if context.per_layer or not isinstance(context.type.implementation, Traced):  # the first may read files
             return top_shapes(context, params, bottoms, look)
-        given = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
-        if given not in self.traced:
-            self.traced[given] = top_shapes(context, params, bottoms, look)
-        return self.traced[given]
+        signature = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
+        if signature not in self.traced:
+            self.traced[signature] = top_shapes(context, params, bottoms, look)
+        return self.traced[signature]
 
     def _key(self, name: str) -> str:
         key, n = name, 1
@@ -248,7 +250,7 @@ def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[
 def top_shapes(
     context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct], look: Look | None = None
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Return shapes and dtypes of a layer's tops: what a look at its source showed, else by tracing forward."""
+    """Return shapes and dtypes of a layer's tops: as found at its source, by the type's rule, or by tracing forward."""
     kind = context.type
     if look is not None:
         return look.tops
@@ -271,7 +273,7 @@ def top_shapes(
 
 
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
-    """Return shapes of a layer's tops by its type's rule, or None where forward has to be traced."""
+    """Return the shapes of a layer's tops by its type's rule, or None if forward must be traced."""
     kind = context.type
     if not isinstance(kind.implementation, Traced) or context.run.precision == "bfloat16":
         return None
@@ -284,17 +286,17 @@ def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -
 
 
 def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
-    """Raise `LayerError` for a top with more numbers than can be counted."""
+    """Raise `LayerError` for a top that is too large for any machine."""
     for top in tops:
-        message = f"has a top of shape {top.shape}, more numbers than any memory: is one of its sizes a mistake?"
-        require(math.prod(top.shape) < _MOST, message)
+        message = f"has a top of shape {top.shape}, which no machine can hold; check the layer's sizes"
+        require(math.prod(top.shape) < _MAX_SIZE, message)
 
 
 def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer, ...]:
     """Set `need_backward` and `bottom_need_backward` of the layers, and `need_backward` of their params.
 
-    Caffe makes three sweeps. Forwards: what lies above a param with a learning rate needs a gradient. Backwards: only
-    what leads to a loss does, and nothing across `propagate_down: false`. Last, `force_backward` asks for all.
+    As in Caffe, in three passes. Forwards: layers after a param with a learning rate need a gradient. Backwards: only
+    layers that lead to a loss do, and none across `propagate_down: false`. Last, `force_backward` includes all.
     """
     swept = _from_loss(_from_params(layers))
     return tuple(_forced(layer) for layer in swept) if force_backward else tuple(swept)

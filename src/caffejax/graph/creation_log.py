@@ -1,4 +1,4 @@
-"""What Caffe logs as it makes a net: its text, each layer's tops with their shapes, the memory that they take."""
+"""The lines that Caffe logs when it creates a net: its text, each layer's tops with shapes, and the memory used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BYTES = 4  # Caffe's blobs are float32
 
 
 def log_creation(graph: Graph) -> None:
-    """Log a net in Caffe's lines, which tools look for."""
+    """Log a net in Caffe's lines, which log parsers look for."""
     for line in creation_lines(graph):
         log.info(line)
 
 
 def creation_lines(graph: Graph) -> Iterator[str]:
-    """Yield these lines; the first has the net's text in it, without the Splits that a net adds."""
+    """Yield Caffe's lines; the first holds the net's text, without inserted Splits."""
     text = NetParameter(name=graph.name, layer=[layer.site.layer for layer in graph.layers if not layer.inserted_split])
     roots = graph.split_roots
     for definition in text.layer:

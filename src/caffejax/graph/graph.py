@@ -25,10 +25,10 @@ AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not n
 
 
 class Slot(NamedTuple):
-    """Where a param lies in the tree of params: the layer's key and the param's index."""
+    """The place of a param in the trees of params and state: the layer's key and the param's index."""
 
     layer: str
-    index: int  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
+    index: int  # type: ignore[assignment]  # hides the method `index` of tuples
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class Param:
 
     Attributes:
         slot: the layer, and the index among its params.
-        owner: the slot whose array this is: its own, or another layer's where the param is shared.
+        owner: the slot of the layer that owns the array: equal to `slot` unless the param is shared.
         spec: shape and filler.
-        name: the name it is shared under, or "".
-        lr_mult: the multiplier in effect: the owner's, or the first given by a layer that shares it.
-        decay_mult: likewise.
+        name: the name under which it is shared, or "".
+        lr_mult, decay_mult: the multipliers in effect: the owner's, or the first ones that a sharing layer sets.
         need_backward: whether this layer contributes to the param's gradient.
     """
 
@@ -75,16 +74,16 @@ class Layer:
 
     Attributes:
         key: unique in the graph: the layer's name, with a number where Caffe allows a repeated one.
-        context: what it computes with: parameters, type and phase, as the type's functions want them.
-        site: where it stands: its whole definition, its folder, how its data is read.
+        context: settings, type and phase, as the functions of the type take them.
+        site: the layer's definition, the net's file, and how data is read.
         bottoms, tops: blob names. A top named like its bottom is computed in place.
         loss_weights: one per top.
-        params: its params and running statistics, in Caffe's order.
-        carried: what a forward pass leaves to the next; Caffe does not count it among a layer's blobs.
+        params: params and running statistics, in Caffe's order.
+        carried: arrays that a forward pass stores for the next one; Caffe does not count them among a layer's blobs.
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for which bottoms a gradient is computed.
         inserted_split: a Split that the net added because a blob has several readers.
-        look: of a layer that reads data, what a look at its source has shown.
+        look: shapes and dtypes that the source of a data layer was found to have; None for other layers.
     """
 
     key: str
@@ -101,7 +100,7 @@ class Layer:
     look: Look | None = None
 
     def __reduce__(self) -> Any:
-        # a type pickles as its name; `_restored` settles it for this layer
+        # a type is pickled as its name; `_restored` resolves it for this layer
         return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
 
     @property
@@ -122,29 +121,28 @@ class Layer:
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def finish(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
-        """Return the tops of a fed layer, given the arrays that it is fed."""
+        """Return the tops of an Input or data layer, given the arrays that the caller or the source provides."""
         tops = tuple(map(jnp.asarray, arrays))
         return tops if self.look is None or self.look.finish is None else self.look.finish(*tops)
 
     @property
     def index_bottoms(self) -> frozenset[int]:
-        """Which bottoms hold labels or indices."""
+        """The indices of the bottoms that hold labels or indices."""
         return self.type.gradient.indices.of(len(self.bottoms))
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
-        """For each bottom, whether a gradient never passes: where `propagate_down` forbids it, and for indices.
+        """For each bottom, whether gradients stop: where `propagate_down` is false, and at indices.
 
-        The net's `force_backward` is stronger than `propagate_down`. No gradient passes layers that choose or label
-        boxes, either.
+        The net's `force_backward` overrides `propagate_down`. Layers that select or label boxes stop all gradients.
         """
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
-        asked = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
+        propagate = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         forced = self.bottom_need_backward or (False,) * len(self.bottoms)
         return tuple(
             i in self.index_bottoms or not (wanted or force)
-            for i, (wanted, force) in enumerate(zip(asked, forced, strict=True))
+            for i, (wanted, force) in enumerate(zip(propagate, forced, strict=True))
         )
 
     @property
@@ -160,7 +158,7 @@ class Layer:
 
     @property
     def row_bottoms(self) -> tuple[str, ...]:
-        """Of a row-wise layer the bottoms whose rows the tops' are."""
+        """The bottoms of a row-wise layer whose rows correspond to rows of the tops."""
         which = self.type.traits.row_bottoms
         return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
 
@@ -170,15 +168,15 @@ class Layer:
         return (*self.params, *self.carried)
 
     def arrays(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the arrays of `owned`, each in the shape that this layer uses; see `Param.array`."""
+        """Return the arrays of `all_params`, each in the shape that this layer uses; see `Param.array`."""
         return tuple(param.array(params, state) for param in self.all_params)
 
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
-        """Return a forward pass's key and this layer's number, made of its name; see `Context.base_key`."""
+        """Return the key of a forward pass and a number made from this layer's name; see `Context.base_key`."""
         return None if key is None else (key, name_number(self.key))
 
     def in_phase(self, phase: Phase) -> Layer:
-        """Return the layer as it is in another phase."""
+        """Return the layer for another phase."""
         context, site = (
             replace(self.context, type=type_of(self.site.layer), phase=phase),
             replace(self.site, phase=phase),
@@ -205,9 +203,9 @@ class Graph:
         phase: "TRAIN" or "TEST".
         layers: in the order of execution.
         blobs: shape and dtype of each blob, in the order they are first produced.
-        inputs: blobs that the caller feeds.
+        inputs: tops of Input layers, which the caller provides.
         outputs: blobs that no layer reads, in byte order of their names.
-        force_backward: whether gradients of all blobs are wanted.
+        force_backward: whether gradients of all blobs are computed.
         file: where the net came from, for messages.
     """
 
@@ -246,7 +244,7 @@ class Graph:
 
     @property
     def learnable(self) -> tuple[Param, ...]:
-        """Every param once: what Caffe's solver keeps a history for, in its order."""
+        """Every param once, in the order in which Caffe's solver stores their histories."""
         return tuple(p for p in self.params if p.is_owner)
 
     @cached_property
@@ -261,31 +259,31 @@ class Graph:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The blobs that come from outside: tops of Input and data layers."""
+        """The net's inputs: tops of Input and data layers."""
         return tuple(top for layer in self.layers if layer.type.is_fed for top in layer.tops)
 
     @property
     def user_inputs(self) -> tuple[str, ...]:
-        """Those of them that the caller feeds, rather than a source."""
+        """The inputs that the caller provides, as opposed to a data source."""
         return tuple(top for layer in self.layers if isinstance(layer.type.implementation, Fed) for top in layer.tops)
 
     @cached_property
     def has_host_layers(self) -> bool:
-        """Whether some layers run on the host, and are not compiled."""
+        """Whether any layer runs on the host, outside compiled code."""
         return any(layer.type.on_host for layer in self.layers)
 
     @cached_property
     def has_varying_rows(self) -> bool:
-        """Whether the data may say how many rows some blobs have: of layers on the host, or with padded tops."""
+        """Whether the number of rows of some blobs may depend on the data: tops of host layers, and padded tops."""
         return self.has_host_layers or any(layer.type.traits.pads_rows for layer in self.layers)
 
     @cached_property
     def split_roots(self) -> dict[str, str]:
-        """For each top of an inserted Split the blob that it is: in Caffe, too, they share their data."""
+        """The blob behind each top of an inserted Split. In Caffe, too, they share their data."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
     def in_phase(self, phase: Phase) -> Graph:
-        """Return the same layers in another phase; include and exclude rules are not applied anew."""
+        """Return the same layers in another phase; include and exclude rules are not applied again."""
         return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
@@ -299,10 +297,10 @@ class Graph:
         }
 
     def layer(self, key: str) -> Layer:
-        """Return the layer of that key.
+        """Return the layer with a key.
 
         Raises:
-            GraphError: if there is none.
+            GraphError: if no layer has it.
         """
         for layer in self.layers:
             if layer.key == key:
@@ -313,15 +311,15 @@ class Graph:
         """Raise `GraphError` if the backward pass needs a gradient that does not exist."""
         problems = []
         for layer in self.layers:
-            wanted = [i for i, need in enumerate(layer.bottom_need_backward) if need]
+            needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "
-                "give propagate_down once per bottom, false for this one"
-                for i in wanted
+                "set propagate_down once per bottom, and false for this one"
+                for i in needed
                 if i in layer.index_bottoms
             ]
-            if wanted and not layer.type.has_backward:
-                messages = ["has no backward pass, but a gradient is asked of it"]
+            if needed and not layer.type.has_backward:
+                messages = ["has no backward pass, but a gradient through it is needed; see propagate_down"]
             problems += [layer.problem(m) for m in messages]
         if problems:
             raise GraphError(problems)

@@ -1,4 +1,4 @@
-"""What inference needs of a net: each blob made once, and only the layers that lead to what is wanted."""
+"""The part of a graph that inference needs: the layers that lead to some blobs, each blob produced once."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .reshape import reshape_graph
 
 
 def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph:
-    """Return the layers that some blobs need, each blob made once.
+    """Return the layers that some blobs depend on, each blob produced once.
 
-    There are no splits but the prototxt's own, and nothing is computed in place. The last value of a blob keeps its
-    name; one that a layer writes over is called `blob/layer`, after the layer that makes it. Data layers are Inputs,
-    which the caller feeds; what they feed keeps its name, and what is written over it is called `blob/layer`. Params
-    that a layer left out shares with others keep their slots, so that variables of the whole net fit.
+    Inserted splits are removed, and no layer computes in place. The last value of a blob keeps its name; an earlier
+    value, which Caffe overwrites, is called `blob/layer` after the layer that produces it. Data layers become Inputs;
+    their tops keep their names, and values written over these are called `blob/layer`. Params that a removed layer
+    shares with others keep their slots, so variables of the whole net fit.
 
     Args:
         graph: a net's graph.
-        outputs: the blobs that are wanted; `predictions(graph)` unless given.
+        outputs: names of the blobs to compute; default: `predictions(graph)`.
 
     Raises:
-        GraphError: naming the blobs that the net does not have, or if there are none to be wanted.
+        GraphError: naming the blobs that the net does not have, or if the net has no outputs.
     """
-    wanted = tuple(predictions(graph) if outputs is None else outputs)
-    unknown = [name for name in wanted if name not in graph.blobs]
-    if unknown or not wanted:
+    selected = tuple(predictions(graph) if outputs is None else outputs)
+    unknown = [name for name in selected if name not in graph.blobs]
+    if unknown or not selected:
         problems = [f"no blob '{name}' in the net{did_you_mean(name, graph.blobs)}" for name in unknown]
         raise GraphError(
             [
                 Problem(p, graph.file)
-                for p in problems or ["has no outputs; name the blobs that are wanted: `--outputs=A,B`"]
+                for p in problems or ["the net has no outputs; name the blobs to compute: `--outputs=A,B`"]
             ]
         )
     layers, names = _each_blob_once(graph)
-    outputs = tuple(dict.fromkeys(names[name] for name in wanted))
+    outputs = tuple(dict.fromkeys(names[name] for name in selected))
     needed, kept = set(outputs), list[Layer]()
     for layer in reversed(layers):
         if not needed.isdisjoint(layer.tops):
@@ -51,49 +51,49 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
 
 
 def inference_names(graph: Graph) -> dict[str, str]:
-    """Return what `inference_graph` calls the last value of each of a net's blobs."""
+    """Return the name in `inference_graph` of the last value of each blob of a net."""
     return _each_blob_once(graph)[1]
 
 
 def predictions(graph: Graph) -> tuple[str, ...]:
-    """Return what a net predicts: its outputs, and in place of losses and scores what these compare with the truth.
+    """Return the blobs that a net predicts: its outputs, with losses and metrics replaced by the blobs they judge.
 
-    A net that predicts nothing gives its losses and scores.
+    If there are no such blobs, the losses and metrics are returned.
     """
-    maker = {top: layer for layer in graph.layers for top in layer.tops}  # the last one counts
-    learned = _behind_params(graph)
-    found: dict[str, None] = {}
+    maker = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
+    learned = _blobs_behind_params(graph)
+    predicted: dict[str, None] = {}
     waiting = [name for name in graph.outputs if name in learned]
-    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses, which V1 lets have no top
+    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses without a top, as V1 nets have them
     waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
     while waiting:
         layer = maker[name := waiting.pop(0)]
         if layer.inserted_split or _is_score(layer, learned):
             waiting += [bottom for bottom in layer.bottoms if bottom in learned]
         else:
-            found[name] = None
-    return tuple(found) or graph.outputs
+            predicted[name] = None
+    return tuple(predicted) or graph.outputs
 
 
-def _behind_params(graph: Graph) -> set[str]:
-    """Return the blobs that depend on params; data and labels do not."""
-    found: set[str] = set()
+def _blobs_behind_params(graph: Graph) -> set[str]:
+    """Return the blobs that depend on params, unlike data and labels."""
+    dependent: set[str] = set()
     for layer in graph.layers:
-        if layer.params or not found.isdisjoint(layer.bottoms):
-            found.update(layer.tops)
-    return found
+        if layer.params or not dependent.isdisjoint(layer.bottoms):
+            dependent.update(layer.tops)
+    return dependent
 
 
 def _is_score(layer: Layer, learned: Collection[str]) -> bool:
-    """Return whether it says how good other blobs are: by its type, or as it is weighted and is given the truth too."""
+    """Return whether a layer is a loss or metric: by its type, or because it has a loss weight and reads labels."""
     indices = layer.index_bottoms
-    all_labels = 1 < len(layer.bottoms) == len(indices)  # what was found and what is true
+    all_labels = 1 < len(layer.bottoms) == len(indices)  # predictions and ground truth
     weighted = any(layer.loss_weights) and not all(bottom in learned for bottom in layer.bottoms)
     return layer.type.signature.loss or weighted or all_labels or bool(indices and not layer.type.gradient.exists)
 
 
 def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
-    """Return a layer that is fed those of its tops that are needed, as they are after whatever it does to its data."""
+    """Return an Input layer for the tops of a data layer that are needed, with their shapes after its transforms."""
     tops = tuple(top for top in layer.tops if top in needed)
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
@@ -104,7 +104,7 @@ def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 
 
 def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
-    """Return the layers without inserted splits and nothing in place, and by each blob of the graph what it is now."""
+    """Return the layers without inserted splits and in-place tops, and the new name of each blob of the graph."""
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
     fed = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
     names: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A graph for inputs of other shapes: the same layers and blobs, all shapes inferred anew."""
+"""Graphs for inputs of other shapes: the same layers and blobs, with all shapes inferred again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .shared_params import carried_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
-    """Infer the graph anew for Input or data layers that give other shapes.
+    """Return a graph for other shapes of the tops of Input or data layers.
 
     Args:
         graph: the graph.
-        inputs: the shapes of blobs that such layers give; the others keep theirs.
+        inputs: new shapes of tops of such layers, by name; other tops keep their shapes.
 
     Raises:
         GraphError: naming every layer that cannot take the new shapes, or whose params they would change.
@@ -50,7 +50,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
 
 
 def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
-    """Infer the graph anew for another batch size: the length of that axis of all that the net is fed.
+    """Return a graph for another batch size: the length of one axis of all inputs.
 
     Raises:
         GraphError: naming every layer that cannot take it, or whose params it would change.

@@ -13,21 +13,21 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateR
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
-    """Return the state to load a net in: phase and level replace the file's, stages add to them."""
+    """Return the state of a net: phase and level replace those of the file, stages are added to them."""
     state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
     return state
 
 
 def included(layer: LayerParameter, state: NetState) -> bool:
-    """Return whether a layer belongs to a net in `state`: it meets an include rule, or no exclude rule."""
+    """Return whether a layer belongs to a net in `state`: it matches an include rule, or no exclude rule."""
     if layer.include:
         return any(meets(state, rule) for rule in layer.include)
     return not any(meets(state, rule) for rule in layer.exclude)
 
 
 def meets(state: NetState, rule: NetStateRule) -> bool:
-    """Return whether a state meets all that a rule asks."""
+    """Return whether a state satisfies all conditions of a rule."""
     stages = set(state.stage)
     return (
         (not rule.HasField("phase") or rule.phase == state.phase)
@@ -55,7 +55,7 @@ _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
 
 class State(NamedTuple):
-    """A state and what to call it."""
+    """A state and its name for messages."""
 
     name: str
     message: NetState
@@ -72,23 +72,23 @@ def net_states(net: NetParameter) -> Iterator[State]:
 
 
 def has_no_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether there is nothing to run in a state, or what is missing comes from data layers of other states.
+    """Return whether a net has no layers in a state, or lacks blobs that data layers of other states produce.
 
-    A net for deployment may have its losses still; what these lack are labels.
+    This includes nets for deployment that still have losses, which lack labels.
     """
     layers = [layer for layer in net.layer if included(layer, state)]
     others = [layer for layer in net.layer if not included(layer, state)]
     _, missing = find_sources(layers)
-    if missing and all(_judges(layers[i]) for i, _, _ in missing):
+    if missing and all(_is_conditional_loss(layers[i]) for i, _, _ in missing):
         return True
     makers = [[layer for layer in others if name in layer.top] for _, _, name in missing]
     if not all(makers) or not makers:
         return not layers
-    return any(not layer.bottom for found in makers for layer in found)
+    return any(not layer.bottom for producers in makers for layer in producers)
 
 
-def _judges(layer: LayerParameter) -> bool:
-    """Return whether a layer compares with labels, and has rules that say when."""
+def _is_conditional_loss(layer: LayerParameter) -> bool:
+    """Return whether a layer is a loss or metric with include or exclude rules."""
     return bool(layer.include or layer.exclude) and ("Loss" in layer.type or "Accuracy" in layer.type)
 
 
@@ -98,13 +98,13 @@ Missing = tuple[int, int, str]  # index of a layer, index of its bottom, the blo
 
 
 def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, int | None]]:
-    """Copy the layers with splits between them; each with its index among the layers, None for one inserted.
+    """Return copies of the layers, with splits inserted; each with its index in `layers`, or None for a split.
 
     A loss weight on a blob that others read counts as one more reader, the first.
 
     Args:
         layers: the net's layers, in order.
-        sources: what `find_sources` gave for them; bottoms without a source stay as they are.
+        sources: the result of `find_sources`; bottoms without a source are not changed.
     """
     readers: dict[_Top, int] = defaultdict(int)
     for source in sources.values():
@@ -139,9 +139,9 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
 
 
 def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missing]]:
-    """Find the top that each bottom reads (the last of that name before it), and the bottoms that read none.
+    """Return the top that each bottom reads (the last one of its name before it), and the bottoms without a source.
 
-    Of the latter there is the first for each name; later readers of it have no source either.
+    Only the first bottom of each missing name is listed; later readers have no source either.
     """
     latest: dict[str, _Top | None] = {}
     sources: Sources = {}
@@ -179,16 +179,18 @@ def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: flo
 def resolve_variant(
     layer: LayerParameter, place: int, layers: Sequence[LayerParameter], blobs: Mapping[str, Any]
 ) -> LayerParameter:
-    """Return a layer with what its company says of it written into its own fields.
+    """Return a copy of the layer whose ambiguous fields are filled in from neighbouring layers.
+
+    Types that several forks call by one name are told apart this way if the layer's settings do not suffice.
 
     Args:
-        layer: the layer, with splits before it.
-        place: its number among the layers.
+        layer: the layer, reading from inserted splits.
+        place: its index in `layers`.
         layers: the net's layers, without splits.
-        blobs: shapes and dtypes of the blobs known so far.
+        blobs: shapes and dtypes of the blobs before it.
 
     Raises:
-        LayerError: for settings that make no sense, by which a layer would be told apart.
+        LayerError: if settings that distinguish the variants are invalid.
     """
     runs = layer_type(layer.type).implementation
     if not isinstance(runs, Variants) or runs.resolve is None:
@@ -201,13 +203,13 @@ def resolve_variant(
 
 
 def net_problems(net: NetParameter) -> Iterator[Problem]:
-    """Yield the settings of the whole net that are not followed."""
+    """Yield a problem for each unsupported setting of the net itself."""
     for setting in unknown_settings(net):
         yield Problem(f"setting {setting} of the net is not supported; BVLC Caffe does not have it either")
 
 
 def type_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield that a layer's type is not known, if it names one."""
+    """Yield a problem if a layer names an unknown type."""
     try:
         type_of(layer)
     except GraphError as error:
@@ -216,7 +218,7 @@ def type_problems(layer: LayerParameter) -> Iterator[Problem]:
 
 
 def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield what is wrong with a layer by itself: its type, its counts, its settings."""
+    """Yield the problems of a layer by itself: its type, numbers of bottoms and tops, settings."""
     try:
         kind = type_of(layer)
     except GraphError as error:
@@ -249,33 +251,33 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
 def missing_problems(
     layers: Sequence[LayerParameter], left_out: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the bottoms that nothing before them produces.
+    """Yield a problem for each bottom that no layer before it produces.
 
-    Those that a layer would produce which is left out, such as the data layer of the other phase, are one problem.
+    Bottoms that one excluded layer would produce, such as the data layer of the other phase, are reported as one.
 
     Args:
         layers: the net's layers in its state.
-        left_out: those that it has in other states only.
-        missing: the bottoms.
+        left_out: layers that the net has in other states only.
+        missing: the bottoms, from `find_sources`.
     """
-    known: list[str] = []
-    seen = 0
-    told: dict[str, Problem] = {}
+    names_before: list[str] = []
+    n_read = 0
+    reported: dict[str, Problem] = {}
     for i, j, name in missing:
         reader = layers[i]
-        for layer in layers[seen:i]:
-            known += layer.top
-        seen = max(seen, i)
+        for layer in layers[n_read:i]:
+            names_before += layer.top
+        n_read = max(n_read, i)
         text = f"unknown bottom blob '{name}' (bottom index {j})"
         later = next((layer.name for layer in layers[i:] if name in layer.top), None)
         other = next((layer.name for layer in left_out if name in layer.top), None)
         if later is not None:
             yield Problem(f"{text}; layer '{later}' produces it only later", layer=reader.name, layer_type=reader.type)
         elif other is None:
-            yield Problem(f"{text}{did_you_mean(name, known)}", layer=reader.name, layer_type=reader.type)
-        elif other not in told:
+            yield Problem(f"{text}{did_you_mean(name, names_before)}", layer=reader.name, layer_type=reader.type)
+        elif other not in reported:
             names = [n for _, _, n in missing if any(n in layer.top for layer in left_out if layer.name == other)]
             more = f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
             text += f": only layer '{other}' produces it{more}, and its rules leave it out here"
-            told[other] = Problem(text, layer=reader.name, layer_type=reader.type)
-            yield told[other]
+            reported[other] = Problem(text, layer=reader.name, layer_type=reader.type)
+            yield reported[other]

@@ -1,4 +1,4 @@
-"""Params: their multipliers, and those that several layers share by name."""
+"""Params with their multipliers, and sharing of params by name between layers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,21 @@ class _Shared:
 
 @dataclass
 class Sharing:
-    """The owners of params, found while layers are added in order."""
+    """The owners of shared params, recorded while layers are added in order."""
 
     _names: dict[str, _Shared] = field(default_factory=dict)
 
     def add(
         self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec], strict: bool = True
     ) -> tuple[Param, ...]:
-        """Return the params of a layer that declares these.
+        """Return the params of a layer.
 
-        Unless `strict`, what a layer says too much of params is left out, and the multipliers of running statistics are
-        0 whatever it says, as forks have it.
+        Args:
+            key: the layer's key.
+            layer: its definition.
+            specs: the params that it declares.
+            strict: whether surplus `param` entries, and multipliers of running statistics other than 0, are errors.
+                Forks ignore both.
 
         Raises:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
@@ -51,7 +55,7 @@ class Sharing:
     def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, given: bool) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
-        need_backward = lr != 0  # Caffe counts statistics too, unless told otherwise
+        need_backward = lr != 0  # in Caffe statistics count as well, unless lr_mult is 0
         if not spec.learnable:
             if given and lr != 0:  # unset means 1
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
@@ -74,7 +78,7 @@ class Sharing:
         )
 
     def with_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
-        """Yield the layers with the multipliers in effect: a later layer may set what the owner left unset."""
+        """Yield the layers with the multipliers in effect: a later layer may set those that the owner omits."""
         owners = {shared.owner: shared for shared in self._names.values()}
 
         def settled(param: Param) -> Param:
@@ -92,7 +96,7 @@ class Sharing:
 
 
 def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """Return params for what a layer carries between passes: never shared, in the slots after the others."""
+    """Return the params of a layer's carried arrays: never shared, in the slots after its `n_params` params."""
     slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)

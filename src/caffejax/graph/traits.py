@@ -15,7 +15,7 @@ from .graph import Graph, Layer
 
 
 class IndexRange(NamedTuple):
-    """What a layer expects of a blob: whole numbers from 0 to `classes` - 1, or `ignored`."""
+    """The values that a layer accepts in a blob of indices: integers from 0 to `classes` - 1, or `ignored`."""
 
     layer: Layer
     classes: int
@@ -23,11 +23,11 @@ class IndexRange(NamedTuple):
 
 
 def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
-    """Find the blobs that reach layers as indices, and what each such layer expects of them.
+    """Return the blobs that layers read as indices, with the range that each such layer accepts.
 
     Args:
         graph: the net.
-        parts: whether a blob also gets the ranges of blobs that hold parts of it.
+        parts: whether a blob also has the ranges of blobs that hold parts of it, such as slices.
     """
     through = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
@@ -36,10 +36,10 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
             handed = [r for top in layer.tops for r in ranges.get(top, ())]
             for bottom in layer.bottoms if handed else ():
                 ranges.setdefault(bottom, []).extend(handed)
-        known = layer.type.gradient.indices
+        indices = layer.type.gradient.indices
         classes = _classes(layer, [graph.blobs[name] for name in layer.bottoms])
         if classes is not None:
-            ignored = None if known.ignore_label is None else known.ignore_label(layer.context)
+            ignored = None if indices.ignore_label is None else indices.ignore_label(layer.context)
             ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
     return ranges
 
@@ -50,33 +50,33 @@ def index_blob(layer: Layer) -> str:
 
 
 def indexing_layers(graph: Graph) -> list[Layer]:
-    """Return the layers that pick things by number; there, a number out of range is an error."""
+    """Return the layers that gather by index, for which an index out of range is an error."""
     return [layer for layer in graph.layers if layer.type.gradient.indices.gathers]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
-    """Return how many things such a layer picks from, given its bottoms or their shapes."""
+    """Return how many items such a layer gathers from, given its bottoms or their shapes."""
     count = _classes(layer, list(bottoms))
     assert count is not None
     return count
 
 
 def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
-    known = layer.type.gradient.indices
-    return None if known.classes is None else known.classes(layer.context, *bottoms)
+    indices = layer.type.gradient.indices
+    return None if indices.classes is None else indices.classes(layer.context, *bottoms)
 
 
 def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
-    """Return a mask of the numbers that are none of the classes; like Caffe, cut them off to whole numbers first."""
+    """Return a mask of the values that are not valid classes, after truncation to integers as in Caffe."""
     whole = np.trunc(numbers)
     valid = (whole >= 0) & (whole < classes)  # NaN is not
     return ~valid if ignored is None else ~valid & (whole != ignored)
 
 
 def is_stateless(graph: Graph) -> bool:
-    """Return whether every forward pass leaves state as it was, and no layer runs on the host, which may keep anything.
+    """Return whether no forward pass changes the state. Layers on the host may keep state, so the result is False.
 
-    BatchNorm, for one, changes its statistics unless it normalises by them.
+    BatchNorm changes its statistics unless it uses them for normalisation.
     """
     if graph.has_host_layers:
         return False
@@ -91,14 +91,14 @@ def is_stateless(graph: Graph) -> bool:
 
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
-    """Return whether what a layer gives for its state is anything but what it was given."""
-    known, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
+    """Return whether a layer returns state that differs from its input state."""
+    by_channel, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
     if (
-        known
+        by_channel
         and len(bottoms) == 1 < len(bottoms[0].shape)
-        and known.applies(layer.context, shapes, 1, bottoms[0].shape[1])
+        and by_channel.applies(layer.context, shapes, 1, bottoms[0].shape[1])
     ):
-        return False  # it normalizes by its statistics
+        return False  # it normalises by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
     kept: list[bool] = []
 
@@ -117,23 +117,23 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
     """Return whether a layer draws random numbers in its phase.
 
     Args:
-        layer: the layer; one that a user wrote for the host is not asked, and taken for one that does not.
-        bottoms: their shapes; of a layer on the host, arrays.
+        layer: the layer. A host layer that a user wrote is taken to be deterministic.
+        bottoms: shapes and dtypes of its bottoms; arrays for a host layer.
     """
     if layer.type.is_fed or (layer.type.on_host and layer.type.instance is not None):
         return False
-    noticing = _Noticing((jax.random.key(0), 0))
-    context = layer.context.with_key(noticing)
+    recorder = _RecordingKey((jax.random.key(0), 0))
+    context = layer.context.with_key(recorder)
     if layer.type.on_host:
         forward(context, [np.zeros(p.spec.shape, np.float32) for p in layer.all_params], bottoms)
     else:
         params = [jax.ShapeDtypeStruct(p.spec.shape, np.float32) for p in layer.all_params]
         jax.eval_shape(lambda *arrays: forward(context, *arrays), params, bottoms)
-    return noticing.used
+    return recorder.used
 
 
-class _Noticing(tuple[Any, ...]):
-    """A layer's key and number that notice it when the layer makes its own key of them."""
+class _RecordingKey(tuple[Any, ...]):
+    """A stand-in for a layer's base key that records whether the layer used it."""
 
     used = False
 

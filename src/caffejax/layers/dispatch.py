@@ -138,7 +138,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
     def run_backward(residuals: Any, diffs: Any) -> Any:
         blobs, bottoms, tops, wanted = residuals
         if ctx.type.gradient.backward is None:
-            raise LayerError("has no backward pass, but a gradient is asked of it")
+            raise LayerError("has no backward pass, but a gradient through it is needed")
         asked = ctx.propagate_down or (False,) * len(bottoms)
         down = ctx.replace(propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
         zero = jax.custom_derivatives.SymbolicZero

@@ -93,7 +93,9 @@ def test_a_module_beside_the_net_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
     text = data((1, 2, 3, 3), (1, 1, 3, 3)) + python("s", "Score", "x0 x1", "y", "loss_weight: 1")
     net = Net(text + "force_backward: true")
-    with pytest.raises(GraphError, match=r"layer 's' \(Python\): has no backward pass, but a gradient is asked of it"):
+    with pytest.raises(
+        GraphError, match=r"layer 's' \(Python\): has no backward pass, but a gradient through it is needed"
+    ):
         net.graph.check_backward()
 
 
