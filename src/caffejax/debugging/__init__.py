@@ -1,4 +1,4 @@
-"""What looks into a net: features, memory, timing, indices out of range, debug info, culprits."""
+"""Tools that inspect a net: features, memory, timing, index checks, debug info, non-finite search."""
 
 from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo

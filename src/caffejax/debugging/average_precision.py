@@ -1,4 +1,4 @@
-"""Average precision of detections of one class, in the ways in which forks' solvers compute it."""
+"""Average precision of the detections of one class, as the forks' solvers compute it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _POINTS = {"11point": 11, "101point": 101}
 
 
 def average_precision(detections: Sequence[tuple[float, float, float]], positives: int, version: str) -> float:
-    """Return the area under the curve of precision over recall, by the best detections first.
+    """Return the area under the precision-recall curve.
 
     Args:
-        detections: of each its score, and whether it is a true and a false positive (1 or 0), as the rows of a
-            DetectionEvaluate layer have them. One that is neither hit a box which does not count, and does not either.
-        positives: how many boxes there are to be found.
-        version: "11point", the mean of the best precisions at recalls of 0, 0.1 .. 1 and more; "101point", at 0, 0.01
-            .. 1 and more (Cascade R-CNN's, after COCO; the others are SSD's); "MaxIntegral", the integral with the best
-            precision at a recall or a higher one; or "Integral", that of the curve itself.
+        detections: score, true positive (1 or 0) and false positive (1 or 0) of each detection, as in the rows of a
+            DetectionEvaluate layer. Detections that are neither (they match an ignored box) are skipped.
+        positives: number of ground-truth boxes.
+        version: "11point", the mean of the maximum precisions at recalls of at least 0, 0.1 .. 1; "101point", at 0,
+            0.01 .. 1 (Cascade R-CNN's, after COCO; the others are SSD's); "MaxIntegral", the integral with the maximum
+            precision at this or a higher recall; or "Integral", the integral of the curve.
 
     Raises:
         SolverError: for other versions.

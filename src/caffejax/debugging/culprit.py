@@ -1,4 +1,4 @@
-"""Where a training step left the finite numbers: found by running it again layer by layer, forward, then backward."""
+"""Non-finite search: run a failed training step again layer by layer to find where NaN or infinity arose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arrays = Sequence[jax.Array]
 
 
 class Culprit(NamedTuple):
-    """What was not finite, in which layer, and what to do; the usual advice unless given."""
+    """A value that is not finite, its layer (None if unknown), and advice (default: the general advice)."""
 
     message: str
     layer: Layer | None = None
@@ -28,13 +28,13 @@ class Culprit(NamedTuple):
 def find_culprit(
     net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
 ) -> Culprit:
-    """Find where the step from `before` to `after` left the finite numbers.
+    """Find the first value of a training step that is not finite, in the order of computation.
 
     Args:
         net: the train net.
-        before, after: the variables that the step was given, and those it made.
-        batches: its batches, stacked along a first axis.
-        keys: for each of them the key of its pass.
+        before, after: the variables before and after the step.
+        batches: the step's batches, stacked along a first axis.
+        keys: the PRNG key of each batch's pass.
     """
     if (found := not_finite(before, net)) is not None:
         return found._replace(message=f"{found.message} before this step", advice="Start from other weights")
@@ -84,7 +84,7 @@ def _search_backward(trace: LayerTrace) -> Culprit | None:
 
 
 def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
-    """Say why the layer's top may not be finite, though its bottoms are."""
+    """Explain why a layer's top may not be finite although its bottoms are."""
     message = f"its output '{name}' {_kinds(top)}"
     if layer.type.is_fed:
         return Culprit(message, layer, "No setting mends that: the data itself is not finite")
@@ -95,7 +95,7 @@ def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
 
 
 def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
-    """Say what is wrong with the labels of a loss that counts classes, if anything."""
+    """Describe a label outside the classes of a loss; return "" if all labels are valid."""
     known = layer.type.gradient.indices
     classes = None if known.classes is None or known.gathers else known.classes(layer.context, *bottoms)
     if classes is None:
@@ -115,6 +115,6 @@ def _finite(x: jax.Array) -> bool:
 
 
 def _kinds(x: jax.Array) -> str:
-    """Say `has 3 NaN and 1 infinite of 12 values`."""
+    """Return text such as `has 3 NaN and 1 infinite of 12 values`."""
     counts = {"NaN": int(jnp.isnan(x).sum()), "infinite": int(jnp.isinf(x).sum())}
     return f"has {' and '.join(f'{n} {kind}' for kind, n in counts.items() if n)} of {x.size} values"

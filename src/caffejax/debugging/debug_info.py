@@ -1,4 +1,4 @@
-"""What `debug_info: true` says: the mean absolute value of every blob and diff, in Caffe's lines."""
+"""The log lines of `debug_info: true`: the mean absolute value of every blob and diff, in Caffe's format."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .intermediates import LayerTrace
 
 
 class DebugInfo:
-    """Debug info of a net's passes, compiled once.
+    """Computes the debug info of a net's passes. It is compiled once.
 
     Args:
         net: the net.
-        backward: whether to run backward too.
+        backward: include the backward pass.
     """
 
     def __init__(self, net: Net, backward: bool = True) -> None:
@@ -25,7 +25,7 @@ class DebugInfo:
         self._measure = net.jit(self._numbers)
 
     def lines(self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> Iterator[str]:
-        """Yield the lines for one pass in Caffe's order: forward, backward, all params together."""
+        """Yield the lines of one pass in Caffe's order: forward, backward, totals over all parameters."""
         numbers = jax.device_get(self._measure(params, state, batch, key))
         for layer in self._net.graph.layers:
             for name, value in zip(layer.tops, numbers["tops"][layer.key], strict=True):

@@ -1,8 +1,8 @@
-"""Indices out of range: looked for where layers pick things by number, before anything is done with what they pick.
+"""Checks for indices out of range in layers that select by index, such as Embed.
 
-In a compiled net an index out of range gives NaN. What stands in the data is looked at as it is read (see
-`data.loader`); for the rest, of which most nets have none, the part of the net that computes indices runs once more,
-before each pass.
+In a compiled net an index out of range gives NaN. Indices that come directly from the data are checked when they are
+read (see `data.loader`). For indices that a net computes, which is rare, the part of the net that computes them runs
+once more before each pass.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..net import Net, Params
 
 
 def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
-    """Check the indices that a layer is given.
+    """Check the indices in a layer's bottoms.
 
     Args:
-        layer: a layer that picks things by number.
-        bottoms: its bottoms; of those that hold no indices only the shapes count.
+        layer: a layer that selects by index.
+        bottoms: its bottoms; only the shapes of bottoms without indices are used.
 
     Raises:
         LayerError: for an index out of range, with the layer, the index and the range.
@@ -47,13 +47,13 @@ def _check(layer: Layer, indices: Any, count: int) -> None:
 
 
 class IndexCheck:
-    """Stops a run at an index out of range, where the net computes indices.
+    """Checks the indices that a net computes, before each pass.
 
     Args:
         net: the net.
 
     Attributes:
-        needed: whether there is anything to look at.
+        needed: whether the net computes any indices.
     """
 
     def __init__(self, net: Net) -> None:
@@ -62,7 +62,7 @@ class IndexCheck:
         self._run = net.jit(lambda params, state, batch, key: self._found(net, params, state, batch, key))
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
-        """Check a pass, given as to `Net.loss`.
+        """Check a pass; takes the arguments of `Net.loss`.
 
         Raises:
             LayerError: for an index out of range, with the layer, the index and the range.
@@ -74,7 +74,7 @@ class IndexCheck:
             _check(layer, indices, int(count))
 
     def _found(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
-        """Compute each layer's indices, and how many things they number; of other bottoms only the shapes count."""
+        """Compute the indices of each layer and their upper bound."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
         return [
@@ -85,7 +85,7 @@ class IndexCheck:
 
 
 def _as_read(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer's indices stand in the data as they are."""
+    """Return whether a layer's indices come unchanged from a data layer."""
     makers = {top: other for other in graph.layers for top in other.tops}
     waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a net takes, layer by layer: parameters, activations, bytes, multiply-adds. Nothing is run for it."""
+"""Memory and cost of a net, layer by layer: parameters, activations, bytes, multiply-adds. Nothing is run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KEY = jax.eval_shape(jax.random.key, 0)
 
 
 class CompiledMemory(NamedTuple):
-    """XLA's own figures, in bytes, of a compiled forward and backward pass.
+    """Memory of a compiled forward and backward pass in bytes, as XLA reports it.
 
     Attributes:
         arguments: parameters, statistics and a batch.
         results: gradients, statistics and outputs.
-        temporary: all else: activations, diffs, room to work in.
+        temporary: activations, diffs and workspaces.
     """
 
     arguments: int
@@ -37,12 +37,12 @@ class CompiledMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """A net's layers, and what training it takes.
+    """Costs of a net's layers, and the memory of training.
 
     Attributes:
         layers: one entry per layer, in order.
-        training: an estimate of the bytes that training takes, and which layers it runs twice; None in TEST, and
-            where nothing is a loss or layers run on the host.
+        training: the estimated memory of training and the layers that are recomputed; None in TEST, without a loss, or
+            with layers on the host.
     """
 
     layers: tuple[LayerSummary, ...]
@@ -55,11 +55,11 @@ class MemoryReport:
 
 
 def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
-    """Report what a net takes, layer by layer.
+    """Report a net's parameters, activations, bytes and multiply-adds, layer by layer.
 
     Args:
         net: the net.
-        batch: another batch size: the first axis of all that the net is fed.
+        batch: batch size, the first axis of every input; default: the net's.
 
     Raises:
         GraphError: if the net cannot take such a batch.
@@ -73,11 +73,11 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
 
 
 def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> Groups:
-    """Return what training a net takes, and which layers it runs twice where that is more than a limit in bytes.
+    """Estimate the memory of training, and choose the layers to recompute if it exceeds a limit in bytes.
 
     Args:
         net: a net without host layers.
-        batch: another batch size.
+        batch: batch size; default: the net's.
         limit: bytes that training may take.
 
     Raises:
@@ -94,7 +94,7 @@ def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
-    """Compile the net's loss and gradients, for another batch size if given, and return what they take.
+    """Compile the net's loss and gradients (default batch size: the net's) and return the memory that they use.
 
     Raises:
         GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.
@@ -114,6 +114,6 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
 
 
 def net_sizes(graph: Graph) -> tuple[int, int]:
-    """Return how many numbers are in a net's params, and in its activations."""
+    """Return the number of elements in a net's parameters, and in its activations."""
     layers = [layer_summary(layer, graph, count=False) for layer in graph.layers]
     return sum(layer.parameters for layer in layers), sum(layer.activations for layer in layers)

@@ -1,4 +1,4 @@
-"""How long a net's layers take, each compiled by itself, and how long the whole net takes, compiled as one."""
+"""Timing of a net: each layer compiled by itself, and the whole net compiled as one program."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class WholeTime(NamedTuple):
 class Timer:
     """Times a net's layers and the whole net, pass by pass.
 
-    Every layer is compiled by itself, as Caffe runs them, so the sum says where the time goes and not what a user
-    waits for: the compiler makes one program of the whole net, which `whole` times.
+    Every layer is compiled by itself, as Caffe runs them, so their times show which layers are expensive. Their sum is
+    not the time of the net, which the compiler makes into one program; `whole` times that program.
 
     Args:
-        net: the net. What is fed by hand is random; data layers are read.
-        variables: its params and running statistics.
-        key: for layers that are random.
+        net: the net. Tops of Input layers are random; data layers are read.
+        variables: parameters and running statistics.
+        key: PRNG key of random layers.
     """
 
     def __init__(self, net: Net, variables: Variables, key: jax.Array) -> None:
@@ -68,7 +68,7 @@ class Timer:
         self._both = net.jit(lambda v, x: jax.value_and_grad(self._loss, has_aux=True)(v.params, v.state, x, key))
 
     def _loss(self, params: Any, state: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
-        """Return the net's loss; where it has none, the sum of its outputs."""
+        """Return the net's loss, or the sum of its outputs if it has no loss."""
         loss, outputs = self._net.loss(params, state, batch, key)
         if not self._net.graph.losses:
             tops = jax.tree.leaves({top: outputs.blobs[top] for top in self._net.graph.outputs})
@@ -96,12 +96,12 @@ class Timer:
         return WholeTime(forward, both, frozen)
 
     def _timed(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time one layer, for a data layer its reading; return what it makes, too."""
+        """Time one layer (for a data layer, its reading); return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
             ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
-            made = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
-            return LayerTime(layer.name, ms, 0.0), made
+            outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
+            return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:
             return LayerTime(layer.name, 0.0, 0.0), compute(part, inputs, before)
         if layer.type.gradient.indices.gathers:
@@ -114,7 +114,7 @@ class Timer:
 
 
 class _Compiled:
-    """A layer's passes, compiled by themselves."""
+    """The forward and backward pass of one layer, compiled."""
 
     def __init__(self, part: Part, without_loss: bool) -> None:
         (self._layer,) = part.layers
@@ -136,7 +136,7 @@ class _Compiled:
         self._backward = compiled(lambda pullback, diffs: pullback(diffs))
 
     def __call__(self, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time them; return what forward made, too."""
+        """Time both passes; return the times and the outputs of the forward pass."""
         forward, result = _timed(self._forward, inputs, before)
         backward = 0.0
         if self._need_backward:

@@ -1,4 +1,4 @@
-"""Pictures of what a net has learned and computes: filters and feature maps, side by side in a grid.
+"""Images of a net's filters and feature maps, side by side in a grid.
 
 Pictures are uint8, (H, W) in grey or (H, W, 3) in colour, in OpenCV's order of channels: blue, green, red.
 """
@@ -17,14 +17,14 @@ _WHITE = 255
 
 
 def filter_params(graph: Graph) -> dict[str, Param]:
-    """Return the weights that are filters, by layer: of a layer's params the first, if it has four axes."""
+    """Return the filter weights by layer: the first parameter of each layer, if it has four axes."""
     return {
         layer.key: layer.params[0] for layer in graph.layers if layer.params and len(layer.params[0].spec.shape) == 4
     }
 
 
 def first_filters(graph: Graph) -> Param | None:
-    """Return the first weights that are filters of more than one pixel; None if there are none."""
+    """Return the first filter weights that are larger than 1 x 1, or None if there are none."""
     return next((p for p in filter_params(graph).values() if p.spec.shape[2:] != (1, 1)), None)
 
 
@@ -33,7 +33,7 @@ def filter_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
 
     Args:
         weights: (N, channels, H, W).
-        rgb: whether the net takes red, green, blue; else it takes blue first, as Caffe's models do.
+        rgb: channels are red, green, blue; default: blue, green, red, as in Caffe's models.
     """
     if weights.shape[1] == 3:
         return weights[:, :: -1 if rgb else 1].transpose(0, 2, 3, 1)
@@ -41,7 +41,7 @@ def filter_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
 
 
 def feature_maps(features: np.ndarray) -> np.ndarray:
-    """Return one row of a blob as maps for `grid`: of (channels, H, W) a map each; a vector as pixels of one map."""
+    """Return one row of a blob as maps for `grid`: one per channel of (channels, H, W); a vector becomes one map."""
     if features.ndim == 3 and features.shape[1:] != (1, 1):
         return features
     if features.ndim == 2:
@@ -55,11 +55,11 @@ def feature_maps(features: np.ndarray) -> np.ndarray:
 
 
 def grid(maps: np.ndarray, *, each: bool = False) -> np.ndarray:
-    """Return maps side by side in a square, as Caffe's vis_square: the lowest number black, the highest white.
+    """Return maps side by side in a square, like Caffe's vis_square: the lowest value black, the highest white.
 
     Args:
-        maps: (N, H, W) or (N, H, W, 3), of any numbers; those that are not finite are white, as what is between maps.
-        each: each map by its own lowest and highest number; else by those of all.
+        maps: (N, H, W) or (N, H, W, 3), of any numbers. Values that are not finite are white, like the borders.
+        each: scale each map by its lowest and highest value; default: by those of all maps.
 
     Raises:
         CaffejaxError: if there are none, or the picture would be too large.

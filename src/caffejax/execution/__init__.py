@@ -1,4 +1,4 @@
-"""From a graph to what runs: passes over a schedule, and its one interpreter."""
+"""Schedules of a graph's layers, the passes over them, and the interpreter that runs them."""
 
 from .interpreter import PassInputs, PassOutputs, Trees, Values, compute, run, run_parts
 from .rematerialize import run_part

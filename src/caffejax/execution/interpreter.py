@@ -88,7 +88,7 @@ def compute(
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
         _write(layer, new, state)
         tops = tuple(
-            # an in-place blob's diff is that of its first value
+            # the diff of an in-place blob is the diff of its first value
             top + inputs.taps[name].astype(top.dtype) if name in inputs.taps and name not in values else top
             for name, top in zip(layer.tops, tops, strict=True)
         )

@@ -1,4 +1,4 @@
-"""The layers of a net that are fed: their next batches, put into their tops."""
+"""Data feed: writes the next batches of data layers and MemoryData arrays into the tops of a net."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ._memories import Memories
 
 
 class FedLayers:
-    """Puts the next batches into the tops of layers that are fed; Input layers' tops are written to by the caller.
+    """Writes the next batches of data layers into their tops. Tops of Input layers are written by the caller.
 
     Args:
-        loader: what feeds data layers.
-        memories: where the tops are.
+        loader: reads the data layers.
+        memories: the net's memories, which hold the tops.
 
     Attributes:
-        arrays: what feeds MemoryData layers, by the layers' keys.
+        arrays: sources of MemoryData layers, by layer key.
     """
 
     def __init__(self, loader: Loader, memories: Memories) -> None:
@@ -34,7 +34,7 @@ class FedLayers:
         self._finish: dict[str, Any] = {}
 
     def check(self, layers: Iterable[Layer]) -> None:
-        """Raise `GraphError` if one of these layers has no arrays to take batches of."""
+        """Raise `GraphError` if a MemoryData layer among these has no arrays."""
         for layer in layers:
             if takes_arrays(layer) and layer.key not in self.arrays:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
@@ -48,7 +48,7 @@ class FedLayers:
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
     def read_arrays(self, layers: Iterable[Layer]) -> None:
-        """Read the next batch of those of these layers that arrays feed."""
+        """Read the next batch of the MemoryData layers among these layers."""
         self.read(layer for layer in layers if layer.key in self.arrays)
 
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
@@ -68,15 +68,15 @@ _MISMATCH = {
 
 
 def takes_arrays(layer: Layer) -> bool:
-    """Return whether a layer is fed from arrays, of which it takes the next batch each time: a MemoryData layer."""
+    """Return whether a layer reads its batches from arrays: a MemoryData layer."""
     return isinstance(layer.type.implementation, Fed) and layer.type.implementation.from_arrays
 
 
 def array_source(graph: Graph, data: np.ndarray, labels: np.ndarray) -> ArraySource:
-    """Return what feeds arrays to a net's MemoryData layer, its first, as Caffe wants them.
+    """Return a source of arrays for a net's first layer, which must be MemoryData.
 
     Raises:
-        GraphError: if the layer cannot read them, or is none.
+        GraphError: if the arrays do not fit, or the first layer is not MemoryData.
     """
     layer = graph.layers[0]
     if not takes_arrays(layer):
@@ -94,10 +94,10 @@ def write_batch(
     """Write arrays to the data of a net's inputs, or the diffs of its outputs.
 
     Args:
-        which: what to write to.
+        which: the member to write.
         arrays: an array for each of the names.
-        blobs: the net's.
-        names: those inputs or outputs.
+        blobs: the net's blobs.
+        names: the net's inputs or outputs.
 
     Raises:
         GraphError: for arrays of other names, or with another number of rows than the blob.

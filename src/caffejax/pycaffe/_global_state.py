@@ -1,4 +1,4 @@
-"""What Caffe keeps for the whole process: device, random numbers, log."""
+"""Caffe's state of the process: device, random seed, limits, log, and the alias `caffe`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _log = logging.getLogger("caffejax.pycaffe")
 
 
 class _Process:
-    """The settings of the moment."""
+    """The current settings."""
 
     def __init__(self) -> None:
-        self.mode = ""  # "cpu" or "gpu"; JAX's default device until somebody says
+        self.mode = ""  # "cpu" or "gpu"; "" for JAX's default device
         self.gpu = 0
         self.solvers, self.rank, self.multiprocess = 1, 0, False
         self.seed: int | None = None
@@ -81,19 +81,19 @@ def device() -> jax.Device:
 
 
 def set_random_seed(seed: int) -> None:
-    """Fix what is drawn from now on: fillers and data layers of new nets, and dropout in every net."""
+    """Set the seed of random numbers: fillers and data layers of new nets, and dropout in all nets."""
     with _process.lock:
         _process.seed, _process.key, _process.drawn = int(seed), None, 0
 
 
 def set_limits(**limits: Any) -> None:
-    """Set limits of what is read from files from now on, by the names of those of `caffejax.Reading`.
+    """Set limits for reading files from now on; names as in `caffejax.Reading`.
 
     Args:
-        limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; others stay as they are.
+        limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; other limits stay unchanged.
 
     Raises:
-        CaffejaxError: for other names, and for values that cannot be.
+        CaffejaxError: for unknown names and invalid values.
     """
     if unknown := [name for name in limits if name not in LIMITS]:
         raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMITS)}" for name in unknown)
@@ -102,7 +102,7 @@ def set_limits(**limits: Any) -> None:
 
 
 def reading() -> Reading:
-    """Return how new nets read, by the limits set."""
+    """Return the reading configuration of new nets, with the limits set."""
     return Reading(**_process.limits)
 
 
@@ -118,39 +118,39 @@ def next_key() -> tuple[jax.Array, np.uint32]:
 
 
 def next_seed() -> int:
-    """Return a new seed, for what is random on the host."""
+    """Return a new seed for random numbers on the host."""
     return folded_bits(*next_key()) & 0x7FFFFFFF
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Remember this and no more: pycaffe's solvers train on one device; see `NCCL`."""
+    """Store the flag. It has no effect: pycaffe's solvers train on one device; see `NCCL`."""
     _process.multiprocess = bool(multiprocess)
 
 
 def solver_count() -> int:
-    """Return how many solvers are said to train together."""
+    """Return the number of solvers that train together."""
     return _process.solvers
 
 
 def set_solver_count(count: int) -> None:
-    """Say how many solvers train together; only 1 can be trained with."""
+    """Set the number of solvers that train together; only 1 is supported."""
     if count != 1:
         raise NotImplementedError(f"{count} solvers: {_NO_NCCL}")
     _process.solvers = count
 
 
 def solver_rank() -> int:
-    """Return which of the solvers this one is."""
+    """Return the rank of this solver."""
     return _process.rank
 
 
 def set_solver_rank(rank: int) -> None:
-    """Say which of the solvers this one is; 0 is the one that logs and saves."""
+    """Set the rank of this solver; rank 0 logs and saves."""
     _process.rank = int(rank)
 
 
 def has_nccl() -> bool:
-    """Return False: Caffe's way of training on several GPUs is not there."""
+    """Return False: NCCL is not supported."""
     return False
 
 
@@ -161,7 +161,7 @@ _NO_NCCL = (
 
 
 class NCCL:
-    """Stands for Caffe's class: making one says that it is not there."""
+    """Placeholder for Caffe's class; the constructor raises NotImplementedError."""
 
     def __init__(self, solver: Any, uid: str = "") -> None:
         raise NotImplementedError(_NO_NCCL)

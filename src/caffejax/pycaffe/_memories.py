@@ -13,17 +13,17 @@ from ._synced import Memory, Shape, SyncedBlob
 
 
 class Memories:
-    """What a net holds.
+    """The arrays of a net: data and diffs of its blobs, parameters and state.
 
     Args:
         graph: the net's graph.
-        variables: params and state to start with.
-        device: where passes read and write.
+        variables: initial parameters and state.
+        device: the device of passes.
 
     Attributes:
-        device: as above, until `move`.
+        device: the device of passes; changed by `move`.
         blobs: by name.
-        slots: params, and what layers carry from pass to pass, by where they are owned.
+        slots: parameters and state by the slot of their owner.
     """
 
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:
@@ -101,13 +101,13 @@ class Memories:
         self.blobs[name].data_memory.store(array)
 
     def set_shape(self, name: str, shape: Shape) -> None:
-        """Give a blob, under all its names, the shape that it has in this pass."""
+        """Set the shape of a blob in this pass, under all its names."""
         if self.blobs[name].shape != shape:
             for other in (name, *(top for top, root in self._roots.items() if root == name)):
                 self.blobs[other].reshape(*shape)
 
     def reshape(self, graph: Graph) -> None:
-        """Give blobs and state the shapes that they have in this graph of the net."""
+        """Reshape blobs and state to the shapes of this graph of the net."""
         self._graph = graph
         changed = [name for name, blob in graph.blobs.items() if self.blobs[name].shape != blob.shape]
         for name in changed:
@@ -126,7 +126,7 @@ class Memories:
             blob.diff_memory.move(device)
 
     def _set_loss_weights(self, names: Collection[str]) -> None:
-        """Make the diffs of those of these blobs that are losses their weights, as setting up a layer does."""
+        """Set the diffs of the losses among these blobs to the loss weights, as Caffe's layer setup does."""
         for name, weight in self._graph.losses.items():
             if name != AUTOMATIC and name in names:
                 self.blobs[name].diff[...] = weight

@@ -26,24 +26,24 @@ from ._workspace import Callback, Workspace, open_workspace
 
 
 class Rows:
-    """What batches gave, by name, row after row."""
+    """Collects the rows of batches by name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in names}
 
     def add(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take the arrays of a batch; a number counts as a row."""
+        """Add the arrays of a batch; a scalar counts as a row."""
         for name, array in arrays.items():
             self._rows[name].extend(np.atleast_1d(array).copy())
 
     def cut(self, n: int, size: int) -> dict[str, np.ndarray]:
-        """Return arrays without the rows that only filled up the last of the batches of `size` for `n` examples."""
+        """Return the arrays of `n` examples, without the padding of the last batch of `size`."""
         filled = -(-n // size) * size
         return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in self._rows.items()}
 
 
 def batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yield arrays with all examples in batches of `size`; the last is filled up with zeros."""
+    """Yield batches of `size` examples; the last is padded with zeros."""
     if not arrays:
         return
     for start in range(0, len(next(iter(arrays.values()))), size):
@@ -207,7 +207,7 @@ class Net:
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
-        """Run layers on what stands in the blobs; data layers read their next batch.
+        """Run layers on the current blobs; data layers read their next batch.
 
         Args:
             blobs: blobs to return beside the outputs.
@@ -228,7 +228,7 @@ class Net:
     def backward(
         self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
-        """Run layers backward, from the diffs of the losses, which are their weights, and what stands in the diffs.
+        """Run layers backward, starting from the diffs stored in the blobs; the diffs of losses are their weights.
 
         The diffs of params add up until `clear_param_diffs`.
 
@@ -257,7 +257,7 @@ class Net:
             kwargs: for each of the net's inputs an array with all examples along its first axis.
 
         Returns:
-            Copies, with as many rows as there were examples; of a loss, which has no rows, a number for each batch.
+            Copies with a row for each example; for a loss, which has no rows, a value for each batch.
         """
         found = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
@@ -270,7 +270,7 @@ class Net:
         """Run forward and backward over any number of examples, in batches.
 
         Args:
-            blobs, diffs: what to return beside the outputs, and beside the inputs' diffs.
+            blobs, diffs: names to return in addition to the outputs, and to the inputs' diffs.
             kwargs: arrays for the net's inputs, and diffs for its outputs, with all examples along the first axis.
 
         Returns:
@@ -286,7 +286,7 @@ class Net:
         return found.cut(n, size), found_diffs.cut(n, size)
 
     def reshape(self) -> None:
-        """Take the shapes that the input blobs have now for the whole net.
+        """Reshape the net to the current shapes of its input blobs.
 
         Raises:
             GraphError: if a layer cannot work with them.
@@ -314,14 +314,14 @@ class Net:
         self._workspace.callbacks["after_backward"].append(callback)
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Give the net's MemoryData layer, its first, arrays to read from, again and again.
+        """Set the arrays that the net's first layer, a MemoryData layer, reads from in a loop.
 
         Args:
             data: (N, channels, height, width), float32, contiguous; N a multiple of the batch size.
-            labels: (N,) or (N, 1, 1, 1), likewise.
+            labels: (N,) or (N, 1, 1, 1), float32, contiguous.
 
         Raises:
-            GraphError: if they are not like that, or the first layer is none.
+            GraphError: if the arrays do not fit, or the first layer is not MemoryData.
         """
         graph = self._workspace.graph
         self._workspace.fed.arrays[graph.layers[0].key] = array_source(graph, data, labels)

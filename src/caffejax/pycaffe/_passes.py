@@ -1,4 +1,4 @@
-"""Passes over ranges of layers on what stands in the memories. What they do not return can still be asked of them."""
+"""Forward and backward passes over ranges of layers. Blobs that a pass does not return are computed on demand."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _variables(inputs: PassInputs) -> pure.Variables:
 
 
 class Pass:
-    """A forward pass, which can be run again for what it has not returned.
+    """A forward pass, which runs again if a blob that it has not returned is read.
 
     Args:
         layers: the layers that it runs.
@@ -73,7 +73,7 @@ class Pass:
         range: the layers that it runs.
         inputs: the inputs of the pass; the key is a `Key`.
         host_tops: the tops of a layer on the host, which must not run again for its backward pass; else empty.
-        time: when it was done: memories of a later version have been written to since.
+        time: version of memories at its end; memories of a later version have been written since.
     """
 
     def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
@@ -83,12 +83,12 @@ class Pass:
         self._waiting: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run it; return the blobs in `wanted`."""
+        """Run the pass; return the blobs in `wanted`."""
         outputs = self._frozen.run(self.range, self.inputs, wanted) if self._frozen else None
         return outputs or self.range.forward(self.inputs, wanted)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
-        """Put the results into the memories.
+        """Store the results in the memories.
 
         Raises:
             LayerError: for an index out of range.
@@ -121,16 +121,16 @@ class Pass:
 
 
 class BackwardPass:
-    """A backward pass likewise.
+    """A backward pass, which runs again if a diff that it has not returned is read.
 
     Args:
         forward: the forward pass before it.
         layers: the layers that it runs.
-        memories: where the diffs are that it starts from.
+        memories: hold the diffs that it starts from.
 
     Attributes:
-        forward: as above.
-        seeds: those diffs.
+        forward: the forward pass before it.
+        seeds: the diffs that it starts from.
     """
 
     def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
@@ -149,8 +149,10 @@ class BackwardPass:
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
-        """Put the results into the memories."""
-        self.seeds = self.seeds._replace(params={})  # diffs of params are there; only those of blobs are still wanted
+        """Store the results in the memories."""
+        self.seeds = self.seeds._replace(
+            params={}
+        )  # complete; only diffs of blobs may still be needed
         for slot, array in diffs.params.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._layers.writes:
@@ -169,17 +171,17 @@ class BackwardPass:
 
 
 def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
-    """Return a pass, still to be run, over these layers on what stands in the memories."""
+    """Return a new pass over these layers on the current memories. It has not run yet."""
     params, state = memories.data_of(layers.params), memories.data_of(layers.state)
     return Pass(layers, PassInputs(params, state, memories.values(layers.reads), key, {}), frozen)
 
 
 class History:
-    """The pass that each layer ran in last.
+    """The most recent pass of each layer.
 
     Args:
         ranges: the ranges of the graph's layers.
-        memories: what passes read and write.
+        memories: the net's memories.
     """
 
     def __init__(self, ranges: Ranges, memories: Memories) -> None:
@@ -189,21 +191,21 @@ class History:
         self.forget()
 
     def forget(self) -> None:
-        """Have backward passes begin from what stands in the memories."""
+        """Forget all passes; backward passes then start from the current memories."""
         self._last = [None] * len(self._layers)
 
     def add(self, done: Pass) -> None:
-        """Take a pass that has just run."""
+        """Record a pass that has run."""
         self._last[done.range.first : done.range.last + 1] = [done] * len(done.range.layers)
 
     def last(self, i: int) -> Pass | None:
-        """Return the pass that layer `i` ran in last."""
+        """Return the most recent pass of layer `i`, or None."""
         return self._last[i]
 
     def to_go_back(self, i: int) -> Pass:
-        """Return the pass for layer `i` to go back through: its last, or a new one if what it read has changed since.
+        """Return the pass for the backward pass of layer `i`: its last, or a new one if its inputs have changed since.
 
-        What a layer wrote over by working in place is made again if nothing else was written there.
+        Bottoms that the layer overwrote in place are recomputed if nothing else has written to them.
         """
         last, layer = self._last[i], self._layers[i]
         layers = self._ranges.of(i, i)
@@ -221,23 +223,22 @@ class History:
         return found
 
     def _remade(self, i: int, name: str, last: Pass) -> bool:
-        """Return whether the layer that makes what layer `i` reads of a blob ran after it."""
+        """Return whether the layer that makes the bottom `name` of layer `i` has run after this pass."""
         maker = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
         made = self._last[maker]
         return made is not None and made.time > last.time
 
     def _written(self, layer: Layer, last: Pass) -> bool:
-        """Return whether something that a layer's backward pass depends on changed after its pass.
+        """Return whether an input of a layer's backward pass was written to after its forward pass.
 
-        What it works on in place does not count: later values there, its own and those of layers after it, are not
-        what it read.
+        Blobs that the layer works on in place are not compared, because later values there replace its inputs.
         """
         blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
         return any(blob.data_memory.settled_version() >= last.time for blob in (*blobs, *params))
 
     def _read(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
-        """Return what layer `i` read in its last pass of blobs that it then wrote over."""
+        """Return bottoms that layer `i` read in its last pass and then overwrote."""
         names = tuple(sorted(names))
         first = last.range.first
         if first == i or not names:
@@ -246,5 +247,5 @@ class History:
 
 
 def _in_place(layer: Layer) -> frozenset[str]:
-    """Return the bottoms that a layer writes its tops over: afterwards no memory holds what it read."""
+    """Return the bottoms that a layer overwrites with its tops."""
     return frozenset(layer.bottoms).intersection(layer.tops)

@@ -32,15 +32,15 @@ Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are fol
 
 
 class BackwardRange:
-    """A range of layers on its way back.
+    """A range of layers in a backward pass.
 
     Attributes:
         low, high: indices of its first and last layer.
         reads: blobs whose diffs it starts from.
         writes: blobs whose diffs it computes.
-        leaves: those of them that go on to layers before.
+        leaves: blobs in `writes` that earlier layers make.
         owners: params whose diffs it adds to.
-        differentiated: keys of its layers that do anything.
+        differentiated: keys of its layers that compute diffs.
     """
 
     def __init__(self, graph: Graph, low: int, high: int) -> None:
@@ -61,20 +61,20 @@ class BackwardRange:
 
 
 class LayerRange:
-    """Consecutive layers of a graph, to be run together.
+    """Consecutive layers of a graph that run together.
 
     Args:
         graph: the graph.
-        first, last: indices of its layers; both belong to it. A host layer is a range of its own, and so is one with
-            padded tops that other layers read.
+        first, last: indices of its first and last layer. A host layer is always a separate range, and so is a layer
+            with padded tops that other layers read.
 
     Attributes:
         on_host: whether it is a host layer, which is not compiled.
-        fed_layers: those of its layers that are fed; their tops stand in the blobs already.
-        reads: blobs that must be given: what Input and data layers produce, and what comes from layers before.
+        fed_layers: its Input and data layers, whose tops are stored in the blobs before the pass.
+        reads: its input blobs: tops of Input and data layers, and blobs from earlier layers.
         makes: blobs that it computes. A Split's tops are its bottom under other names: `Graph.split_roots`.
         params, state: the slots that its layers use, in trees like those of `Net.init`.
-        indices: those of its layers that pick by number, and where they read it.
+        indices: its layers that select by index, each with the blob of its indices.
     """
 
     def __init__(self, graph: Graph, first: int, last: int) -> None:
@@ -95,21 +95,21 @@ class LayerRange:
 
     @cached_property
     def leaves(self) -> frozenset[str]:
-        """Blobs made here that layers after these read, or that no layer reads."""
+        """Blobs made in the range that later layers read or that are outputs of the net."""
         later = part_of(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
     def root(self, name: str) -> str:
-        """Return the blob that a split's top is; any other blob is itself."""
+        """Return the bottom of a Split for its top, else the name itself."""
         return self._roots.get(name, name)
 
     def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run forward; return the blobs in `wanted`, padded tops trimmed to the rows that there are."""
+        """Run forward; return the blobs in `wanted`, without padding rows."""
         outputs: PassOutputs = self._function("forward", self._forward, wanted)(inputs)
         return outputs._replace(values=self.trimmed(outputs.values))
 
     def trimmed(self, values: Values) -> Values:
-        """Return what a pass has given, padded tops trimmed."""
+        """Remove the padding rows from padded tops."""
         if self._padded.isdisjoint(values):
             return values
         return {name: trimmed(value) if name in self._padded else value for name, value in values.items()}
@@ -193,12 +193,12 @@ class LayerRange:
         return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
 
     def _part_to(self, last: int) -> Part:
-        """Return the layers up to `last`, an index in the graph, but for fed ones, as one part."""
+        """Return the layers up to index `last` as one part, without Input and data layers."""
         layers = self.graph.layers[self.first : last + 1]
         return part_of(layer for layer in layers if not layer.type.is_fed)
 
     def _before(self, inputs: PassInputs) -> Values:
-        """Return the given blobs, also under the names that splits before these layers gave them."""
+        """Return the input blobs, also under the names of earlier Splits' tops."""
         split = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
         return {**inputs.blobs, **split}
 
@@ -224,10 +224,10 @@ class Ranges:
         return self._known[first, last]
 
     def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
-        """Yield layers `first` to `last` in ranges cut round those on the host, or each by itself if `apart`.
+        """Yield layers `first` to `last` in ranges, split at host layers, or a range for each layer if `apart`.
 
-        Of layers with padded tops that others read, each is also a range of its own, for what follows to run on just
-        the rows that there are.
+        Layers with padded tops that other layers read are separate ranges too, so the layers after them run on the
+        valid rows only.
         """
         whole = schedule_of(self.graph, first, last)
         for part in (one_by_one(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
@@ -237,7 +237,7 @@ class Ranges:
 
 
 def padded_tops(layers: Iterable[Layer]) -> set[str]:
-    """Return the tops of layers that give rows of padding."""
+    """Return the tops with padding rows."""
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 

@@ -79,7 +79,7 @@ class BlobUpdater:
 
     @property
     def wanted(self) -> TrainState:
-        """The shapes of the state, and where it lies."""
+        """The shapes and shardings of the state."""
         return as_shapes(self.train_state)
 
     @property
@@ -250,7 +250,7 @@ class Solver:
         self._trainer.restore(state_file)
 
     def apply_update(self) -> None:
-        """Make one update from what stands in the params' diffs; `iter` advances."""
+        """Make one update from the current diffs of the parameters; `iter` advances."""
         self._updater.apply_update(self._trainer.rate_schedule(self._trainer.iteration))
         self._trainer.iteration += 1
 
@@ -259,9 +259,9 @@ class Solver:
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
-        """Have functions called in every iteration: before its first pass, and when the gradients are there.
+        """Register functions for every iteration: before the first pass, and after the gradients are computed.
 
-        `on_gradients` may change the params' diffs: the update is made of what it leaves.
+        `on_gradients` may change the params' diffs before the update uses them.
         """
         self._updater.on_start.append(on_start)
         self._updater.on_gradients.append(on_gradients)

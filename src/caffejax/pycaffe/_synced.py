@@ -1,9 +1,9 @@
-"""Blobs whose numbers live on the host, on a device, or on both, whichever was written last.
+"""Blobs synchronized between host and device, like Caffe's SyncedMemory.
 
-JAX's arrays never change, while the NumPy array that `blob.data` hands out may be written into at any time, by
-whoever still holds it. A `Memory` therefore keeps one buffer on the host, and takes for changed what it has handed
-out since the device last read it, or what somebody holds a view of. When the net computes anew, held views are
-refreshed in place: as in Caffe they and the net see one memory.
+JAX arrays are immutable, but the NumPy array that `blob.data` returns may be written to at any time while a caller
+holds it. A `Memory` therefore has one buffer on the host, and treats it as changed if a view was returned since the
+device last read it, or is still held. When the net computes a new value, held views are updated in place: as in
+Caffe, they share memory with the net.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def now() -> int:
 
 
 class Deferred(Protocol):
-    """A computation that has been put off until somebody looks at one of its results."""
+    """A computation that runs when one of its results is read."""
 
     def resolve(self) -> None:
-        """Give every memory that still waits for this its value, by `Memory.fill`."""
+        """Compute the results and pass each to `Memory.fill` of the memory that waits for it."""
         ...
 
 
@@ -44,7 +44,8 @@ class Memory:
 
     Attributes:
         version: grows with every new value, and counts through all memories: see `now`.
-        looked_at: whether somebody has looked since the value was computed; for how many values in a row, `streak`.
+        looked_at: whether the current value has been read on the host.
+        streak: the number of consecutive values that were read.
     """
 
     __slots__ = ("_array", "_buffer", "_handed_out", "_on_host", "_waiting_for", "looked_at", "streak", "version")
@@ -61,12 +62,12 @@ class Memory:
 
     @property
     def held(self) -> bool:
-        """Whether somebody holds a view of the host's buffer: NumPy's views keep a reference to what owns them."""
+        """Whether a view of the host's buffer exists: a NumPy view keeps a reference to its base."""
         return sys.getrefcount(self._buffer) > _UNHELD
 
     @property
     def is_zero(self) -> bool:
-        """Whether it is known to be zero without looking."""
+        """Whether the value is known to be zero without reading it."""
         return self._array is None and not self._on_host and self._waiting_for is None
 
     def view(self, shape: Shape) -> np.ndarray:
@@ -95,20 +96,20 @@ class Memory:
         return self._array
 
     def store(self, array: jax.Array) -> None:
-        """Take a new value; views that somebody holds show it."""
+        """Store a new value and update existing views."""
         self._array, self._waiting_for = array, None
         self._on_host = self._handed_out = self.looked_at = False
         self.version = now()
         self._refresh()
 
     def defer(self, work: Deferred) -> None:
-        """Take a new value that `work` will compute when it is wanted."""
+        """Store a deferred value, which `work` computes when it is read."""
         self._array, self._waiting_for = None, work
         self._on_host = self._handed_out = self.looked_at = False
         self.version = now()
 
     def fill(self, work: Deferred, array: jax.Array) -> None:
-        """Take the value that `work` has computed, if it is still waited for."""
+        """Store the value that `work` has computed, unless another value was stored since."""
         if self._waiting_for is work:
             self._array, self._waiting_for = array, None
 
@@ -125,7 +126,7 @@ class Memory:
             self._array = jax.device_put(self._array, device)
 
     def expects_look(self) -> bool:
-        """Return whether the next value is likely to be looked at. To be called once for each new value."""
+        """Return whether the next value is likely to be read. Call it once for each new value."""
         if self.looked_at:
             self.streak += 1
         elif self.streak < _OFTEN:
@@ -145,7 +146,7 @@ class Memory:
         return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # NaNs too
 
     def _refresh(self) -> None:
-        """Bring views that somebody holds up to date."""
+        """Update existing views."""
         if not self._on_host and self.held:
             self._to_host(0)
             self._handed_out = True
@@ -195,7 +196,7 @@ class SyncedBlob(Blob):
 
 
 def _private_copy(array: np.ndarray) -> Any:
-    """Return a copy that nobody will write to, placed so that JAX on a CPU takes it as it is."""
+    """Return a private copy, aligned so that JAX on a CPU uses it without another copy."""
     bytes_ = np.empty(array.nbytes + 64, np.uint8)
     start = -bytes_.ctypes.data % 64
     copy = bytes_[start : start + array.nbytes].view(np.float32)
@@ -204,7 +205,7 @@ def _private_copy(array: np.ndarray) -> Any:
 
 
 def _references() -> int:
-    """Return how many references `held` counts where there is no view."""
+    """Return the reference count of a buffer without views."""
     memory = Memory()
     return sys.getrefcount(memory._buffer)
 

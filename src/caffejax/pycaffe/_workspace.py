@@ -28,15 +28,15 @@ Callback = Callable[[int], object]
 
 
 class Workspace:
-    """A net's memories, and what runs on them.
+    """A net with its memories, and passes over ranges of its layers.
 
-    Blobs that nobody looks at stay unknown: a pass returns the net's outputs, and what was looked at repeatedly.
-    The first look at another blob runs the same pass again, this time returning all of them.
+    A pass returns the net's outputs and the blobs that were read repeatedly. The first read of another blob runs the
+    same pass again, which then returns all blobs.
 
     Args:
         net: the net.
-        variables: its params and state to start with.
-        loader: what feeds its data layers.
+        variables: initial parameters and state.
+        loader: reads its data layers.
 
     Attributes:
         memories: blobs, params and state.
@@ -53,7 +53,7 @@ class Workspace:
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._by_hand = net.graph.user_inputs
-        self._known: dict[Any, Ranges] = {}  # by the shapes of what is fed by hand
+        self._known: dict[Any, Ranges] = {}  # by the shapes of the user's inputs
         self._use(net.graph)
 
     @property
@@ -67,10 +67,10 @@ class Workspace:
         return self.memories.values(self._by_hand)
 
     def reshape(self) -> None:
-        """Take the shapes that the blobs of Input layers have now for the net's.
+        """Reshape the net to the current shapes of its input blobs.
 
         Raises:
-            GraphError: if a layer cannot work with them, or there is no room for it.
+            GraphError: if a layer cannot work with them, or does not fit into memory.
         """
         shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
         if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
@@ -83,17 +83,17 @@ class Workspace:
         self.memories.reshape(self.graph)
 
     def follow(self) -> None:
-        """Go to the device of the moment."""
+        """Move to the current device."""
         if (device := _global_state.device()) is not self.memories.device:
             self.memories.move(device)
             self.forget_passes()
 
     def forget_passes(self) -> None:
-        """Have backward passes begin from what stands in the memories."""
+        """Forget all passes; backward passes then start from the current memories."""
         self._history.forget()
 
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
-        """Run layers `first` to `last` on what stands in the blobs; return the parts of the weighted loss."""
+        """Run layers `first` to `last` on the current blobs; return the parts of the weighted loss."""
         self._prepare(first, last)
         key = key or _global_state.next_key()
         losses = []
@@ -104,7 +104,7 @@ class Workspace:
         return losses
 
     def backward(self, high: int, low: int, wanted: Iterable[str] = ()) -> None:
-        """Run layers `high` down to `low` backward; the diffs in `wanted` are sure to be asked for next.
+        """Run layers `high` down to `low` backward; `wanted` names the diffs that are read next.
 
         Raises:
             GraphError: if a gradient does not exist.

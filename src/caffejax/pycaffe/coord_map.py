@@ -1,4 +1,4 @@
-"""Where a blob's pixels lie in another blob: for cropping one to fit the other, as in fully convolutional nets.
+"""Coordinate maps between blobs, for cropping one blob to another as in fully convolutional nets.
 
 The map from a blob to the one it was computed from is `(axis, scale, shift)`: along each spatial axis, from `axis`
 on, the pixel at `x` of the bottom lies at `scale * x + shift` of the top, both counted in pixels from the centre of
@@ -131,7 +131,7 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
     Where several ways lead there they are taken to agree, as in any net whose sums make sense.
 
     Raises:
-        RuntimeError: if there is no such blob.
+        RuntimeError: if no blob is an ancestor of both.
         AxisMismatchException: if the layers on the way speak of different axes.
     """
     from_maps = dict(_walk(top_from))
@@ -142,7 +142,7 @@ def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
 
 
 def crop(top_from: Top, top_to: Top) -> Top:
-    """Return a Crop layer that cuts `top_from` to the part that lies where `top_to` does.
+    """Return a Crop layer that crops `top_from` to the position of `top_to`.
 
     Raises:
         AssertionError: if they differ in scale, or the part does not begin at a pixel of `top_from`.

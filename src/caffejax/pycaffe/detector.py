@@ -73,7 +73,7 @@ class Detector(ImageNet):
         return found
 
     def detect_selective_search(self, image_fnames: Iterable[str]) -> list[dict[str, Any]]:
-        """Classify the windows that selective search, a program of its own in MATLAB, finds in images.
+        """Classify the windows that selective search, a separate MATLAB program, proposes for images.
 
         Raises:
             CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not there.

@@ -32,7 +32,7 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 
 def get_edge_label(layer: LayerParameter) -> str:
-    """Return what stands at the edges to a layer's tops: batch size, or number of outputs; else nothing."""
+    """Return the label of the edges to a layer's tops: batch size, number of outputs, or ""."""
     style = draw_style(layer.type)
     return style.edge(layer) if style.edge else ""
 

@@ -189,7 +189,7 @@ class Transformer:
         return image
 
     def deprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """Return what `preprocess` made, as an image again (but for its size); a new array.
+        """Invert `preprocess`, except for the size of the image; return a new array.
 
         Raises:
             ValueError: if the net has no such input.
@@ -302,7 +302,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def _centres(new: int, old: int) -> np.ndarray:
-    """Return where the centres of the new pixels lie among the old ones."""
+    """Return the centres of the new pixels in coordinates of the old pixels."""
     return (np.arange(new) + 0.5) * (old / new) - 0.5
 
 
@@ -311,7 +311,7 @@ def _nearest(new: int, old: int) -> np.ndarray:
 
 
 def _inside(new: int, old: int) -> np.ndarray:
-    """Return the share of the two neighbours' weights that lies inside of the image."""
+    """Return the share of the two neighbours' weights that is inside the image."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 
@@ -332,7 +332,7 @@ def transformer_of(
     raw_scale: float | None = None,
     channel_swap: Sequence[int] | None = None,
 ) -> Transformer:
-    """Return what turns images (H, W, K) into an input of that name and shape; what is None is left out.
+    """Return a transformer from images (H, W, K) to an input of this name and shape; steps that are None are skipped.
 
     Raises:
         ValueError: if mean or channel_swap do not fit it.

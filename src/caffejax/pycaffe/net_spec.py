@@ -28,7 +28,7 @@ from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 _SUFFIX = "_param"
-_SINGLE = (str, bytes, Mapping, Message)  # what can be looped over, but is one value
+_SINGLE = (str, bytes, Mapping, Message)  # iterable types that are a single value
 
 
 @cache
@@ -65,8 +65,8 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
             repeated field, or one of them for a repeated field of one value.
 
     Raises:
-        AttributeError: if there is no such field; the nearest name is told.
-        TypeError: if the value is none for that field.
+        AttributeError: if there is no such field; the message suggests the nearest name.
+        TypeError: if the field cannot have this value.
     """
     fields = proto.DESCRIPTOR.fields_by_name
     if name not in fields:
@@ -170,7 +170,7 @@ class Function:
         params: its settings, and `ntop` (how many tops, 1 unless told) and `in_place`.
 
     Raises:
-        TypeError: if an input is no Top.
+        TypeError: if an input is not a Top.
     """
 
     def __init__(self, type_name: str, inputs: Iterable[Top], params: Mapping[str, Any]) -> None:
@@ -200,7 +200,7 @@ def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
 
 
 class _Naming:
-    """Collects layers in the order of execution, and gives names to what has none."""
+    """Collects layers in the order of execution, and names layers and tops that have no name."""
 
     def __init__(self, names: Mapping[Top | Function, str] | None = None) -> None:
         self.names = dict(names or {})

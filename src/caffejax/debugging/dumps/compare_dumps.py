@@ -14,14 +14,14 @@ from .dump import Dump, DumpedLayer
 
 
 class Pair(NamedTuple):
-    """A layer's places in both dumps; None where one does not have it."""
+    """A layer and its indices in both dumps; None if a dump does not have it."""
 
     layer: DumpedLayer
     a: int | None
     b: int | None
 
     def moved(self, a: Dump, b: Dump) -> str | None:
-        """Say how the two layers differ in type or wiring; of what a net is fed by, only the blobs count."""
+        """Describe how two layers differ in type or wiring, or return None. Input layers only need the same blobs."""
         if self.a is None or self.b is None:
             return None
         x, y = a.layers[self.a], b.layers[self.b]
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 
 def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
-    """Pair layers by name, in A's order; those that only B has follow the layer they follow there."""
+    """Pair layers by name, in A's order; layers only in B keep their position after the layer before them."""
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     done = 0
     for i, layer in enumerate(a):
@@ -47,11 +47,11 @@ def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]
 
 
 def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
-    """Say that two nets are not the same, where less than half of their layers have one name and type.
+    """Describe a mismatch of two nets: fewer than half of their layers share name and type; "" if more do.
 
     Args:
-        first, second: what the two are, in words.
-        a, b: the types of their layers by name.
+        first, second: descriptions of the nets for the message.
+        a, b: layer types by layer name.
     """
     common = len(a.items() & b.items())
     if 2 * common >= min(len(a), len(b)):
@@ -61,9 +61,9 @@ def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str
 
 
 class Chance:
-    """What random numbers decide: what random layers make and what follows, and all diffs on the way back from it.
+    """The layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
 
-    Of a dump whose layers ran apart, only what random layers make and give back.
+    In a dump of isolated layers these are only the random layers.
     """
 
     def __init__(self, a: Dump, b: Dump) -> None:
@@ -104,18 +104,18 @@ class _Limits(NamedTuple):
 def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random: bool = False) -> Comparison:
     """Compare two dumps.
 
-    Two arrays are equal where their largest absolute difference is at most `atol + rtol * scale`. The scale is the
-    largest absolute value in either; of a gradient, in any gradient of that layer: a bias whose gradient is zero but
-    for rounding is judged by its weight's. NaN equals NaN at the same place.
+    Two arrays are equal if their largest absolute difference is at most `atol + rtol * scale`. The scale is the
+    largest absolute value in either array; for a gradient, in any gradient of the layer, because the gradient of a bias
+    may be zero up to rounding. NaN equals NaN at the same index.
 
-    Tops and params that one dump lacks are where they part, unless it holds none of their kind at all: then nothing was
-    recorded. A diff that one lacks is no parting: programs differ in which of the diffs that nothing needs they
-    compute. A gradient that one lacks counts as zeros.
+    A top or parameter that only one dump has counts as a difference, unless the other dump has none of that kind. A
+    missing diff does not count, because programs differ in which unneeded diffs they compute. A missing gradient counts
+    as zeros.
 
     Args:
         a, b: the dumps.
         rtol, atol: the tolerances.
-        random: whether to count what depends on layers that are random, as dropout in TRAIN is.
+        random: count arrays that depend on random layers, such as dropout in TRAIN.
     """
     pairs = list(paired(a.layers, b.layers))
     limits = _Limits(rtol, atol)
@@ -167,7 +167,7 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
 
 
 def _made(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
-    """Return what a layer made of a blob in a dump; of what nets are fed also what a layer of another name made."""
+    """Return a layer's top from a dump; tops of input layers may come from a layer of another name."""
     if place is None and not layer.bottoms:
         place = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
     return None if place is None or blob not in dump.layers[place].tops else dump.value(place, blob)

@@ -1,4 +1,4 @@
-"""What comparing two dumps found: one row for each array, in the order in which a pass makes them."""
+"""The result of comparing two dumps: a row for each array, in the order of computation, as table, JSON or plot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Distance(NamedTuple):
 
 
 def distance(a: Array, b: Array) -> Distance:
-    """Measure how far apart two arrays of one shape are. NaN equals NaN, and infinity that of the same sign."""
+    """Measure the error between two arrays of one shape. NaN equals NaN; infinities of one sign are equal."""
     x, y = (np.asarray(array, np.float64).ravel() for array in (a, b))
     finite = np.isfinite(x) & np.isfinite(y)
     same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
@@ -128,13 +128,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of two dumps. `str(comparison)` is a table, and says where they first part.
+    """The comparison of two dumps. `str(comparison)` is a table that names the first difference.
 
     Attributes:
-        rows: in the order in which a pass makes the arrays.
-        a, b: what the two are: their files or makers.
+        rows: in the order of computation.
+        a, b: the files or programs of the dumps.
         rtol, atol: the tolerances; see `compare`.
-        strangers: where most layers of the one are not in the other, that in words; else nothing.
+        strangers: a message if most layers of one dump are not in the other; else "".
     """
 
     rows: tuple[Row, ...]
@@ -146,17 +146,17 @@ class Comparison:
 
     @property
     def parted(self) -> tuple[Row, ...]:
-        """The rows where the dumps part."""
+        """The rows that count as differences."""
         return tuple(row for row in self.rows if row.counts)
 
     @property
     def first(self) -> Row | None:
-        """Where they first part."""
+        """The first difference, or None."""
         return next(iter(self.parted), None)
 
     @property
     def ok(self) -> bool:
-        """Whether they are equal within the tolerances; False if there was nothing to compare."""
+        """Whether all arrays are equal within the tolerances; False if there was nothing to compare."""
         return not self.parted and any(row.verdict == "equal" for row in self.rows)
 
     def to_json(self) -> str:
@@ -231,9 +231,9 @@ _LEAST = 1e-9  # equal arrays are drawn here
 
 
 def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
-    """Draw the relative error of every array, layers from left to right; the name's end says the format.
+    """Plot the relative error of every array, by layer; the file extension selects the format.
 
-    What random numbers decide is left out.
+    Arrays that depend on random numbers are left out.
 
     Raises:
         CaffejaxError: if matplotlib is missing, or the picture cannot be written.

@@ -1,14 +1,14 @@
-"""A dump: the numbers of one pass of a net, by names that plain Caffe can make as well.
+"""Dumps: all arrays of one pass of a net, in a format that plain Caffe can write too, and their .npz files.
 
-They have the layers' and blobs' own names:
+Arrays are named after layers and blobs:
 
     loss                      the sum of all losses, weighted
-    input/<blob>              what the net was fed
-    param/<layer>/<i>         the layers' params as the pass began, running statistics and shared ones included
+    input/<blob>              an input of the net
+    param/<layer>/<i>         a parameter before the pass, including running statistics and shared parameters
     blob/<blob>               a blob after the forward pass
-    top/<layer>/<blob>        what a layer made and another then wrote over, in place
-    diff/<blob>               a blob's diff after the backward pass: that of the first value it had
-    top_diff/<layer>/<blob>   the diff of what a layer made, where that layer works in place
+    top/<layer>/<blob>        a top that a later layer overwrote in place
+    diff/<blob>               a blob's diff after the backward pass, of the blob's first value
+    top_diff/<layer>/<blob>   the diff of the top of a layer that works in place
     grad/<layer>/<i>          a param's diff: the sum over all layers that share it
 """
 
@@ -30,7 +30,7 @@ from ...schema.blob_proto import Array
 
 @dataclass(frozen=True)
 class DumpedLayer:
-    """A layer of the net that was run, as the dump's `meta` tells of it.
+    """A layer of the recorded net, from the dump's `meta`.
 
     Attributes:
         name: the layer's; with a number, `name#2`, where a net has it twice.
@@ -83,38 +83,38 @@ class Dump:
         return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
 
     def group(self, kind: str) -> dict[str, Array]:
-        """Return the members of a kind, such as "input", by what follows it."""
+        """Return the arrays of a kind, such as "input", by the rest of their names."""
         start = f"{kind}/"
         return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
     def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
-        """Return what a layer has of a kind that is numbered, "param" or "grad", by the number."""
+        """Return a layer's arrays of a numbered kind, "param" or "grad", by number."""
         start = f"{kind}/{layer}/"
         found = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
         return {int(number): array for number, array in found if number.isdecimal() and len(number) < 4}
 
     def value(self, place: int, blob: str) -> Array | None:
-        """Return what the layer at a place in `layers` made of a blob; None if it was not recorded."""
+        """Return a top of the layer at an index in `layers`; None if it was not recorded."""
         own = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
         return self.arrays.get(f"blob/{blob}") if own is None and self._makers[blob][-1] == place else own
 
     def diff(self, place: int, blob: str) -> Array | None:
-        """Return the diff of that; None if it was not recorded."""
+        """Return the diff of this array; None if it was not recorded."""
         own = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
         return self.arrays.get(f"diff/{blob}") if own is None and self._makers[blob][0] == place else own
 
     def value_read(self, place: int, blob: str) -> Array | None:
-        """Return what the layer at a place reads as `blob`; None if it was not recorded."""
+        """Return a bottom of the layer at an index in `layers`; None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.value(maker, blob)
 
     def diff_read(self, place: int, blob: str) -> Array | None:
-        """Return the diff of that; None if it was not recorded."""
+        """Return the diff of this array; None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.diff(maker, blob)
 
     def _maker(self, place: int, blob: str) -> int | None:
-        """Return the place of the layer that made what the layer at a place reads."""
+        """Return the index of the layer that made a bottom of the layer at index `place`."""
         return max((i for i in self._makers.get(blob, ()) if i < place), default=None)
 
 
@@ -125,7 +125,7 @@ def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
     """Write a dump.
 
     Raises:
-        CaffejaxError: if it cannot be written; what was there before stays whole.
+        CaffejaxError: if it cannot be written; an existing file stays unchanged.
     """
     layers = [asdict(layer) for layer in dump.layers]
     meta = {"format": FORMAT, "maker": dump.maker, "net": dump.net, "phase": dump.phase, "layers": layers}
@@ -136,7 +136,7 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
     """Read a dump.
 
     Raises:
-        DataError: for a file that cannot be read or is none, naming all that is wrong with it.
+        DataError: if the file cannot be read or is not a dump, naming all problems.
     """
     file = os.fspath(path)
     arrays = _arrays(path)
@@ -154,11 +154,11 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
 
 
 def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[str, Array]:
-    """Read what to feed a net: the `input/<blob>` of a dump, or arrays by the blobs' own names.
+    """Read a net's inputs: the `input/<blob>` of a dump, or arrays named after the blobs.
 
     Args:
         path: an .npz file.
-        names: what the net is fed; other inputs of a dump are left out.
+        names: the net's inputs; other inputs of a dump are skipped.
 
     Raises:
         DataError: if it cannot be read.
