@@ -25,7 +25,7 @@ base_lr: 0.1 lr_policy: "fixed" display: 2 random_seed: 1 debug_info: true
 
 def test_says_what_every_layer_holds(caplog: pytest.LogCaptureFixture) -> None:
     solver = Solver(SOLVER)
-    weight, bias = (np.asarray(b) for b in solver.train_state.params["ip"])
+    weight, bias = (np.asarray(solver.train_state.params["ip"][i]) for i in (0, 1))
     with caplog.at_level(logging.INFO, logger="caffejax"):
         solver.step(2)
     solver.close()

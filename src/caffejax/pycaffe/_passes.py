@@ -150,9 +150,7 @@ class BackwardPass:
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
         """Store the results in the memories."""
-        self.seeds = self.seeds._replace(
-            params={}
-        )  # complete; only diffs of blobs may still be needed
+        self.seeds = self.seeds._replace(params={})  # complete; only diffs of blobs may still be needed
         for slot, array in diffs.params.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._layers.writes:
