@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax.checkpoints import checksums as module
-from caffejax.checkpoints import orbax, steps
+from caffejax.checkpoints import orbax
 from caffejax.checkpoints.checksums import checksums, old_checksums
 from caffejax.checkpoints.orbax import CheckpointFolder
 from caffejax.errors import WeightsError
@@ -62,13 +62,14 @@ def test_checkpoints_of_before_are_read_and_checked(tmp_path: Path, monkeypatch:
     arrays: dict[str, Any] = {"params": {"ip": {"0": ARRAYS["float32"]}}, "iteration": ARRAYS["one number"]}
 
     def save(step: int, changed: Any) -> None:
-        def as_before(record: Any, sums: Any) -> Any:
-            return steps.with_checksums(record, old_checksums(changed), "arrays")
+        def as_before(record: Any, sums: Any, with_checksums: Any = orbax.with_checksums) -> Any:
+            return with_checksums(record, old_checksums(changed), "arrays")
 
-        monkeypatch.setattr(orbax, "with_checksums", as_before)
-        folder = CheckpointFolder(tmp_path / "x.orbax")
-        folder.save(step, arrays, {"a": 1})
-        folder.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(orbax, "with_checksums", as_before)
+            folder = CheckpointFolder(tmp_path / "x.orbax")
+            folder.save(step, arrays, {"a": 1})
+            folder.close()
 
     save(1, arrays)
     read, record = CheckpointFolder(tmp_path / "x.orbax").restore()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -13,13 +14,12 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..parallel import place
-from ..schema.blob_proto import Array
+from ..schema.blob_proto import Array, read_bytes
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .formats import FORMATS, format_end
-from .mapped import map_file
 from .matching import LoadReport, Stored, match_blobs, tell_coverage
 
 log = logging.getLogger("caffejax")
@@ -224,3 +224,20 @@ def _diff_array(param: Param, diffs: Params) -> Array:
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(param.array(diffs, {}), np.float32)
+
+
+def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
+    """Map a file. Return its bytes, read when looked at, and a function that lets go of those read so far.
+
+    They are read again when looked at again, so the file must not be cut short or written to while they are in
+    use. It may be replaced by another, as caffejax does when it writes.
+
+    Raises:
+        WeightsError: if the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # an empty file, a pipe, or none at all
+        return memoryview(read_bytes(path)), lambda: None
+    return memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED)

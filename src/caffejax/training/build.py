@@ -153,11 +153,10 @@ def build(
 
     optimizer = optimizer_of(param, net)
     placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
-    variables = placement.start(net, name_key(key, "init"))
-    given = weights_files(param, path, config.weights)
-    for weights_file in given:
+    files = weights_files(param, path, config.weights)
+    for weights_file in files:
         log.info("Finetuning from %s", weights_file)
-    variables = load_weights(given, net.graph, variables, config.strict_weights)
+    variables = load_weights(files, net.graph, placement.start(net, name_key(key, "init")), config.strict_weights)
     setup = Setup(
         param=param,
         file=path,
@@ -185,7 +184,7 @@ def build(
                 "the solver": format_text(param),
                 "the train net": format_text(train.message),
                 "the options": options,
-                "the first weights": repr([_checksum(weights_file) for weights_file in given]),
+                "the first weights": repr([_checksum(weights_file) for weights_file in files]),
             }
         )
     return setup, placement.started(variables, optimizer, key)

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from ..checkpoints.loading import Initializer
 from ..data.loader import Loader
 from ..errors import SolverError
 from ..graph import Graph
@@ -56,8 +57,8 @@ class Placement(Protocol):
     def shardings(self, state: TrainState) -> Any:
         """Return where a state's arrays lie, for a compiled step to leave them so; None if there is no choice."""
 
-    def start(self, net: Net, key: jax.Array) -> Variables:
-        """Make a net's first params where they are to lie, and its running statistics."""
+    def start(self, net: Net, key: jax.Array) -> Variables | Initializer:
+        """Return a net's initial variables, or a function that makes those that weight files do not provide."""
 
     def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
         """Make the state that training starts from, of such params and statistics."""
@@ -106,9 +107,9 @@ class OnDevice:
         """There is no choice."""
         return None
 
-    def start(self, net: Net, key: jax.Array) -> Variables:
-        """Make a net's first variables."""
-        return net.init(key)
+    def start(self, net: Net, key: jax.Array) -> Initializer:
+        """Return a function that makes the variables that weight files do not provide."""
+        return net.initializer(key)
 
     def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
         """Make the state that training starts from, on the device."""
