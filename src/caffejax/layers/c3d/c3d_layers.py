@@ -21,15 +21,15 @@ from ..loss import own_classes, require_one_batch
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
-TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # what C3D 1.0 adds to the messages of the plane
+TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
 _BY_AXIS = tuple(f"{what}_{axis}" for what in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
 _NOT_READ = (*_BY_AXIS, "dilation", "global_pooling")
 
 
-def volume_param(ctx: Context, own: str) -> Any:
+def volume_param(ctx: Context, field: str) -> Any:
     """Return the layer's 3D message if it is set, else the message of the corresponding 2D type."""
-    return getattr(ctx.layer, own) if ctx.layer.HasField(own) else ctx.param
+    return getattr(ctx.layer, field) if ctx.layer.HasField(field) else ctx.param
 
 
 def volume_window(p: Any) -> Window:
@@ -63,16 +63,16 @@ def volume_size(x: Any) -> Shape:
 
 
 def _read_number(p: Any, name: str, default: int | None = None) -> int:
-    given = getattr(p, name)
-    if not isinstance(given, int):  # repeated, in the messages of the plane
-        require(len(given) <= 1, f"{name} must be given once, not {len(given)} times")
-        given = given[0] if given else None
+    value = getattr(p, name)
+    if not isinstance(value, int):  # repeated, in the messages of the plane
+        require(len(value) <= 1, f"{name} must be given once, not {len(value)} times")
+        value = value[0] if value else None
     elif not p.HasField(name):
-        given = None
-    if given is None:
+        value = None
+    if value is None:
         require(default is not None, f"{name} must be given")
         return default or 0
-    return int(given)
+    return int(value)
 
 
 def _is_set(p: Any, name: str) -> bool:
@@ -214,7 +214,7 @@ def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, wi
         return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
-    for cells in window.cells(out):  # each place of the kernel: where it holds the maximum, and where that lies
+    for cells in window.cells(out):  # for each cell of the kernel: the windows that have their maximum there
         share = jnp.where(padded[(..., *cells)] == y, dy, 0)
         around = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
         dx += lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
@@ -329,16 +329,16 @@ def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> ja
     A label of at least the number of classes adds nothing to the sum, but counts as a voxel; a negative one gives NaN.
     The gradient is the softmax, minus 1 at labels that exist.
     """
-    own, known, voxels = _read_voxels(scores, labels)
-    picked = jnp.sum(jnp.where(own, jax.nn.log_softmax(promote(scores), 1), 0))
-    return jnp.where(known, -picked / voxels, jnp.nan)
+    is_label, is_valid, voxels = _read_voxels(scores, labels)
+    picked = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
+    return jnp.where(is_valid, -picked / voxels, jnp.nan)
 
 
 def voxel_softmax_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    own, _, voxels = _read_voxels(scores, labels)
-    return dy / voxels * (jax.nn.softmax(promote(scores), 1) - own), None
+    is_label, _, voxels = _read_voxels(scores, labels)
+    return dy / voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
 
 
 register(
@@ -357,7 +357,7 @@ def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.A
     """Return a mask of the labels' scores, whether no label is negative, and the number of voxels."""
     volume_size(scores)
     require_one_batch(scores.shape, labels.shape)
-    wanted = (scores.shape[0], 1, *scores.shape[2:])
-    require(labels.shape == wanted, f"needs a label for each voxel, of shape {wanted}, not {labels.shape}")
-    own = own_classes(labels, scores.shape)
-    return own, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)
+    expected = (scores.shape[0], 1, *scores.shape[2:])
+    require(labels.shape == expected, f"needs a label for each voxel, of shape {expected}, not {labels.shape}")
+    is_label = own_classes(labels, scores.shape)
+    return is_label, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)

@@ -130,9 +130,9 @@ def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
 def _dims(p: Any, name: str, n: int, otherwise: int | None) -> Shape:
     if not p.HasField(name) and otherwise is not None:
         return (otherwise,) * n
-    given = tuple(getattr(p, name).dim)
-    require(len(given) == n, f"{name} must have {n} dim, one for each axis after the channels, not {len(given)}")
-    return given
+    dims = tuple(getattr(p, name).dim)
+    require(len(dims) == n, f"{name} must have {n} dim, one for each axis after the channels, not {len(dims)}")
+    return dims
 
 
 def _size(x: Any) -> Shape:

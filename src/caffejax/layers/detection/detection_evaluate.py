@@ -17,7 +17,16 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, S
 from .result_files import Image, check_resize, in_pixels, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
-_TRUTH = [0, 5, 5, 1, 2, 3, 4, 6]  # of rows [image, box, label, ignored, ...], likewise; no instance is looked at
+_TRUTH = [
+    0,
+    5,
+    5,
+    1,
+    2,
+    3,
+    4,
+    6,
+]  # of rows [image, box, label, ignored, ...], in MultiBoxLoss's order; the instance is not read
 
 
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
@@ -41,29 +50,29 @@ def make_of_cascade(ctx: Context, site: Site) -> LayerType:
     """
     evaluation = _Evaluation(ctx.param, site, pixels=True)
 
-    def rows(ctx: Context, found: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        found, truth = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
-        return evaluation.rows(ctx, found[:, _CASCADE], truth[:, _TRUTH])
+    def rows(ctx: Context, detections: np.ndarray, truth: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
+        return evaluation.rows(ctx, detections[:, _CASCADE], truth[:, _TRUTH])
 
     return replace(ctx.type, implementation=OnHost(rows, top_shapes_of_cascade, ragged=True, in_float32=True))
 
 
-def top_shapes_of_cascade(ctx: Context, found: Any, truth: Any, sizes: Any) -> list[Shape]:
-    for i, (shape, columns) in enumerate(((found.shape, 7), (truth.shape, 7))):
+def top_shapes_of_cascade(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
+    for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 7))):
         require(
             len(shape) >= 2 and math.prod(shape[1:]) >= columns,
             f"bottom {i} must hold rows of {columns} numbers or more, not have shape {shape}",
         )
-    return [(1, 1, len(_labels(ctx.param)) + int(found.shape[0]), 5)]
+    return [(1, 1, len(_labels(ctx.param)) + int(detections.shape[0]), 5)]
 
 
-def top_shapes(ctx: Context, found: Any, truth: Any) -> list[Shape]:
-    for i, (shape, columns) in enumerate(((found.shape, 7), (truth.shape, 8))):
+def top_shapes(ctx: Context, detections: Any, truth: Any) -> list[Shape]:
+    for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 8))):
         require(
             len(shape) >= 2 and shape[-1] == columns,
             f"bottom {i} must hold rows of {columns}, (1, 1, boxes, {columns}), not have shape {shape}",
         )
-    return [(1, 1, len(_labels(ctx.param)) + int(np.prod(found.shape[:-1])), 5)]
+    return [(1, 1, len(_labels(ctx.param)) + int(np.prod(detections.shape[:-1])), 5)]
 
 
 def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
@@ -112,20 +121,20 @@ class _Evaluation:
         self._images: list[Image] = []
         self._passed = 0
 
-    def rows(self, ctx: Context, found: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    def rows(self, ctx: Context, detections: np.ndarray, truth: np.ndarray) -> np.ndarray:
         p = ctx.param
-        found = np.asarray(found, np.float32).reshape(-1, 7)
+        detections = np.asarray(detections, np.float32).reshape(-1, 7)
         truth = np.asarray(truth, np.float32).reshape(-1, 8)
         ended = np.flatnonzero(truth[:, 0] == -1)
         truth = truth[: ended[0]] if len(ended) else truth  # in the fork, such a row ends the ground truth
-        found = found[found[:, 0] >= 0]
-        require(not np.any(found[:, 1] == p.background_label_id), "a box found is labelled as background")
+        detections = detections[detections[:, 0] >= 0]
+        require(not np.any(detections[:, 1] == p.background_label_id), "a box found is labelled as background")
         rows: list[tuple[float, ...]] = [(-1, n, self._positives(p, truth, n), -1, -1) for n in _labels(p)]
-        for image in np.unique(found[:, 0]):
+        for image in np.unique(detections[:, 0]):
             size = self._next_image()
-            own, there = found[found[:, 0] == image], truth[truth[:, 0] == image]
-            for label in np.unique(own[own[:, 1] >= 0, 1]):
-                rows += self._judged(p, own[own[:, 1] == label], there[there[:, 1] == label], size)
+            of_image, there = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
+            for label in np.unique(of_image[of_image[:, 1] >= 0, 1]):
+                rows += self._judged(p, of_image[of_image[:, 1] == label], there[there[:, 1] == label], size)
         return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
 
     def _positives(self, p: Any, truth: np.ndarray, label: int) -> int:
@@ -141,19 +150,19 @@ class _Evaluation:
         self._passed = (self._passed + 1) % len(self._images)
         return image
 
-    def _judged(self, p: Any, found: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
+    def _judged(self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
         """Return the rows of the detections of one class in one image."""
         if not len(truth):
-            return [(*row[:3], 0, 1) for row in found]
-        found = found[np.argsort(-found[:, 2], kind="stable")]
-        boxes, there = found[:, 3:], truth[:, 3:7]
+            return [(*row[:3], 0, 1) for row in detections]
+        detections = detections[np.argsort(-detections[:, 2], kind="stable")]
+        boxes, there = detections[:, 3:], truth[:, 3:7]
         if size is not None:
             boxes, there = in_pixels(boxes, size), in_pixels(there, size)
         plus = 1.0 if self._pixels or size is not None else 0.0
         overlap = overlaps(boxes[:, None], there, plus, touching=True)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
-        for row, best, most in zip(found, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
+        for row, best, most in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):
             right, wrong = 0, 1
             if most >= np.float32(p.overlap_threshold):
                 if not p.evaluate_difficult_gt and truth[best, 7]:

@@ -103,15 +103,15 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     top = np.full((images * rows, 7), -1, np.promote_types(loc.dtype, np.float32))
     end = 0
     for image in range(images):
-        found = []
+        parts = []
         for label in labels:
-            own = scores[image, :, label]
-            best = _best(own, np.flatnonzero(own > least), top_k)
+            label_scores = scores[image, :, label]
+            best = _best(label_scores, np.flatnonzero(label_scores > least), top_k)
             of_label = boxes[image, best, 0 if p.share_location else label]
             kept = onednn_program.suppress(of_label, p.nms_param.nms_threshold, p.nms_param.eta)
             about = np.broadcast_to(np.asarray([image, label], top.dtype), (len(kept), 2))
-            found.append(np.concatenate([about, own[best[kept], None], of_label[kept]], axis=1))
-        of_image = np.concatenate(found)
+            parts.append(np.concatenate([about, label_scores[best[kept], None], of_label[kept]], axis=1))
+        of_image = np.concatenate(parts)
         if len(of_image) > rows:
             of_image = of_image[np.sort(_best(of_image[:, 2], np.arange(len(of_image)), rows))]
         top[end : end + len(of_image)] = of_image
@@ -154,10 +154,10 @@ def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Arr
 def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
     """Join the rows of all images, kept rows first. If no row is kept, return one row for each image."""
     images, kept, rows = rows.shape[0], kept.reshape(-1), rows.reshape(-1, 7)
-    found = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
+    listed = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
     number = jnp.arange(rows.shape[0])
     nothing = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(number < images, number, -1).astype(rows.dtype))
-    return jnp.where(jnp.any(kept), found, nothing)
+    return jnp.where(jnp.any(kept), listed, nothing)
 
 
 def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:

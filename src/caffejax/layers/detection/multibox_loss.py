@@ -29,7 +29,7 @@ from .multibox_targets import (
 )
 from .prior_box import read_predictions
 
-Parts = tuple[bool, bool]  # whether the loss of the locations counts, and that of the classes
+Parts = tuple[bool, bool]  # whether the losses of locations and classes count
 
 
 def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
@@ -40,8 +40,8 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
     difficult; rows of image -1 are ignored. A part with `propagate_down: false` is left out. With LOGISTIC and no
     mining, the fork reads the classes of all images but the first from wrong rows; this is reproduced.
     """
-    given = list(site.layer.propagate_down)[:2]
-    parts = (given[:1] != [False], given[1:] != [False])
+    flags = list(site.layer.propagate_down)[:2]
+    parts = (flags[:1] != [False], flags[1:] != [False])
     gradient = replace(
         ctx.type.gradient,
         backward=partial(multibox_loss_backward, parts),
@@ -134,7 +134,7 @@ def _compare(
     fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
     truth = promote(label).reshape(-1, 8)
     if 0 in label.shape or 0 in conf.shape:
-        truth = jnp.full((1, 8), -1, truth.dtype)  # as where there is no box: what there is, is of no image here
+        truth = jnp.full((1, 8), -1, truth.dtype)  # no row belongs to an image here
     return predictions, find_targets(ctx, mining, fixed, *map(jax.lax.stop_gradient, (priors, truth)))
 
 

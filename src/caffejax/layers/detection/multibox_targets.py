@@ -17,7 +17,7 @@ from ..loss import loss_divisor, normalization, replaced
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
-_LEAST = 1e-6  # overlaps of no more are none
+_LEAST = 1e-6  # smaller overlaps count as 0
 _PAIRED = 2.0  # more than any overlap
 
 
@@ -171,8 +171,8 @@ def class_terms(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
 
 def class_slopes(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
     """Return the derivatives of `class_terms`, (..., classes)."""
-    made = jax.nn.sigmoid(scores) if p.conf_loss_type == p.LOGISTIC else jax.nn.softmax(scores)
-    return made - classes
+    probabilities = jax.nn.sigmoid(scores) if p.conf_loss_type == p.LOGISTIC else jax.nn.softmax(scores)
+    return probabilities - classes
 
 
 class Predictions(NamedTuple):
@@ -223,10 +223,10 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         inside_only=p.ignore_cross_boundary_bbox,
     )
     matched, number = matches.truth >= 0, jnp.maximum(matches.truth, 0)
-    own = jnp.full_like(truth.label, p.background_label_id + 1) if p.map_object_to_agnostic else truth.label
-    labels = own[number]
+    truth_labels = jnp.full_like(truth.label, p.background_label_id + 1) if p.map_object_to_agnostic else truth.label
+    labels = truth_labels[number]
     offsets = jnp.where(matched[..., None], encode_offsets(code, truth.box[number], boxes, variances), 0.0)
-    found = Targets(
+    targets = Targets(
         matched,
         labels,
         offsets,
@@ -236,13 +236,15 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         jnp.ones(scores.shape[:2], bool),
     )
     if p.bp_inside:
-        seen = boxes if by_prior else decode_offsets(code, chosen(locations, found), boxes, variances)
-        found = found._replace(right=jnp.broadcast_to((seen < 0) | (seen > 1), offsets.shape))
+        reached = boxes if by_prior else decode_offsets(code, chosen(locations, targets), boxes, variances)
+        targets = targets._replace(right=jnp.broadcast_to((reached < 0) | (reached > 1), offsets.shape))
     if mining != p.NONE:
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)
-        found = _mined(p, mining, predictions, matches, found, with_truth[:, None])
-    wrong = (truth.image >= 0) & ((own < 0) | (own >= classes) | (truth.label == p.background_label_id))
-    return found._replace(divisor=jnp.where(jnp.any(wrong), jnp.nan, _divisor(ctx, found)))
+        targets = _mined(p, mining, predictions, matches, targets, with_truth[:, None])
+    wrong = (truth.image >= 0) & (
+        (truth_labels < 0) | (truth_labels >= classes) | (truth.label == p.background_label_id)
+    )
+    return targets._replace(divisor=jnp.where(jnp.any(wrong), jnp.nan, _divisor(ctx, targets)))
 
 
 def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
@@ -251,8 +253,8 @@ def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
     groups, classes = targets.labels.shape[1], by_class.shape[1]
     if groups == classes:
         return by_class
-    own = targets.labels == jnp.arange(classes)[:, None]
-    return jnp.sum(jnp.where(own[..., None], by_class, 0), axis=1, keepdims=True)
+    is_label = targets.labels == jnp.arange(classes)[:, None]
+    return jnp.sum(jnp.where(is_label[..., None], by_class, 0), axis=1, keepdims=True)
 
 
 def differences(locations: jax.Array, targets: Targets) -> jax.Array:
@@ -274,7 +276,7 @@ def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
 
 def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, scores: jax.Array) -> jax.Array:
     p, number = ctx.param, jnp.arange(scores.shape[2])
-    if p.conf_loss_type == p.LOGISTIC and mining == p.NONE:  # what is not matched is of no class, not of background
+    if p.conf_loss_type == p.LOGISTIC and mining == p.NONE:  # an unmatched prior has no class, not even background
         of_match = matched[..., None] & (labels[..., None] == number)
         return _moved_up(ctx, jnp.any(of_match, axis=1).astype(scores.dtype))
     label = jnp.max(jnp.where(matched, labels, -1), axis=1)
@@ -300,22 +302,22 @@ def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
 
 
 def _mined(
-    p: Any, mining: int, predictions: Predictions, matches: Matches, found: Targets, with_truth: jax.Array
+    p: Any, mining: int, predictions: Predictions, matches: Matches, targets: Targets, with_truth: jax.Array
 ) -> Targets:
     """Count the hardest negatives besides the matches (MAX_NEGATIVE), or the hardest of both (HARD_EXAMPLE)."""
-    losses = class_terms(p, predictions.scores, found.classes)
-    matched, free = found.matched[:, 0], ~found.matched[:, 0] & ~matches.ignored[:, 0]
+    losses = class_terms(p, predictions.scores, targets.classes)
+    matched, free = targets.matched[:, 0], ~targets.matched[:, 0] & ~matches.ignored[:, 0]
     if mining == p.MAX_NEGATIVE:
         eligible = free & with_truth & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
-        return found._replace(counted=matched | hardest(losses, eligible, count))
-    located = location_terms(p, differences(predictions.locations, found))[:, 0]
+        return targets._replace(counted=matched | hardest(losses, eligible, count))
+    located = location_terms(p, differences(predictions.locations, targets))[:, 0]
     hard = hardest(losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape), p.sample_size)
-    return found._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
+    return targets._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
 
 
-def _divisor(ctx: Context, found: Targets) -> jax.Array | float:
+def _divisor(ctx: Context, targets: Targets) -> jax.Array | float:
     if normalization(ctx.layer.loss_param, "VALID") == "VALID":
-        return cross_replica.global_count(ctx, found.matched)
-    return loss_divisor(ctx, found.counted, "VALID", found.counted.shape[0])
+        return cross_replica.global_count(ctx, targets.matched)
+    return loss_divisor(ctx, targets.counted, "VALID", targets.counted.shape[0])

@@ -201,16 +201,16 @@ def aspect_ratios(p: Any) -> list[float]:
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
-        if all(abs(ratio - known) >= 1e-6 for known in ratios):
+        if all(abs(ratio - other) >= 1e-6 for other in ratios):
             ratios += [ratio, 1 / ratio] if p.flip else [ratio]
     return ratios
 
 
 def _variances(p: Any) -> np.ndarray:
-    given = list(p.variance) or [0.1]
-    require(len(given) in (1, 4), f"variance must be given once or 4 times, not {len(given)} times")
-    require(all(v > 0 for v in given), f"variance must be positive: {given}")
-    return np.asarray(given, _FLOAT)
+    variances = list(p.variance) or [0.1]
+    require(len(variances) in (1, 4), f"variance must be given once or 4 times, not {len(variances)} times")
+    require(all(v > 0 for v in variances), f"variance must be positive: {variances}")
+    return np.asarray(variances, _FLOAT)
 
 
 def _size(p: Any, image: Shape) -> Shape:

@@ -98,8 +98,8 @@ class ResultFiles:
             self._read()
         for number in range(images):
             image = self._images[self._passed]
-            own = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
-            for (_, label, score, *_), box in zip(own, in_pixels(own[:, 3:7], image), strict=True):
+            of_image = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
+            for (_, label, score, *_), box in zip(of_image, in_pixels(of_image[:, 3:7], image), strict=True):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
                 self._found.append(Found(image.name, int(label), float(score), tuple(rounded)))
@@ -150,7 +150,7 @@ class ResultFiles:
             }
         if form == "ILSVRC":
             return {".txt": "".join(f"{f.image} {f.label} {f.score:g} {_corners(f)}\n" for f in self._found)}
-        found = [
+        records = [
             {
                 "image_id": _number(f.image),
                 "category_id": _number(self._names[f.label]),
@@ -159,11 +159,11 @@ class ResultFiles:
             }
             for f in self._found
         ]
-        return {".json": json.dumps(found, indent=4) + "\n"}
+        return {".json": json.dumps(records, indent=4) + "\n"}
 
 
-def _corners(found: Found) -> str:
-    x, y, width, height = map(int, found.box)
+def _corners(detection: Found) -> str:
+    x, y, width, height = map(int, detection.box)
     return f"{x} {y} {x + width} {y + height}"
 
 

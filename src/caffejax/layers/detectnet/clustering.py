@@ -171,33 +171,33 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
     return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
 
 
-def _listed(coverage: np.ndarray, boxes: np.ndarray, s: Settings, found_in: Any) -> np.ndarray:
+def _listed(coverage: np.ndarray, boxes: np.ndarray, s: Settings, boxes_in: Any) -> np.ndarray:
     """Return the list of one class, (N, max_boxes, 5)."""
     rows, columns = s.image_size_y // s.stride, s.image_size_x // s.stride
     cell = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
     lists = np.zeros((len(coverage), s.max_boxes, 5), coverage.dtype)
-    for own, cover, box in zip(lists, coverage[:, :rows, :columns], boxes[:, :, :rows, :columns], strict=True):
-        found = found_in(s, cover, box, cell).astype(np.float16)[: s.max_boxes]
-        own[: len(found), : found.shape[1]] = found
+    for row, cover, box in zip(lists, coverage[:, :rows, :columns], boxes[:, :, :rows, :columns], strict=True):
+        items = boxes_in(s, cover, box, cell).astype(np.float16)[: s.max_boxes]
+        row[: len(items), : items.shape[1]] = items
     return lists
 
 
 def _boxes(marked: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
     """Return the boxes of marked cells in the image's pixels, (n, 4)."""
     y, x = np.nonzero(marked)
-    found = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
-    return np.clip(found[np.isfinite(found).all(axis=1)], -_FARTHEST, _FARTHEST)
+    shifted = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
+    return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_FARTHEST, _FARTHEST)
 
 
 def _labelled(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    found = _boxes(cover > 0, box, cell).astype(np.float16)
-    first = np.unique(found, axis=0, return_index=True)[1]
-    return found[np.sort(first)]
+    corners = _boxes(cover > 0, box, cell).astype(np.float16)
+    first = np.unique(corners, axis=0, return_index=True)[1]
+    return corners[np.sort(first)]
 
 
 def _detected(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    found = np.rint(_boxes(cover >= s.coverage, box, cell)).astype(int)
-    corners, counts = group_rectangles(found, s.rectangles, s.eps)
+    rectangles = np.rint(_boxes(cover >= s.coverage, box, cell)).astype(int)
+    corners, counts = group_rectangles(rectangles, s.rectangles, s.eps)
     tall = corners[:, 3] - corners[:, 1] >= s.min_height
     return np.concatenate([corners, np.log(counts)[:, None]], axis=1)[tall]
 
@@ -205,20 +205,20 @@ def _detected(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray)
 _RIGHT, _WRONG, _MISSED = 1, 2, 3
 
 
-def score_detections(ctx: Context, truth: jax.Array, found: jax.Array) -> jax.Array:
+def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> jax.Array:
     """True boxes (N, T, 5) and detections (N, D, 5) as one list (N, D + T, 5): x1, y1, x2, y2, kind. NVIDIA Caffe's.
 
     The kind is 1 for a right detection, 2 for a wrong one, 3 for a missed true box. Each true box takes the first
     remaining detection with an overlap of at least the threshold in param_str (default: 0.7). Padding rows are zeros.
     """
     threshold = _threshold(ctx)
-    for i, x in enumerate((truth, found)):
+    for i, x in enumerate((truth, detections)):
         require(
             len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes N x most x 5, not {x.shape}"
         )
-    require(truth.shape[0] == found.shape[0], f"bottoms are of {truth.shape[0]} and {found.shape[0]} images")
-    dtype = jnp.result_type(truth, found)
-    return jax.vmap(lambda t, f: _scored(t[:, :4], f[:, :4], threshold))(truth.astype(dtype), found.astype(dtype))
+    require(truth.shape[0] == detections.shape[0], f"bottoms are of {truth.shape[0]} and {detections.shape[0]} images")
+    dtype = jnp.result_type(truth, detections)
+    return jax.vmap(lambda t, f: _scored(t[:, :4], f[:, :4], threshold))(truth.astype(dtype), detections.astype(dtype))
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
@@ -261,10 +261,10 @@ def _threshold(ctx: Context) -> float:
     return threshold
 
 
-def _scored(truth: jax.Array, found: jax.Array, threshold: float) -> jax.Array:
+def _scored(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
     """Return the list of one image: right detections first, then wrong ones, then missed true boxes."""
-    real, there = (jnp.any(x != 0, axis=1) for x in (truth, found))
-    alike = (overlaps(truth[:, None], found) >= threshold) & real[:, None]
+    real, there = (jnp.any(x != 0, axis=1) for x in (truth, detections))
+    alike = (overlaps(truth[:, None], detections) >= threshold) & real[:, None]
 
     def step(free: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
         candidates = row & free
@@ -275,6 +275,6 @@ def _scored(truth: jax.Array, found: jax.Array, threshold: float) -> jax.Array:
     kinds = jnp.concatenate(
         [jnp.where(there, jnp.where(free, _WRONG, _RIGHT), 0), jnp.where(real & ~matched, _MISSED, 0)]
     )
-    rows = jnp.concatenate([jnp.concatenate([found, truth]), kinds[:, None].astype(truth.dtype)], axis=1)
+    rows = jnp.concatenate([jnp.concatenate([detections, truth]), kinds[:, None].astype(truth.dtype)], axis=1)
     order = jnp.argsort(jnp.where(kinds > 0, kinds, _MISSED + 1), stable=True)
     return jnp.where((kinds > 0)[order, None], rows[order], 0)

@@ -16,7 +16,7 @@ from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _BEFORE_CLASSES = 8  # foreground, box (4), 1 / sides (2), norm
-_LEAST = 1.1920929e-07  # smaller areas are none
+_LEAST = 1.1920929e-07  # smaller areas count as 0
 _KITTI_CAR = {1: 0}
 
 
@@ -73,12 +73,19 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
         _shared(low[:, 1], high[:, 1], y, p.stride)[:, :, None] * _shared(low[:, 0], high[:, 0], x, p.stride)[:, None]
     )
     covers = (inside / p.stride**2 > _LEAST) & there[:, None, None]
-    last = jnp.max(jnp.where(covers, jnp.arange(len(there))[:, None, None], 0), axis=0)  # row 0 is no object
+    last = jnp.max(jnp.where(covers, jnp.arange(len(there))[:, None, None], 0), axis=0)  # row 0 does not hold an object
 
     safe, area = jnp.where(there[:, None], sides, 1), jnp.where(there, region[:, 0] * region[:, 1], 1)
     norm = jnp.maximum(0.0 if p.obj_norm else 1.0, p.stride**2 / area)
-    own = channel[:, None] == jnp.arange(max(classes.values()) + 1)
-    facts = [jnp.ones_like(norm)[:, None], corner, corner + sides, 1 / safe, norm[:, None], own.astype(corner.dtype)]
+    one_hot = channel[:, None] == jnp.arange(max(classes.values()) + 1)
+    facts = [
+        jnp.ones_like(norm)[:, None],
+        corner,
+        corner + sides,
+        1 / safe,
+        norm[:, None],
+        one_hot.astype(corner.dtype),
+    ]
     at_cells = jnp.concatenate(facts, axis=1)[last]
     origin = jnp.stack(jnp.broadcast_arrays(x, y[:, None]), axis=-1)
     at_cells = at_cells.at[:, :, 1:5].add(-jnp.tile(origin, 2))
@@ -178,8 +185,8 @@ def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Ar
     at_random = next(u) < a.crop_prob
     place, shift = jnp.where(at_random, place, 0.5), jnp.where(at_random, shift, 0)
     whole = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
-    wanted = jnp.asarray([truth.image_size_y, truth.image_size_x])
-    offset = _rounded(place * (whole - wanted + shift) - shift // 2)
+    target_size = jnp.asarray([truth.image_size_y, truth.image_size_x])
+    offset = _rounded(place * (whole - target_size + shift) - shift // 2)
     return Augmentation(hue, saturation, flip, size_then, angle, offset)
 
 

@@ -111,9 +111,9 @@ def correlation_backward(
     second = c.padded(b)
     first = c.part(c.padded(a), (0, 0))
 
-    def one(diffs: tuple[jax.Array, ...], given: Any) -> tuple[tuple[jax.Array, ...], None]:
+    def one(diffs: tuple[jax.Array, ...], shift_and_diff: Any) -> tuple[tuple[jax.Array, ...], None]:
         d_first, d_second = diffs
-        shift, d_means = given
+        shift, d_means = shift_and_diff
         other, share = c.part(second, shift), c.spread(d_means)
         if c.absolute:
             share = share * jnp.sign(first - other)

@@ -235,10 +235,10 @@ def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...
         require(len(bottoms) > 1, "have_reference: true needs two bottoms or more, the last for its size")
         return bottoms[:-1], tuple(bottoms[-1].shape[2:])
     largest = tuple(max(b.shape[axis] for b in bottoms) for axis in (2, 3))
-    wanted = (p.top_height, p.top_width)
+    target = (p.top_height, p.top_width)
     if p.HasField("size_divisible_by"):
         require(p.size_divisible_by > 0, "size_divisible_by must be positive")
-        wanted = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
-    size = wanted if all(w > n for w, n in zip(wanted, largest, strict=True)) else largest
+        target = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
+    size = target if all(w > n for w, n in zip(target, largest, strict=True)) else largest
     possible_plane(size, bottoms[0].shape)
     return bottoms, size

@@ -50,8 +50,8 @@ def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax
     Bottoms: features (N, ...), labels (N,). The default loss_weight is 0. Centres (num_output, features) move by the
     sum of (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
     """
-    difference, own = _differences(ctx, blobs, x, labels)
-    return nan_if_unlabelled(own, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
+    difference, is_label = _differences(ctx, blobs, x, labels)
+    return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
 
 
 def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
@@ -70,8 +70,8 @@ def center_loss_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
 def center_loss_backward(
     ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    difference, own = _differences(ctx, blobs, x, labels)
-    members = own.astype(difference.dtype)
+    difference, is_label = _differences(ctx, blobs, x, labels)
+    members = is_label.astype(difference.dtype)
     d_centers = -(members.T @ difference) / (1 + cross_replica.psum(ctx, jnp.sum(members, axis=0))[:, None])
     dx = dy / x.shape[0] * difference
     return (jnp.where(dy == 0, 0, d_centers),), dx.reshape(x.shape), None
@@ -107,9 +107,9 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
     """Return items less their centres, and where the items' own classes are, (items, classes)."""
     (centers,) = blobs
     numbers = class_numbers(labels, centers.shape[0]).reshape(-1)
-    own = own_classes(numbers, (x.shape[0], centers.shape[0]))
+    is_label = own_classes(numbers, (x.shape[0], centers.shape[0]))
     nearest = jnp.take(promote(centers), numbers, axis=0, mode="clip")
-    return promote(x).reshape(x.shape[0], -1) - nearest, own
+    return promote(x).reshape(x.shape[0], -1) - nearest, is_label
 
 
 def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
@@ -120,15 +120,15 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     none if its own is beyond positive_upper_bound. normalize_negative only divides gradients.
     """
     p = ctx.param
-    d, own, _, others = _contrastive_terms(ctx, distances, labels)
+    d, is_label, _, others = _contrastive_terms(ctx, distances, labels)
     near = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
     far = jnp.maximum(p.negative_margin - d, 0)
     pushed = jnp.exp(-d) * (d < p.negative_margin) if p.exp_negative_weight else far
-    sums = abs(p.positive_weight) * jnp.where(own, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
-    loss = nan_if_unlabelled(own, jnp.sum(sums) / d.shape[0])
+    sums = abs(p.positive_weight) * jnp.where(is_label, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
+    loss = nan_if_unlabelled(is_label, jnp.sum(sums) / d.shape[0])
     if ctx.n_tops == 1:
         return loss
-    means = [jnp.sum(jnp.where(own, near, 0)), jnp.sum(jnp.where(own, 0, far)) / (d.shape[1] - 1)]
+    means = [jnp.sum(jnp.where(is_label, near, 0)), jnp.sum(jnp.where(is_label, 0, far)) / (d.shape[1] - 1)]
     return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
 
 
@@ -137,14 +137,14 @@ def general_contrastive_loss_backward(
 ) -> tuple[jax.Array, None]:
     p = ctx.param
     d_top = first(dy)
-    d, own, alone, others = _contrastive_terms(ctx, distances, labels)
+    d, is_label, alone, others = _contrastive_terms(ctx, distances, labels)
     pulled = (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
     pushed = jnp.where(others & (d < p.negative_margin), pushed, 0)
     if p.HasField("normalize_negative"):
         total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
         pushed = jnp.where(total > p.positive_weight, pushed / jnp.where(total == 0, 1, total), pushed)
-    slope = jnp.where(own & pulled, p.positive_weight, 0) - pushed
+    slope = jnp.where(is_label & pulled, p.positive_weight, 0) - pushed
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None
 
 
@@ -171,12 +171,12 @@ def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) ->
     p = ctx.param
     for name in ("max_positive_only", "add_intra_mae", "square"):
         require(not getattr(p, name), f"{name}: true is not supported")
-    d, own = class_distances(distances, labels)
-    alone = no_others(ctx, jnp.sum(jnp.where(own, d, 0), axis=1))
-    others = ~own & ~alone[:, None]
+    d, is_label = class_distances(distances, labels)
+    alone = no_others(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
+    others = ~is_label & ~alone[:, None]
     if p.max_negative_only:
-        others &= first_largest(jnp.where(own, -jnp.inf, -d))
-    return d, own, alone, others
+        others &= first_largest(jnp.where(is_label, -jnp.inf, -d))
+    return d, is_label, alone, others
 
 
 def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
@@ -187,13 +187,13 @@ def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) 
     -negative_weight for others within the margin, and positive_weight once for the own class: where some are, or with
     add_center_loss always.
     """
-    d, own, alone, _, within = _class_triplets(ctx, distances, labels)
-    mine = jnp.sum(jnp.where(own, d, 0), axis=1)
+    d, is_label, alone, _, within = _class_triplets(ctx, distances, labels)
+    mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
     gap = jnp.where(within & ~alone[:, None], mine[:, None] + ctx.param.margin - d, 0)
-    loss = nan_if_unlabelled(own, abs(ctx.param.negative_weight) * jnp.sum(gap) / d.shape[0])
+    loss = nan_if_unlabelled(is_label, abs(ctx.param.negative_weight) * jnp.sum(gap) / d.shape[0])
     if ctx.n_tops == 1:
         return loss
-    means = [jnp.sum(mine), jnp.sum(jnp.where(own, 0, d)) / (d.shape[1] - 1)]
+    means = [jnp.sum(mine), jnp.sum(jnp.where(is_label, 0, d)) / (d.shape[1] - 1)]
     return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
 
 
@@ -202,10 +202,10 @@ def general_triplet_loss_backward(
 ) -> tuple[jax.Array, None]:
     p = ctx.param
     d_top = first(dy)
-    d, own, alone, others, within = _class_triplets(ctx, distances, labels)
+    d, is_label, alone, others, within = _class_triplets(ctx, distances, labels)
     pushed = within & others
     pulled = jnp.any(pushed, axis=1) | alone | p.add_center_loss
-    slope = jnp.where(own & pulled[:, None], p.positive_weight, 0) - jnp.where(pushed, p.negative_weight, 0)
+    slope = jnp.where(is_label & pulled[:, None], p.positive_weight, 0) - jnp.where(pushed, p.negative_weight, 0)
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None
 
 
@@ -228,14 +228,14 @@ register(
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
     """Return distances, where own classes are, which items have nothing else, others, those within the margin."""
-    d, own = class_distances(distances, labels)
-    mine = jnp.sum(jnp.where(own, d, 0), axis=1)
+    d, is_label = class_distances(distances, labels)
+    mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
     alone = no_others(ctx, mine)
-    others = ~own & ~alone[:, None]
-    within = ~own & (mine[:, None] + ctx.param.margin > d)
+    others = ~is_label & ~alone[:, None]
+    within = ~is_label & (mine[:, None] + ctx.param.margin > d)
     if ctx.param.hardest_only:
-        within &= first_largest(jnp.where(own, -jnp.inf, -d))
-    return d, own, alone, others, within
+        within &= first_largest(jnp.where(is_label, -jnp.inf, -d))
+    return d, is_label, alone, others, within
 
 
 def triplet_loss(ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array) -> jax.Array:

@@ -48,9 +48,9 @@ def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.
     count = next_pass(count)
     mixed = _lambda(ctx, count)
     product, cosine, norm = _products(ctx, weight, x)
-    own, value, _ = _margin(ctx, labels, cosine)
-    top = jnp.where(own, (norm * value + mixed * product) / (1 + mixed), product)
-    top = jnp.where(jnp.any(own, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
+    is_label, value, _ = _margin(ctx, labels, cosine)
+    top = jnp.where(is_label, (norm * value + mixed * product) / (1 + mixed), product)
+    top = jnp.where(jnp.any(is_label, axis=1, keepdims=True), top, jnp.nan).astype(x.dtype)
     tops = (top, mixed.astype(x.dtype)) if ctx.n_tops == 2 else top
     return tops, (count,)
 
@@ -75,7 +75,7 @@ def margin_inner_product_backward(
     d_top = promote(first(dy))
     mixed = _lambda(ctx, next_pass(count))
     _, cosine, norm = _products(ctx, weight, x)
-    own, value, slope = _margin(ctx, labels, cosine)
+    is_label, value, slope = _margin(ctx, labels, cosine)
     rows, unit = _rows(x), promote(normalize_rows(weight))
     if _times(ctx) == 1:
         along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
@@ -83,8 +83,8 @@ def margin_inner_product_backward(
         along_w, along_x = slope, (value - slope * cosine) / norm
         length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
         along_w, along_x = along_w / length, along_x / length
-    share = jnp.where(own, d_top / (1 + mixed), 0)
-    into_product = jnp.where(own, share * (along_w + mixed), d_top)
+    share = jnp.where(is_label, d_top / (1 + mixed), 0)
+    into_product = jnp.where(is_label, share * (along_w + mixed), d_top)
     dx = into_product @ unit + jnp.sum(share * along_x, axis=1, keepdims=True) * rows
     return (d_top.T @ rows, None), dx.reshape(x.shape), None
 
@@ -135,11 +135,11 @@ def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
     """Return where the own classes are, psi, and its derivative by the cosine."""
     times, c = _times(ctx), cosine
     chebyshev, slope = _CHEBYSHEV[times](c)
-    # the angle lies between k and k + 1 of m parts of pi: k bounds are passed, at cos(pi j / m)
+    # the angle is between k pi / m and (k + 1) pi / m: the cosine is below k of the bounds cos(pi j / m)
     k = sum(jnp.asarray(c < math.cos(math.pi * j / times), c.dtype) for j in range(1, times)) + jnp.zeros_like(c)
     sign = 1 - 2 * (k % 2)
-    own = own_classes(class_numbers(labels, c.shape[1]), c.shape)
-    return own, sign * chebyshev - 2 * k, sign * slope
+    is_label = own_classes(class_numbers(labels, c.shape[1]), c.shape)
+    return is_label, sign * chebyshev - 2 * k, sign * slope
 
 
 _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
@@ -155,21 +155,21 @@ def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
 
     A cosine from 1 on is taken for 1, where the gradient is the top's. It is the same in TEST.
     """
-    own, rows, wide = _parts(ctx, x, labels)
+    is_label, rows, wide = _parts(ctx, x, labels)
     m = ctx.param.m
     cosine = jnp.minimum(rows, 1)
     sine = _sine(cosine)
     near = jnp.where(wide, cosine * math.cos(m) - sine * math.sin(m), rows - m * math.sin(m))
-    return jnp.where(own, near, rows).reshape(x.shape).astype(x.dtype)
+    return jnp.where(is_label, near, rows).reshape(x.shape).astype(x.dtype)
 
 
 def cosin_addm_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    own, rows, wide = _parts(ctx, x, labels)
+    is_label, rows, wide = _parts(ctx, x, labels)
     m, sine = ctx.param.m, _sine(jnp.minimum(rows, 1))
     slope = math.cos(m) + math.sin(m) * rows / jnp.where(sine > 0, sine, 1)
-    factor = jnp.where(own & wide & (sine > 0), slope, 1)
+    factor = jnp.where(is_label & wide & (sine > 0), slope, 1)
     return (factor * promote(dy).reshape(rows.shape)).reshape(x.shape).astype(x.dtype), None
 
 
@@ -200,8 +200,8 @@ def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
     )
     require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
     rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
-    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
-    return own, rows, rows > math.cos(math.pi - ctx.param.m)
+    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    return is_label, rows, rows > math.cos(math.pi - ctx.param.m)
 
 
 def _sine(cosine: jax.Array) -> jax.Array:
@@ -218,9 +218,9 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     holds the weight.
     """
     weight, count = _weight(ctx, blobs)
-    own, factor = _factors(ctx, weight, x, labels)
-    rows = promote(x).reshape(own.shape)
-    more = jnp.where(own & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
+    is_label, factor = _factors(ctx, weight, x, labels)
+    rows = promote(x).reshape(is_label.shape)
+    more = jnp.where(is_label & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
     top = (rows * factor + more if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
     return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
 
@@ -236,8 +236,8 @@ def label_specific_rescale_backward(
 ) -> tuple[Any, ...]:
     d_top = first(dy)
     weight, _ = _weight(ctx, blobs)
-    own, factor = _factors(ctx, weight, x, labels)
-    diff = (d_top.reshape(own.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
+    is_label, factor = _factors(ctx, weight, x, labels)
+    diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
     return tuple(None for _ in blobs), diff, None
 
 
@@ -248,8 +248,8 @@ def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
     require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
     bias = jnp.full((1,), p.bias, x.dtype)
     rows = promote(x).reshape(x.shape[0], -1)
-    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
-    added = jnp.where(own & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
+    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    added = jnp.where(is_label & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
     top = added.reshape(x.shape).astype(x.dtype)
     return (top, bias) if ctx.n_tops == 2 else top
 
@@ -310,6 +310,6 @@ def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -
     """Return a mask of the scores of the own class, and the factors of the scores, (items, classes)."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
-    own = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
     scaled = rows > 0 if p.for_ip else True
-    return own, jnp.where(own, jnp.where(scaled, weight, 1), p.negative_weight)
+    return is_label, jnp.where(is_label, jnp.where(scaled, weight, 1), p.negative_weight)

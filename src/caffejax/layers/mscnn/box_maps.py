@@ -21,12 +21,12 @@ def require_rows(shape: Any, name: str, *columns: int) -> int:
     Raises:
         LayerError: if it has no rows, or they have not one of these numbers of columns.
     """
-    found = math.prod(shape[1:])
+    size = math.prod(shape[1:])
     require(
-        len(shape) >= 2 and (not columns or found in columns),
+        len(shape) >= 2 and (not columns or size in columns),
         f"{name} must have rows of {' or '.join(map(str, columns)) or 'some'} numbers, not shape {tuple(shape)}",
     )
-    return found
+    return size
 
 
 def read_rows(x: Any, name: str, *columns: int) -> Any:
@@ -54,9 +54,9 @@ def four_axis_shape(shape: Any) -> Any:
 
 def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
     """Return the number of images in a batch that has an item for each image and anchor shape."""
-    known = isinstance(batch, int)
+    is_static = isinstance(batch, int)
     require(
-        not known or batch % fields == 0,
+        not is_static or batch % fields == 0,
         f"{name} has {batch} items, which do not divide into images of {fields} box shapes (field_w, field_h)",
     )
     return batch // fields
@@ -128,8 +128,8 @@ def normalization(ctx: Context) -> Normalization:
     if not p.bbox_mean or not p.bbox_std:
         return Normalization((0.0,) * 4, (1.0,) * 4)
     for name in ("bbox_mean", "bbox_std"):
-        given = len(getattr(p, name))
-        require(given == 4, f"bbox_reg_param needs {name} four times, for x, y, w, h, not {given} times")
+        count = len(getattr(p, name))
+        require(count == 4, f"bbox_reg_param needs {name} four times, for x, y, w, h, not {count} times")
     require(min(p.bbox_std) > 0, f"bbox_std must be above 0, not {list(p.bbox_std)}")
     return Normalization(tuple(p.bbox_mean), tuple(p.bbox_std))
 

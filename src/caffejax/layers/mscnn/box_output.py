@@ -110,11 +110,11 @@ def proposals(
     there = there.reshape(-1)
     order = jnp.argsort(~there, stable=True)
     rows = jnp.where(there[order][:, None], rows[order], _ABSENT)
-    found = []
+    tops = []
     for columns, nothing in ((5, _NOTHING), (6, (0.0,) * 6)):
         first = jnp.where(jnp.any(there), rows[0, :columns], jnp.asarray(nothing, rows.dtype))
-        found.append(with_four_axes(rows[:, :columns].at[0].set(first).astype(dtype)))
-    return tuple(found[:n_tops])
+        tops.append(with_four_axes(rows[:, :columns].at[0].set(first).astype(dtype)))
+    return tuple(tops[:n_tops])
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
@@ -159,10 +159,10 @@ def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Arra
     """Return boxes (N, cells, 4), their scores, and which of them are large and likely enough."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
-    found = field.decoded(x[:, channels - 4 :], normalization(ctx), bounds(p))
-    corner = jnp.maximum(found[:, :2], 0)
+    decoded = field.decoded(x[:, channels - 4 :], normalization(ctx), bounds(p))
+    corner = jnp.maximum(decoded[:, :2], 0)
     image = jnp.asarray([width, height], x.dtype)[:, None, None] * field.stride
-    sides = jnp.minimum(found[:, 2:], image - corner)
+    sides = jnp.minimum(decoded[:, 2:], image - corner)
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.concatenate([corner, corner + sides], axis=1).reshape(n, 4, height * width)
     return jnp.moveaxis(boxes, 1, 2), scores.reshape(n, -1), valid.reshape(n, -1)
@@ -214,9 +214,9 @@ def _group_candidates(
     n_fields = len(field.width)
     images = count_images(batch, n_fields)
     scores = 1 - lax.stop_gradient(promote(probabilities))[:, 0]
-    found = field.decoded(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
-    image = jnp.asarray([width, height], found.dtype)[:, None, None] * field.stride
-    corners = jnp.maximum(found[:, :2], 0), jnp.minimum(found[:, :2] + found[:, 2:] - 1, image)
+    decoded = field.decoded(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
+    image = jnp.asarray([width, height], decoded.dtype)[:, None, None] * field.stride
+    corners = jnp.maximum(decoded[:, :2], 0), jnp.minimum(decoded[:, :2] + decoded[:, 2:] - 1, image)
     sides = corners[1] - corners[0] + 1
     valid = (scores >= p.fg_thr) & jnp.all(sides >= p.min_size, axis=1)
     boxes = jnp.moveaxis(jnp.concatenate(corners, axis=1), 1, -1)
@@ -257,9 +257,9 @@ def frcnn_output(
         there = jnp.arange(p.max_det_num) < jnp.sum(kept)
     else:
         there = kept[order]
-    found = jnp.where(there[:, None], rows[order], -1)
+    detections = jnp.where(there[:, None], rows[order], -1)
     filler = jnp.full((1, 7), -1, rows.dtype).at[0, 0].set(0)
-    return with_four_axes(jnp.concatenate([filler, found]).astype(dtype))
+    return with_four_axes(jnp.concatenate([filler, detections]).astype(dtype))
 
 
 register(
@@ -291,12 +291,12 @@ def _read_inputs(
     classes = prob.shape[1]
     require(classes > 1, f"needs background and one class or more, not probabilities of {classes} classes")
     aware = ctx.layer.bbox_reg_param.cls_aware
-    given = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if aware else 8)
-    given = given.reshape(given.shape[0], classes if aware else 2, 4)[:, 1:]
+    class_deltas = read_rows(lax.stop_gradient(promote(deltas)), "bottom 1 (deltas)", 4 * classes if aware else 8)
+    class_deltas = class_deltas.reshape(class_deltas.shape[0], classes if aware else 2, 4)[:, 1:]
     rows = read_rows(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
     require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     height, width = read_rows(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
-    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).undone(given))
+    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).undone(class_deltas))
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 
 

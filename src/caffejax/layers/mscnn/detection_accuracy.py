@@ -83,8 +83,10 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     x = promote(x)
     scores, classes = x[:, : p.cls_num], jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     numbers = jnp.arange(p.cls_num)[:, None, None]
-    own = jnp.max(jnp.where(numbers == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)
-    before = (scores > own) | ((scores == own) & (numbers > classes[:, None]))  # of equal scores the last comes first
+    label_score = jnp.max(jnp.where(numbers == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)
+    before = (scores > label_score) | (
+        (scores == label_score) & (numbers > classes[:, None])
+    )  # of equal scores the last comes first
     right = (jnp.sum(before, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
     shares = shares_of_right_classes(ctx, right, labels, classes)
     if ctx.n_tops < 2:
@@ -160,7 +162,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     """
     require_one_number_of_rows(deltas=deltas, rois=rois, matched=matched)
     aware = ctx.layer.bbox_reg_param.cls_aware
-    given = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if aware else (8,)))
+    all_deltas = read_rows(promote(deltas), "bottom 0 (deltas)", *(() if aware else (8,)))
     rows, truth = (
         read_rows(promote(rois), "bottom 1 (ROIs)", 5),
         read_rows(promote(matched), "bottom 2 (ground truth)", 6),
@@ -168,13 +170,15 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     label = truth[:, 0].astype(jnp.int32)
     counts = (truth[:, 0] > 0) & (truth[:, -1] <= _GROUND_TRUTH) & (rows[:, 0] >= 0)
     first = 4 * (label if aware else jnp.minimum(label, 1))
-    own = jnp.take_along_axis(given, first[:, None] + jnp.arange(4), axis=1)  # NaN for a class that there is not
-    total = cross_replica.psum(ctx, jnp.sum(counts, dtype=given.dtype))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(own)), rows[:, 1:]
+    class_deltas = jnp.take_along_axis(
+        all_deltas, first[:, None] + jnp.arange(4), axis=1
+    )  # NaN for a class that there is not
+    total = cross_replica.psum(ctx, jnp.sum(counts, dtype=all_deltas.dtype))
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(class_deltas)), rows[:, 1:]
     fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
     sums = [cross_replica.psum(ctx, jnp.sum(fit)) for fit in fits]
-    found = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
-    return tuple(found[: ctx.n_tops])
+    means = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]
+    return tuple(means[: ctx.n_tops])
 
 
 register(

@@ -103,13 +103,13 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
         classes: (batch, height, width). The loss is NaN if a class that counts does not exist.
         weights: (batch, height, width), NaN for cells that do not count.
     """
-    own = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
+    is_label = classes[:, None] == jnp.arange(scores.shape[1])[:, None, None]
     counts = ~jnp.isnan(weights)
     weights = jnp.where(counts, weights, 0)
     count = cross_replica.global_count(ctx, counts).astype(scores.dtype)
-    loss = -jnp.sum(jnp.where(own, log_probabilities(scores), 0) * weights[:, None]) / count
-    known = jnp.all(jnp.any(own, axis=1) | ~counts)
-    return jnp.where(known, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - own) * weights[:, None] / count
+    loss = -jnp.sum(jnp.where(is_label, log_probabilities(scores), 0) * weights[:, None]) / count
+    is_valid = jnp.all(jnp.any(is_label, axis=1) | ~counts)
+    return jnp.where(is_valid, loss, jnp.nan), (jax.nn.softmax(scores, axis=1) - is_label) * weights[:, None] / count
 
 
 def box_loss(
@@ -232,18 +232,18 @@ def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.A
     if p.sample_mode not in ("bootstrap", "random", "mixture"):
         return among.reshape(shape)
     share = p.bg_multiple * (0.5 if p.sample_mode == "mixture" else 1.0)
-    found = jnp.zeros(among.shape, bool)
+    selected = jnp.zeros(among.shape, bool)
     classes = labels.classes.reshape(shape[0], places)
     if p.sample_mode != "random":
         for k in range(1, p.cls_num):
             count = jnp.floor(jnp.sum(classes == k, axis=1) * share).astype(jnp.int32)
             hard = scores[:, k].reshape(shape[0], places)
-            found |= masked_topk(hard, among, jnp.maximum(count, _FEWEST))
+            selected |= masked_topk(hard, among, jnp.maximum(count, _FEWEST))
     if p.sample_mode != "bootstrap":
         count = jnp.floor(jnp.sum(classes != 0, axis=1) * share).astype(jnp.int32)
         fewest = _FEWEST * (p.cls_num - 1)
-        found |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
-    return found.reshape(shape)
+        selected |= _hit_by_draws(ctx.key, among, jnp.maximum(count, fewest), max(int(places * share), fewest))
+    return selected.reshape(shape)
 
 
 def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
@@ -355,8 +355,8 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int
             background = masked_sample(jax.random.fold_in(ctx.key, 1), background, n_background)
         case other:
             require(False, f"neg_mining_type must be random, bootstrap or mixture, not '{other}'")
-    found = (objects | background).reshape(images, n_fields, *shape[1:])
-    return ungroup_images(found, shape[0], n_fields)
+    selected = (objects | background).reshape(images, n_fields, *shape[1:])
+    return ungroup_images(selected, shape[0], n_fields)
 
 
 def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:

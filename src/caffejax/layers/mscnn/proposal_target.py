@@ -62,9 +62,9 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[],
         draw: returns a random generator; called only if something is drawn.
     """
     match, most = _match_rois(rows, truth)
-    found = np.flatnonzero(most >= p.fg_thr)
-    require(np.all(truth.labels[match[found]] > 0), f"ground truth must have labels above 0, not {truth.labels}")
-    objects = found[~truth.ignored[match[found]]]
+    foreground = np.flatnonzero(most >= p.fg_thr)
+    require(np.all(truth.labels[match[foreground]] > 0), f"ground truth must have labels above 0, not {truth.labels}")
+    objects = foreground[~truth.ignored[match[foreground]]]
     fits = (most >= p.bg_thr_lw) & (most < p.bg_thr_hg)
     background = np.flatnonzero(fits & (most < p.fg_thr))
     others = np.flatnonzero(~fits & (most < p.fg_thr))
@@ -124,21 +124,26 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box, overlap], 0 for background. A
     seventh top has weights with which objects make up `fg_fraction`.
     """
-    p, found = ctx.param, _read_truth(ctx, promoted(truth))
+    p, ground_truth = ctx.param, _read_truth(ctx, promoted(truth))
     rows = read_rows(promoted(rois), "bottom 0 (ROIs)", 5)
     rows = rows[rows[:, 0] >= 0]
-    for name, images in ("ROIs", rows[:, 0]), ("ground truth", found.rows[:, 0]):
+    for name, images in ("ROIs", rows[:, 0]), ("ground truth", ground_truth.rows[:, 0]):
         require(
             np.all(images < p.num_img_per_batch),
             f"{name} must be of images 0 to {p.num_img_per_batch - 1} (num_img_per_batch {p.num_img_per_batch}), "
             f"not {images.max(initial=0):g}",
         )
     if p.append_gtbox:
-        rows = np.concatenate([rows, found.rows])
-    sample = sample_rois(p, rows, found, lambda: generator(ctx))
+        rows = np.concatenate([rows, ground_truth.rows])
+    sample = sample_rois(p, rows, ground_truth, lambda: generator(ctx))
     labels = np.zeros(len(sample.rows), rows.dtype)
-    labels[: sample.objects] = found.labels[sample.match[: sample.objects]]
-    tops = sample.rows, labels[:, None], *_targets(ctx, sample, labels, found), _matched_rows(sample, labels, found)
+    labels[: sample.objects] = ground_truth.labels[sample.match[: sample.objects]]
+    tops = (
+        sample.rows,
+        labels[:, None],
+        *_targets(ctx, sample, labels, ground_truth),
+        _matched_rows(sample, labels, ground_truth),
+    )
     weights = [_weights(p, sample, labels)] if ctx.n_tops > 6 else []
     return tuple(with_four_axes(top.astype(rois.dtype)) for top in (*tops, *weights))
 
@@ -192,16 +197,16 @@ def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
 def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, ...]:
     """Return the normalized deltas from objects to their ground truth, and the weights, for each row and class."""
     p, n = ctx.param, sample.objects
-    boxes, found = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
-    sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, found))
-    away = (found[:, :2] + new / 2 - boxes[:, :2] - sides / 2) / sides
+    boxes, matched = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
+    sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
+    away = (matched[:, :2] + new / 2 - boxes[:, :2] - sides / 2) / sides
     deltas = normalization(ctx).done(np.concatenate([away, np.log(new / sides)], axis=1), xp=np)
-    own = labels[:n].astype(int) if ctx.layer.bbox_reg_param.cls_aware else np.ones(n, int)
+    columns = labels[:n].astype(int) if ctx.layer.bbox_reg_param.cls_aware else np.ones(n, int)
     counts = (p.bbox_thr_lw <= sample.overlap[:n]) & (sample.overlap[:n] <= p.bbox_thr_hg)
     targets = np.zeros((len(sample.rows), _columns(ctx) // 4, 4), boxes.dtype)
     weights = np.zeros_like(targets)
-    targets[np.arange(n), own] = deltas
-    weights[np.arange(n), own] = counts[:, None]
+    targets[np.arange(n), columns] = deltas
+    weights[np.arange(n), columns] = counts[:, None]
     flat = len(targets), _columns(ctx)
     return targets.reshape(flat), weights.reshape(flat), weights.reshape(flat)
 

@@ -60,11 +60,11 @@ def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array
 
 
 def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
-    given, rows = map(promoted, _rows(deltas, rois, *matched))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(given[:, 4:], xp=np), xp=np)
+    delta_rows, rows = map(promoted, _rows(deltas, rois, *matched))
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(delta_rows[:, 4:], xp=np), xp=np)
     keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
-    for found in matched:
-        overlap = read_rows(promoted(found), "bottom 2 (matched ground truth)")[:, -1]
+    for matches in matched:
+        overlap = read_rows(promoted(matches), "bottom 2 (matched ground truth)")[:, -1]
         keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
     require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
     return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
@@ -153,12 +153,12 @@ register(
 def _scales(ctx: Context) -> tuple[float, float, float]:
     """Return the lower and the upper bound, and their geometric mean."""
     p = ctx.param
-    given = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
-    require(all(scale > 0 for scale in given), f"low_scale and high_scale must be above 0: {given}")
+    scales = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
+    require(all(scale > 0 for scale in scales), f"low_scale and high_scale must be above 0: {scales}")
     low = p.low_scale if p.HasField("low_scale") else 0.0
     high = p.high_scale if p.HasField("high_scale") else math.inf
     require(low <= high, f"low_scale {low} must not be above high_scale {high}")
-    return low, high, math.prod(given) ** (1 / len(given)) if given else _MIDDLE
+    return low, high, math.prod(scales) ** (1 / len(scales)) if scales else _MIDDLE
 
 
 def _suits(ctx: Context, rows: Any, xp: Any) -> Any:

@@ -138,8 +138,8 @@ def stage_bridge_layer(
     require_image(im_info, 2)
     regions, image = promote(rois).reshape(rows, 5), promote(im_info).reshape(im_info.shape[:2])[0]
     best = jnp.argmax(scores.reshape(rows, classes), axis=1)
-    own = jnp.take_along_axis(promote(deltas).reshape(rows, classes, 4), best[:, None, None], axis=1)[:, 0]
-    boxes = clip_boxes(decode_boxes(regions[:, 1:], own), image[0], image[1])
+    best_deltas = jnp.take_along_axis(promote(deltas).reshape(rows, classes, 4), best[:, None, None], axis=1)[:, 0]
+    boxes = clip_boxes(decode_boxes(regions[:, 1:], best_deltas), image[0], image[1])
     padding = jnp.minimum(regions[:, :1], 0)  # these rows stay what they are
     return jnp.concatenate([padding, jnp.where(padding < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
 

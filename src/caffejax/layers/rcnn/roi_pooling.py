@@ -22,7 +22,7 @@ from .rois import bins, images_in, numbers, pooled_size, require_maps_and_rois, 
 
 _TABLE = 1 << 24  # numbers in the tables of one chunk
 
-Cells = tuple[jax.Array, ...]  # the values, and what goes with them
+Cells = tuple[jax.Array, ...]  # the values, and optionally their positions
 Better = Callable[[Cells, Cells], Cells]
 
 
@@ -56,8 +56,8 @@ def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
     """
 
     def forward(x: jax.Array, where: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
-        found = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), where, _maximum)[0], x)
-        return jnp.where(where.empty, 0, found), (x, where)
+        values = _map_channel_chunks(lambda maps: _best_in_rectangles((maps,), where, _maximum)[0], x)
+        return jnp.where(where.empty, 0, values), (x, where)
 
     def backward(residuals: tuple[jax.Array, Rectangles], dy: jax.Array, _: Any) -> tuple[jax.Array, None]:
         return scatter_maxima_diff(dy, *residuals), None
@@ -116,8 +116,8 @@ def _best_in_rectangles(cells: Cells, where: Rectangles, better: Better) -> Cell
     best: Cells | None = None
     for row, column in itertools.product(rows, columns):
         at = tall[:, :, None], wide[:, None, :], image, row[:, :, None], column[:, None, :]
-        found = tuple(part.at[at].get(mode="promise_in_bounds") for part in table)
-        best = found if best is None else better(best, found)
+        corner = tuple(part.at[at].get(mode="promise_in_bounds") for part in table)
+        best = corner if best is None else better(best, corner)
     assert best is not None
     return best
 
@@ -152,8 +152,8 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
     size = math.ceil(channels / count)
     filled = jnp.pad(last, ((0, 0), (0, 0), (0, 0), (0, count * size - channels)))
     chunks = jnp.moveaxis(filled.reshape(n, height, width, count, size), 3, 0)
-    found = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
-    return found.reshape(found.shape[0], count * size, *found.shape[3:])[:, :channels]
+    results = jnp.moveaxis(lax.map(function, chunks), (0, 4), (1, 2))
+    return results.reshape(results.shape[0], count * size, *results.shape[3:])[:, :channels]
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
@@ -214,8 +214,8 @@ def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     groups = ctx.param.group_size
     maps = promote(data).reshape(data.shape[0], -1, groups, groups, *data.shape[2:])
 
-    def row_of_bins(given: tuple[jax.Array, jax.Array]) -> jax.Array:
-        maps, in_row = given  # (N, C, group, H, W), (R, N, H): sums along the columns of cells, then along the rows
+    def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+        maps, in_row = row  # (N, C, group, H, W), (R, N, H): sums along the columns of cells, then along the rows
         return jnp.einsum("rcjw,rjw->rcj", jnp.einsum("rnh,ncjhw->rcjw", in_row, maps), in_column)
 
     sums = lax.map(row_of_bins, (jnp.moveaxis(maps, 2, 0), jnp.moveaxis(in_row, 1, 0)))
@@ -227,13 +227,13 @@ def psroi_pooling_backward(
 ) -> tuple[jax.Array, None]:
     in_row, in_column, area, _ = _psroi_bins(ctx, data, rois)
 
-    def row_of_bins(given: tuple[jax.Array, jax.Array]) -> jax.Array:
-        dy, in_row = given
+    def row_of_bins(row: tuple[jax.Array, jax.Array]) -> jax.Array:
+        dy, in_row = row
         return jnp.einsum("rnh,rcjw->ncjhw", in_row, jnp.einsum("rcj,rjw->rcjw", dy, in_column))
 
     shares = jnp.moveaxis(promote(dy) / area, 2, 0)
-    found = lax.map(row_of_bins, (shares, jnp.moveaxis(in_row, 1, 0)))
-    return jnp.moveaxis(found, 0, 2).reshape(data.shape).astype(data.dtype), None
+    rows = lax.map(row_of_bins, (shares, jnp.moveaxis(in_row, 1, 0)))
+    return jnp.moveaxis(rows, 0, 2).reshape(data.shape).astype(data.dtype), None
 
 
 register(

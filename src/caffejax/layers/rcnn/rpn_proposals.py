@@ -126,7 +126,7 @@ def _divide(parts: _Parts) -> _Parts:
     smaller, larger = parts.scores < pivot, parts.scores > pivot
     from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
     from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
-    # the k-th smaller from the left and the k-th larger from the right change places if they lie in that order
+    # the k-th smaller from the left and the k-th larger from the right are swapped if they are in that order
     swapped = jnp.where(
         smaller,
         from_left < _count_before(larger, parts.end + 1) - jnp.cumsum(larger),
@@ -249,9 +249,9 @@ def proposal(
     large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
     score = jnp.where(large, by_cell(scores[:, len(base) :], 1).ravel(), 0)
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
-    found = propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
-    rois = found.rois.astype(dtype)
-    return rois if ctx.n_tops == 1 else (rois, found.marked_scores.astype(dtype))
+    proposals = propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
+    rois = proposals.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, proposals.marked_scores.astype(dtype))
 
 
 register(
@@ -326,6 +326,6 @@ def _propose_from_maps(
     boxes = clip_boxes(decode_boxes(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
-    found = propose(boxes, by_cell(scores[:, len(base) :], 1).ravel(), large, limits)
-    rois = found.rois.astype(dtype)
-    return rois if ctx.n_tops == 1 else (rois, found.marked_scores[:, None].astype(dtype))
+    proposals = propose(boxes, by_cell(scores[:, len(base) :], 1).ravel(), large, limits)
+    rois = proposals.rois.astype(dtype)
+    return rois if ctx.n_tops == 1 else (rois, proposals.marked_scores[:, None].astype(dtype))

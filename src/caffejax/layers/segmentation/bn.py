@@ -44,8 +44,8 @@ def normalized(
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
         how: Any = {"relu": relu, "axis_name": synced_over(ctx)}
-        found: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
-        return found
+        results: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
+        return results
     mean, variance = statistics(ctx, x)
     y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
     y = y * FIRST.along(factor, x) + FIRST.along(bias, x)

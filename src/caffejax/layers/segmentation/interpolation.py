@@ -47,7 +47,7 @@ def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax
             y = _interpolate_axis(y, axis, places[axis - 2])
         return y.astype(kind), ()
 
-    def backward(_: Any, dy: jax.Array, wanted: Any) -> tuple[jax.Array]:
+    def backward(_: Any, dy: jax.Array, needed: Any) -> tuple[jax.Array]:
         return (interpolate_diff(dy, places, size).astype(kind),)
 
     if not fast or not jnp.issubdtype(x.dtype, jnp.floating):
@@ -80,7 +80,7 @@ def _is_changed(places: Positions, n: int) -> bool:
 def _interpolate_axis(x: jax.Array, axis: int, places: Positions) -> jax.Array:
     low, part = places
     steps = np.diff(low)
-    if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # every so many cells, as they are
+    if not np.any(part) and np.all(steps > 0) and np.all(steps == steps[:1]):  # a strided slice suffices
         return lax.slice_in_dim(x, int(low[0]), int(low[-1]) + 1, int(steps[0]) if len(steps) else 1, axis)
     along = (-1, *(1,) * (x.ndim - axis - 1))
     share = jnp.asarray(part, x.dtype).reshape(along)
@@ -94,10 +94,10 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
 
 def _weight_matrix(places: Positions, n: int) -> np.ndarray:
     """Return the weight of each cell in each number of the top: (top, bottom)."""
-    rows, found = np.arange(len(places.low)), np.zeros((len(places.low), n))
-    np.add.at(found, (rows, places.low), 1 - places.part)
-    np.add.at(found, (rows, _next(places.low, n)), places.part)
-    return found
+    rows, matrix = np.arange(len(places.low)), np.zeros((len(places.low), n))
+    np.add.at(matrix, (rows, places.low), 1 - places.part)
+    np.add.at(matrix, (rows, _next(places.low, n)), places.part)
+    return matrix
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:

@@ -50,9 +50,9 @@ def multi_stage_meanfield(
 def multi_stage_meanfield_params(ctx: Context, unary: Any, start: Any, image: Any) -> list[ParamSpec]:
     _check(ctx, unary, start, image)
     p, classes = ctx.param, unary.shape[1]
-    own = np.eye(classes, dtype=np.float32).reshape(1, 1, classes, classes)
-    weights = (p.spatial_filter_weight * own, p.bilateral_filter_weight * own, -own)
-    return [ParamSpec(own.shape, value=w) for w in weights]
+    identity = np.eye(classes, dtype=np.float32).reshape(1, 1, classes, classes)
+    weights = (p.spatial_filter_weight * identity, p.bilateral_filter_weight * identity, -identity)
+    return [ParamSpec(identity.shape, value=w) for w in weights]
 
 
 register(

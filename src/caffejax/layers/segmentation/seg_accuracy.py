@@ -31,9 +31,9 @@ def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Arr
     for ignored in ctx.param.ignore_label:
         valid &= index != ignored
     unknown = cross_replica.psum(ctx, jnp.sum(valid & ((index < 0) | (index >= classes)))) > 0
-    own = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
+    labelled = ((index[..., None] == jnp.arange(classes)) & valid[..., None]).astype(jnp.float32)
     guessed = (guesses[..., None] == jnp.arange(classes)).astype(jnp.float32)
-    counts = jnp.einsum("bpi,bpj->ij", own, guessed, precision="highest")
+    counts = jnp.einsum("bpi,bpj->ij", labelled, guessed, precision="highest")
     counts = sum(blobs, start=cross_replica.psum(ctx, counts))
     figures = jnp.where(unknown, jnp.nan, _accuracies(counts))
     return figures.reshape(1, 1, 1, 3), tuple(counts.astype(b.dtype) for b in blobs)
@@ -93,12 +93,12 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     require(1 <= p.top_k <= classes, f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}")
     index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
     number = jnp.arange(classes).reshape(-1, 1, 1)
-    own = jnp.sum(jnp.where(index == number, scores, 0), axis=1, keepdims=True)
-    before = jnp.sum((scores > own) | ((scores == own) & (number > index)), axis=1, keepdims=True)
+    label_score = jnp.sum(jnp.where(index == number, scores, 0), axis=1, keepdims=True)
+    before = jnp.sum((scores > label_score) | ((scores == label_score) & (number > index)), axis=1, keepdims=True)
     right = (before < p.top_k) & (index >= 0) & (index < classes)
     counts = index != p.ignore_label if p.HasField("ignore_label") else jnp.ones(index.shape, bool)
-    found, among = (cross_replica.psum(ctx, jnp.sum(x)) for x in (right & counts, counts))
-    share = found / jnp.maximum(among, 1)
+    hits, among = (cross_replica.psum(ctx, jnp.sum(x)) for x in (right & counts, counts))
+    share = hits / jnp.maximum(among, 1)
     return share.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 

@@ -24,11 +24,11 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
     cells = size[0] * size[1]
 
     def plane(values: jax.Array, at: jax.Array) -> jax.Array:
-        known = (at >= 0) & (at < cells)
+        is_inside = (at >= 0) & (at < cells)
         order = jnp.arange(values.size, dtype=jnp.int32)
-        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(known, at, cells)].max(order, mode="drop")
-        found = jnp.where(last >= 0, values[jnp.maximum(last, 0)], 0)
-        return jnp.where(jnp.all(known), found, jnp.nan)
+        last = jnp.full(cells, -1, jnp.int32).at[jnp.where(is_inside, at, cells)].max(order, mode="drop")
+        scattered = jnp.where(last >= 0, values[jnp.maximum(last, 0)], 0)
+        return jnp.where(jnp.all(is_inside), scattered, jnp.nan)
 
     top = jax.vmap(jax.vmap(plane))(_flatten_plane(x), _flatten_plane(mask).astype(jnp.int32))
     return top.reshape(*x.shape[:2], *size).astype(x.dtype)

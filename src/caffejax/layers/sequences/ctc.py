@@ -97,8 +97,8 @@ def ctc_loss_backward(
     possible = total > _NEVER / 2
     share = jnp.exp(forward + spread.backward() - jnp.where(possible, total, 0)[:, None])
     of_label = spread.symbols[:, :, None] == jnp.arange(scores.shape[2])
-    said = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
-    diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - said, 0)
+    expected = jnp.einsum("tns,nsc->tnc", share, of_label.astype(share.dtype))
+    diff = jnp.where(possible[:, None], jax.nn.softmax(promote(scores[:steps]), axis=2) - expected, 0)
     return dy * cross_replica.axis_size(ctx) * jnp.pad(diff, ((0, scores.shape[0] - steps), (0, 0), (0, 0))), None
 
 
@@ -140,8 +140,8 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
     )
     blank = p.blank_label
     require(0 <= blank < p.alphabet_size, f"blank_label must be below {p.alphabet_size}, not {blank}")
-    given = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
-    spoken = drop_blanks(given, given != blank)
+    numbers = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
+    spoken = drop_blanks(numbers, numbers != blank)
     states = 2 * spoken.shape[1] + 1
     symbols = jnp.full((spoken.shape[0], states), blank).at[:, 1::2].set(jnp.where(spoken == GAP, blank, spoken))
     count = jnp.sum(spoken != GAP, axis=1)
@@ -181,14 +181,14 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     kept = there & (best != blank)
     if ctx.param.ctc_merge_repeated:
         kept &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
-    said = drop_blanks(best, kept)
-    tops = [said.astype(x.dtype)[:, :, None, None]]
+    decoded = drop_blanks(best, kept)
+    tops = [decoded.astype(x.dtype)[:, :, None, None]]
     if ctx.n_tops == 3 or (ctx.n_tops == 2 and not targets):
         tops.append(-jnp.sum(jnp.where(there, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
-    for given in targets if ctx.n_tops > 1 else ():
-        labels = _rows(given, scores)
-        wanted = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
-        right = pmean(ctx, jnp.sum(jnp.all(said == wanted, axis=1)) / max(scores.shape[1], 1))
+    for target in targets if ctx.n_tops > 1 else ():
+        labels = _rows(target, scores)
+        expected = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
+        right = pmean(ctx, jnp.sum(jnp.all(decoded == expected, axis=1)) / max(scores.shape[1], 1))
         tops.append(right.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
 
@@ -251,12 +251,14 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
     blank = ctx.param.blank_label
     best = jnp.argmax(scores, axis=2).astype(jnp.int32)
     before = jnp.pad(best, ((0, 0), (1, 0)), constant_values=blank)[:, :-1]
-    said = drop_blanks(best, (best != before) & (best != blank))
-    given = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
-    wanted = drop_blanks(given, given != blank)
-    length = max(said.shape[1], wanted.shape[1])
-    said, wanted = (jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=GAP) for x in (said, wanted))
-    return jnp.mean(jnp.all(said == wanted, axis=1).astype(jnp.float32))
+    decoded = drop_blanks(best, (best != before) & (best != blank))
+    numbers = labels.reshape(labels.shape[0], -1).astype(jnp.int32)
+    expected = drop_blanks(numbers, numbers != blank)
+    length = max(decoded.shape[1], expected.shape[1])
+    decoded, expected = (
+        jnp.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=GAP) for x in (decoded, expected)
+    )
+    return jnp.mean(jnp.all(decoded == expected, axis=1).astype(jnp.float32))
 
 
 register(

@@ -63,8 +63,8 @@ def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax
     Labels are rows (class, x, y, width, height) for each image, up to one with x = 0. A box has at least one cell.
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
-    wanted = (x.shape[0], 1, *x.shape[2:])
-    require(tuple(mean.shape) == wanted, f"bottom 2 must have one channel, shape {wanted}, not {mean.shape}")
+    expected = (x.shape[0], 1, *x.shape[2:])
+    require(tuple(mean.shape) == expected, f"bottom 2 must have one channel, shape {expected}, not {mean.shape}")
     more = jnp.where(_boxed(x, labels), lax.stop_gradient(promote(mean)), 0)
     return (promote(x) + more).astype(x.dtype)
 
@@ -100,12 +100,12 @@ def _boxed(x: jax.Array, labels: jax.Array) -> jax.Array:
     """Return (N, 1, H, W), True in the cells of boxes."""
     height, width = x.shape[2:]
     sides = np.array([width, height])
-    found = ground_truth(x.shape, labels, sides)
-    middles, halves = found.boxes[..., :2], found.boxes[..., 2:] / 2
+    objects = ground_truth(x.shape, labels, sides)
+    middles, halves = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
     # first and last cells, cut to whole numbers towards 0
     low = jnp.clip(((middles - halves) * sides).astype(jnp.int32), 0, sides - 1)
     high = jnp.clip(((middles + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
     rows, columns = jnp.arange(height), jnp.arange(width)
     down = (rows >= low[..., 1:]) & (rows < high[..., 1:])
     across = (columns >= low[..., :1]) & (columns < high[..., :1])
-    return jnp.any((found.valid[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)
+    return jnp.any((objects.valid[..., None, None] & down[..., None] & across[..., None, :]), axis=1, keepdims=True)

@@ -55,10 +55,10 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
     n, channels, height, width = x.shape
-    wanted = len(anchors) * (5 + classes)
+    expected = len(anchors) * (5 + classes)
     require(
-        channels == wanted,
-        f"{name} must have {wanted} channels, for each of {len(anchors)} anchors 4 coordinates, objectness and "
+        channels == expected,
+        f"{name} must have {expected} channels, for each of {len(anchors)} anchors 4 coordinates, objectness and "
         f"{classes} classes, not shape {x.shape}",
     )
     raw = promote(x).reshape(n, len(anchors), 5 + classes, height * width)
@@ -165,7 +165,7 @@ def _before_zero(x: jax.Array) -> jax.Array:
     return jnp.cumsum(x == 0, axis=-1) == 0
 
 
-def nan_for_strangers(loss: jax.Array, found: GroundTruth, classes: int) -> jax.Array:
+def nan_for_strangers(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
     """Return the loss, or NaN if an assigned box has a label that is not a class."""
-    stranger = found.assigned & ((found.classes < 0) | (found.classes >= classes))
+    stranger = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
     return jnp.where(jnp.any(stranger), jnp.nan, loss)

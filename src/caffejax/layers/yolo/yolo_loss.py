@@ -27,7 +27,7 @@ from .yolo_head import (
     shape_overlaps,
 )
 
-# of boxes (..., 4) and their truths, around their middle; and the boxes again, for what is constant in the gradient
+# of boxes (..., 4), their targets, and the boxes again for terms that are constant in the gradient
 Measure = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
@@ -91,16 +91,18 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     the overlap; else it is 0, unless the prediction overlaps a box by more than `thresh`. Classes go through a softmax.
     The gradient is the differences themselves.
     """
-    h, found = _read_region(ctx, x, labels)
-    loss = jnp.sum(jnp.square(_region_differences(ctx, h, found))) / max(x.shape[0], 1)
-    return nan_for_strangers(loss, found, ctx.param.num_class)
+    h, objects = _read_region(ctx, x, labels)
+    loss = jnp.sum(jnp.square(_region_differences(ctx, h, objects))) / max(x.shape[0], 1)
+    return nan_for_strangers(loss, objects, ctx.param.num_class)
 
 
 def region_loss_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    h, found = _read_region(ctx, x, labels)
-    return as_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, found), x, ctx.param.num).astype(x.dtype), None
+    h, objects = _read_region(ctx, x, labels)
+    return as_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, objects), x, ctx.param.num).astype(
+        x.dtype
+    ), None
 
 
 register(
@@ -126,23 +128,23 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
     return h, ground_truth(x.shape, labels, h.sides)
 
 
-def _region_differences(ctx: Context, h: Head, found: GroundTruth) -> jax.Array:
+def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
     """Return prediction minus target for each number, (N, cells, 5 + classes)."""
     of_image = jax.vmap(lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes))
-    differences: jax.Array = of_image(h.raw, found)
+    differences: jax.Array = of_image(h.raw, objects)
     return differences
 
 
-def _region_differences_of_image(p: Any, h: Head, found: GroundTruth) -> jax.Array:
+def _region_differences_of_image(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
     dtype = h.raw.dtype
     s = jax.nn.sigmoid(h.raw)
     boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.valid, initial=0)
+    overlap = jnp.max(centred_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
     slope = s[:, 4] * (1 - s[:, 4])
 
-    last = _last_boxes(p, h, found)
+    last = _last_boxes(p, h, objects)
     taken = last >= 0
-    truth, label = found.boxes[last], found.classes[last]  # what is none is of the last box, and not used
+    truth, label = objects.boxes[last], objects.classes[last]  # an index of -1 reads the last box; it is masked below
     truth = jnp.where(taken[:, None], truth, 1)
     goal = centred_overlaps(boxes, truth) if p.rescore else 1
     objectness = jnp.where(
@@ -155,12 +157,12 @@ def _region_differences_of_image(p: Any, h: Head, found: GroundTruth) -> jax.Arr
     to_truth = scale * _coordinate_differences(
         s, h, truth[:, :2] * sides - corners, jnp.log(truth[:, 2:] / h.anchors.astype(dtype))
     )
-    own = label[:, None] == np.arange(p.num_class)
+    one_hot = label[:, None] == np.arange(p.num_class)
     return jnp.concatenate(
         [
             jnp.where(taken[:, None], to_truth, 0),
             (objectness * slope)[:, None],
-            jnp.where(taken[:, None], p.class_scale * (jax.nn.softmax(h.raw[:, 5:]) - own), 0),
+            jnp.where(taken[:, None], p.class_scale * (jax.nn.softmax(h.raw[:, 5:]) - one_hot), 0),
         ],
         axis=1,
     )
@@ -172,17 +174,17 @@ def _coordinate_differences(s: jax.Array, h: Head, middles: Any, logs: Any) -> j
     return jnp.concatenate([(at - middles) * at * (1 - at), h.raw[:, 2:4] - logs], axis=1)
 
 
-def _last_boxes(p: Any, h: Head, found: GroundTruth) -> jax.Array:
+def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
     """Return for each cell the index of the last box assigned to it, or -1."""
     per_anchor = len(h.corners) // p.num
-    cells = found.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
+    cells = objects.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
     if p.bias_match:
-        sizes = jnp.asarray(h.anchors[::per_anchor], found.boxes.dtype)
+        sizes = jnp.asarray(h.anchors[::per_anchor], objects.boxes.dtype)
     else:
         held = jnp.clip(cells, 0, len(h.corners) - 1)
         sizes = (jnp.exp(h.raw[:, 2:4]) * h.anchors.astype(h.raw.dtype))[held]
-    best = jnp.argmax(shape_overlaps(found.boxes[:, None, 2:], sizes), axis=1)
-    at = jnp.where(found.assigned, found.cells + best * per_anchor, len(h.corners))
+    best = jnp.argmax(shape_overlaps(objects.boxes[:, None, 2:], sizes), axis=1)
+    at = jnp.where(objects.assigned, objects.cells + best * per_anchor, len(h.corners))
     return jnp.full(len(h.corners), -1).at[at].max(jnp.arange(len(at)), mode="drop")
 
 
@@ -196,19 +198,19 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     `iou_loss` other than MSE, `iou_normalizer` times 1 minus that measure replaces the squares of the boxes'
     differences.
     """
-    h, found = _read_yolov3(ctx, x, labels)
-    differences, lost = _yolov3_differences(ctx, h, found)
+    h, objects = _read_yolov3(ctx, x, labels)
+    differences, lost = _yolov3_differences(ctx, h, objects)
     counted = differences if ctx.param.iou_loss == ctx.param.MSE else differences[..., 4:]
     return nan_for_strangers(
-        (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), found, ctx.param.num_class
+        (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), objects, ctx.param.num_class
     )
 
 
 def yolov3_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    h, found = _read_yolov3(ctx, x, labels)
-    differences, _ = _yolov3_differences(ctx, h, found)
+    h, objects = _read_yolov3(ctx, x, labels)
+    differences, _ = _yolov3_differences(ctx, h, objects)
     if ctx.param.use_logic_gradient:
         s = jax.nn.sigmoid(h.raw)
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
@@ -238,44 +240,44 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
     return h, ground_truth(x.shape, labels, h.sides)
 
 
-def _assign_anchors(p: Any, found: GroundTruth, anchors: np.ndarray) -> jax.Array:
+def _assign_anchors(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
     """Return whether boxes (N, boxes, num) are assigned to the anchors of the mask."""
-    alike = shape_overlaps(found.boxes[..., None, 2:], jnp.asarray(anchors, found.boxes.dtype))
+    alike = shape_overlaps(objects.boxes[..., None, 2:], jnp.asarray(anchors, objects.boxes.dtype))
     best = jnp.argmax(alike, axis=-1)[..., None] == np.array(p.mask)
     more = alike[..., list(p.mask)] > p.iou_thresh if p.iou_thresh < 1 else False
-    return (best | more) & found.assigned[..., None]
+    return (best | more) & objects.assigned[..., None]
 
 
-def _yolov3_differences(ctx: Context, h: Head, found: GroundTruth) -> tuple[jax.Array, jax.Array]:
+def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array]:
     """Return prediction minus target, (N, cells, 5 + classes), and the box losses by the measure, (N,)."""
     p = ctx.param
     sides = h.sides * p.anchors_scale
-    belongs = _assign_anchors(p, found, anchor_sizes(p.biases, "yolov3_param") / sides)
+    belongs = _assign_anchors(p, objects, anchor_sizes(p.biases, "yolov3_param") / sides)
     return jax.vmap(lambda *image: _yolov3_differences_of_image(p, h._replace(raw=image[0]), *image[1:]))(
-        h.raw, found, belongs
+        h.raw, objects, belongs
     )
 
 
 def _yolov3_differences_of_image(
-    p: Any, h: Head, found: GroundTruth, belongs: jax.Array
+    p: Any, h: Head, objects: GroundTruth, belongs: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(found.classes))
+    cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(objects.classes))
     s = jax.nn.sigmoid(h.raw)
     boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], found.boxes), axis=1, where=found.valid, initial=0)
+    overlap = jnp.max(centred_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
 
     # for each box and anchor the cell, or one past the last, where nothing is written
-    at = jnp.where(belongs, found.cells[:, None] + np.arange(p.num) * per_anchor, cells)
+    at = jnp.where(belongs, objects.cells[:, None] + np.arange(p.num) * per_anchor, cells)
     order = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], at.shape)
     first = jnp.full(cells, n_boxes).at[at].min(order, mode="drop")
     last = jnp.full(cells, -1).at[at].max(order, mode="drop")
     cell = jnp.minimum(at, cells - 1)
-    classes = jnp.broadcast_to(found.classes[:, None], at.shape)
+    classes = jnp.broadcast_to(objects.classes[:, None], at.shape)
 
     taken = first < n_boxes
     objectness = jnp.where(overlap > p.thresh, 0, s[:, 4])
     to_one = (s[:, 4] - 1) * (p.object_scale if p.use_logic_gradient else 1)
-    pulls, lost = _box_differences(p, h, s, boxes, found, cell)
+    pulls, lost = _box_differences(p, h, s, boxes, objects, cell)
     pulled = at if p.accumulate else jnp.where(order == last[cell], at, cells)
     return jnp.concatenate(
         [
@@ -288,19 +290,19 @@ def _yolov3_differences_of_image(
 
 
 def _box_differences(
-    p: Any, h: Head, s: jax.Array, boxes: jax.Array, found: GroundTruth, cell: jax.Array
+    p: Any, h: Head, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return differences of the predictions in `cell` (boxes, num), (boxes, num, 4), and their losses (boxes, num)."""
-    truth = jnp.broadcast_to(found.boxes[:, None], (*cell.shape, 4))
+    truth = jnp.broadcast_to(objects.boxes[:, None], (*cell.shape, 4))
     kind = p.IOU_LOSS.Name(p.iou_loss)
     if kind == "MSE":
         dtype = truth.dtype
         middles = truth[..., :2] * h.sides.astype(dtype) - jnp.asarray(h.corners, dtype)[cell]
         # a row of padding has no logarithm, nor has it a gradient
         sizes = jnp.log(jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(h.anchors, dtype)[cell])
-        given = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
+        predicted = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
-        return scale * (given - jnp.concatenate([middles, sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
+        return scale * (predicted - jnp.concatenate([middles, sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
     measure, pred = MEASURES[kind], boxes[cell]
     pull = p.iou_normalizer * box_pull(measure, pred, truth, h.raw[cell][..., 2:4])
     return jnp.clip(pull, -p.max_delta, p.max_delta), p.iou_normalizer * (1 - measure(pred, truth, pred))
@@ -311,13 +313,15 @@ def _class_differences(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, 
 
     The first box of a cell sets the targets of all classes; later boxes only raise the target of their class.
     """
-    own = jnp.zeros_like(s).at[jnp.where(is_first, at, len(s)), classes].set(1, mode="drop")
+    one_hot = jnp.zeros_like(s).at[jnp.where(is_first, at, len(s)), classes].set(1, mode="drop")
     later = jnp.zeros(s.shape, bool).at[jnp.where(is_first, len(s), at), classes].set(True, mode="drop")
     smooth = p.label_smooth_eps
     raised = s - (1 - 0.5 * smooth)
     if p.use_focal_loss:
-        known = jnp.sum(own * s, axis=1, keepdims=True) + 1e-15
-        all_of_them = (s - own) * 0.5 * -(1 - known) * (2 * known * jnp.log(known) + known - 1)
+        probability = jnp.sum(one_hot * s, axis=1, keepdims=True) + 1e-15
+        all_of_them = (
+            (s - one_hot) * 0.5 * -(1 - probability) * (2 * probability * jnp.log(probability) + probability - 1)
+        )
     else:
-        all_of_them = s - (own * (1 - smooth) + 0.5 * smooth)
+        all_of_them = s - (one_hot * (1 - smooth) + 0.5 * smooth)
     return p.class_scale * jnp.where(later, raised, all_of_them)

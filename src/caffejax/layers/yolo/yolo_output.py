@@ -23,7 +23,7 @@ ONE_LIST: dict[Transform, str] = {
 
 
 def detection_rows(
-    boxes: jax.Array, scores: jax.Array, classes: jax.Array, wanted: jax.Array, threshold: float, n: int
+    boxes: jax.Array, scores: jax.Array, classes: jax.Array, valid: jax.Array, threshold: float, n: int
 ) -> jax.Array:
     """Suppress boxes of all classes and images together, and return the others as rows, the best first.
 
@@ -42,7 +42,7 @@ def detection_rows(
         (1, 1, boxes, 7), padded with rows of -1.
     """
     corners = as_corners(boxes)
-    indices, kept = select_best(corners, scores, wanted, threshold, or_equal=True)
+    indices, kept = select_best(corners, scores, valid, threshold, or_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
     numbers = jnp.arange(scores.shape[0])
     image = jnp.where(jnp.any(kept), jnp.where(kept, 0, -1), jnp.where(numbers < n, numbers, -1))
@@ -107,9 +107,9 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     in the fork.
     """
     p = ctx.param
-    every = p.nms_threshold >= 1  # nothing suppresses the other classes of its own box
-    found = [_candidates(h, every) for h in _read_heads(ctx, bottoms)]
-    boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
+    every = p.nms_threshold >= 1  # boxes of other classes of the same cell remain, too
+    candidates = [_candidates(h, every) for h in _read_heads(ctx, bottoms)]
+    boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
     return top.astype(bottoms[0].dtype)
 
@@ -187,8 +187,8 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     """
     p = ctx.param
     _check(p, x)
-    found, given = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
-    return jax.vmap(lambda f, g: _judge(p, f, g))(found, given).astype(x.dtype)
+    predicted, labelled = (_read_anchor_map if len(p.biases) else _read_cell_map)(p, x, labels)
+    return jax.vmap(lambda f, g: _judge(p, f, g))(predicted, labelled).astype(x.dtype)
 
 
 register(
@@ -217,13 +217,13 @@ def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Bo
     require(len(anchors) == p.num_object, f"needs two biases for each of {p.num_object} objects, not {len(p.biases)}")
     cells = head(x, anchors, 1, p.num_class)
     require(tuple(x.shape[2:]) == (p.side, p.side), f"bottom 0 must be {p.side} x {p.side}, not of shape {x.shape}")
-    found = ground_truth(x.shape, labels, cells.sides)
+    objects = ground_truth(x.shape, labels, cells.sides)
     chances = jax.nn.softmax(cells.raw[..., 5:], axis=-1)
     scores = _scores(p, jax.nn.sigmoid(cells.raw[..., 4]), jnp.max(chances, axis=-1))
     boxes = cells.boxes(jax.nn.sigmoid(cells.raw[..., :2]))
     best = jnp.argmax(chances, axis=-1)
-    given = Boxes(found.classes, found.boxes, jnp.ones_like(found.classes, bool), found.valid)
-    return Boxes(best, boxes, scores, scores >= (_LEAST if p.nms >= 0 else 0)), given
+    labelled = Boxes(objects.classes, objects.boxes, jnp.ones_like(objects.classes, bool), objects.valid)
+    return Boxes(best, boxes, scores, scores >= (_LEAST if p.nms >= 0 else 0)), labelled
 
 
 def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:
@@ -247,8 +247,8 @@ def _read_cell_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxe
     difficult, there, classes, rest = jnp.split(
         promote(labels).reshape(n, 7 * cells), [cells, 2 * cells, 3 * cells], axis=1
     )
-    given = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, there != 0)
-    return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), given
+    labelled = Boxes(classes.astype(jnp.int32), rest.reshape(n, cells, 4), difficult != 1, there != 0)
+    return Boxes(best, boxes.reshape(n, cells * p.num_object, 4), scores, jnp.ones_like(scores, bool)), labelled
 
 
 def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
@@ -257,22 +257,22 @@ def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
     return factors[kind]
 
 
-def _judge(p: Any, found: Boxes, given: Boxes) -> jax.Array:
+def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
     """Return the row of one image."""
-    order = jnp.argsort(-found.scores, stable=True)
-    classes, boxes, scores, there = (part[order] for part in found)
+    order = jnp.argsort(-predicted.scores, stable=True)
+    classes, boxes, scores, there = (part[order] for part in predicted)
     if p.nms >= 0:
         there &= non_max_suppression(as_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
     order = jnp.argsort(jnp.where(there, classes, p.num_class), stable=True)
     classes, boxes, scores, there = (part[order] for part in (classes, boxes, scores, there))
-    alike = given.there & (given.classes == classes[:, None])
-    overlap = jnp.where(alike, centred_overlaps(boxes[:, None], given.boxes), -1)
+    alike = labelled.there & (labelled.classes == classes[:, None])
+    overlap = jnp.where(alike, centred_overlaps(boxes[:, None], labelled.boxes), -1)
     best = jnp.argmax(overlap, axis=1)[:, None] == jnp.arange(overlap.shape[1])
     hit = best & (overlap >= p.threshold) & alike & there[:, None]
     first = hit & (jnp.cumsum(hit, axis=0) == 1)
-    right = jnp.any(first & given.scores, axis=1)
-    wrong = there & ~right & ~jnp.any(hit & ~given.scores, axis=1)
+    right = jnp.any(first & labelled.scores, axis=1)
+    wrong = there & ~right & ~jnp.any(hit & ~labelled.scores, axis=1)
     columns = jnp.stack([classes.astype(scores.dtype), scores, right.astype(scores.dtype), wrong.astype(scores.dtype)])
-    counted = (given.there & given.scores)[:, None] & (given.classes[:, None] == jnp.arange(p.num_class))
+    counted = (labelled.there & labelled.scores)[:, None] & (labelled.classes[:, None] == jnp.arange(p.num_class))
     rows = jnp.where(there[:, None], columns.T, 0)
     return jnp.concatenate([jnp.sum(counted, axis=0).astype(scores.dtype), rows.ravel()])

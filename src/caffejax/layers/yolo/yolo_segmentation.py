@@ -55,12 +55,12 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
     target = lax.stop_gradient(promote(labels)).reshape(x.shape)
     difference = ctx.param.object_scale * (jax.nn.sigmoid(promote(x)) - target)
     for counts in pixels:
-        wanted = x.shape[:2]
+        expected = x.shape[:2]
         require(
-            len(x.shape) >= 2 and counts.shape[:2] == wanted and counts.size == wanted[0] * wanted[1],
-            f"bottom 2 must count the pixels of each image's classes, {wanted}, not have shape {counts.shape}",
+            len(x.shape) >= 2 and counts.shape[:2] == expected and counts.size == expected[0] * expected[1],
+            f"bottom 2 must count the pixels of each image's classes, {expected}, not have shape {counts.shape}",
         )
-        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(wanted), axis=0))
+        per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected), axis=0))
         share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
         difference *= (2 - share).reshape(-1, *(1,) * (len(x.shape) - 2))
     return difference
@@ -72,17 +72,21 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
     Bottoms: probabilities (N, C, H, W), labels (N, C, H', W'). A class without pixels has 0. If the sizes differ,
     probabilities are truncated to 255ths and resized bilinearly.
     """
-    shape, wanted, limit = x.shape, labels.shape, ctx.param.threshold
+    shape, target_shape, limit = x.shape, labels.shape, ctx.param.threshold
     require(
-        len(shape) == 4 and len(wanted) == 4 and wanted[:2] == shape[:2],
-        f"needs probabilities and labels (images, classes, height, width), not {shape} and {wanted}",
+        len(shape) == 4 and len(target_shape) == 4 and target_shape[:2] == shape[:2],
+        f"needs probabilities and labels (images, classes, height, width), not {shape} and {target_shape}",
     )
-    found, true = promote(x), promote(labels) > limit
-    if wanted[2:] != shape[2:]:
-        found, limit = _scaled(jnp.floor(jnp.clip(found * 255, 0, 255)), wanted[2:]), float(int(limit * 255))
-    seen = found > limit
+    probabilities, true = promote(x), promote(labels) > limit
+    if target_shape[2:] != shape[2:]:
+        probabilities, limit = (
+            _scaled(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), target_shape[2:]),
+            float(int(limit * 255)),
+        )
+    predicted = probabilities > limit
     both, either = (
-        cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32)) for m in (seen & true, seen | true)
+        cross_replica.psum(ctx, jnp.sum(m, axis=(0, 2, 3), dtype=jnp.float32))
+        for m in (predicted & true, predicted | true)
     )
     return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
 
