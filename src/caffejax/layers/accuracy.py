@@ -44,7 +44,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     return overall, _share(ctx, right[:, None] * of_class, of_class)
 
 
-def _ignored_label(ctx: Context) -> int | None:
+def ignored_label(ctx: Context) -> int | None:
+    """Return the ignore_label of an accuracy layer, or None if it has none."""
     return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
 
 
@@ -52,7 +53,7 @@ register(
     LayerType(
         Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
         Traced(accuracy),
-        Gradient(exists=False, indices=Indices((1,), classes_along_axis, _ignored_label)),
+        Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label)),
     )
 )
 

@@ -40,6 +40,11 @@ def outer_inner(shape: Shape, axis: int) -> tuple[int, int]:
     return math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
 
 
+def four_axis_shape(shape: Shape) -> Shape:
+    """Return the shape with axes of size 1 appended up to four, like the forks' blobs."""
+    return (*shape, 1, 1, 1)[: max(4, len(shape))]
+
+
 def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
     """Return number, channels, height, width, 1 for those that are missing. Caffe's oldest layers know no others.
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from .context import Context, Shape
+from .context import Context
 from .dtypes import promote
-from .helpers import first
+from .helpers import first, four_axis_shape
 from .loss import loss_divisor, normalization
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -60,7 +60,7 @@ def _parts(
     """Return the weighted differences, what their losses are multiplied by, sigma**2, and what divides the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
-        same = other.shape == a.shape or _four(other.shape) == _four(a.shape)
+        same = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)
         require(same, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
     require(ctx.param.abssum, "abssum: false is not supported; leave it out")
@@ -72,10 +72,6 @@ def _parts(
     if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
     return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor
-
-
-def _four(shape: Shape) -> Shape:
-    return (*shape, 1, 1, 1)[: max(4, len(shape))]  # forks compare number, channels, height and width
 
 
 _UNWEIGHTED = {

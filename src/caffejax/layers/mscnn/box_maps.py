@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import require
 from ..context import Context
-from ..helpers import four_axes
+from ..helpers import four_axes, four_axis_shape
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:
@@ -45,11 +45,6 @@ def require_one_number_of_rows(**bottoms: Any) -> None:
 def with_four_axes(x: Any) -> Any:
     """Return an array with axes of size 1 appended, so that it has four, like the forks' blobs."""
     return x.reshape(four_axis_shape(x.shape))
-
-
-def four_axis_shape(shape: Any) -> Any:
-    """Return the shape of `with_four_axes`."""
-    return (*shape, 1, 1, 1)[: max(4, len(shape))]
 
 
 def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:

@@ -14,7 +14,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
-from ..helpers import no_gradient, promoted
+from ..helpers import four_axis_shape, no_gradient, promoted
 from ..registry import register
 from ..types import (
     OWN_IMAGES,
@@ -29,7 +29,6 @@ from ..types import (
     Traced,
 )
 from .box_maps import (
-    four_axis_shape,
     move_boxes,
     normalization,
     read_rows,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ...errors import require
 from .. import cross_replica
+from ..accuracy import ignored_label
 from ..context import Context, ParamSpec
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -102,10 +103,6 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     return share.astype(jnp.float32).reshape(1, 1, 1, 1)
 
 
-def _ignored_label(ctx: Context) -> int | None:
-    return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
-
-
 def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
     return int(scores.shape[1]) if len(scores.shape) > 1 else None
 
@@ -114,7 +111,7 @@ register(
     LayerType(
         Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
         Traced(eltwise_accuracy),
-        Gradient(exists=False, indices=Indices((1,), _class_count, _ignored_label)),
+        Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label)),
         docs=LayerDocs(origin="DeconvNet"),
     )
 )
