@@ -1,4 +1,4 @@
-"""What a layer is given and what it owns: what it computes with, where it stands, its params."""
+"""The context of a layer's functions, the declaration of its blobs, and its place in a net."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """A param that a layer owns, or a piece of its state; a blob of the layer, in Caffe's words.
+    """The declaration of a blob of a layer: a parameter, or a part of its state.
 
     Attributes:
-        shape: Caffe's shape of it.
-        filler: the FillerParameter that starts it; None leaves it zero.
-        learnable: False for running statistics: they are state, not parameters.
-        persistent: False for what one forward pass leaves to the next, such as the hidden state of an LSTM. It
-            is state that Caffe does not count as a blob: in no list and in no weight file. Declared last.
-        value: an array that starts it, in place of the filler.
-        rewritten: what a forward pass of Caffe makes of it, in its place, such as rows of length 1: training goes on
-            from there. Forward itself has to do it, too; see `Net.rewritten`.
+        shape: the blob's shape, as in Caffe.
+        filler: the FillerParameter of the initial values; None for zeros.
+        learnable: False for running statistics, which are state, not parameters.
+        persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
+            hidden state of an LSTM. Caffe does not count it as a blob. Declared after all others.
+        value: an array of initial values, used instead of the filler.
+        rewritten: a function of the blob that returns the values with which Caffe's forward pass overwrites it, such
+            as normalized rows, before training updates them. Forward must apply it too; see `Net.rewritten`.
     """
 
     shape: Shape
@@ -107,17 +107,17 @@ class Context:
 
     @property
     def fast(self) -> bool:
-        """Whether to compute with what `caffejax.kernels` has, or by the plain lowering."""
+        """Whether to use the implementations of `caffejax.kernels` instead of the plain lowering."""
         return self.run.kernels == "fast"
 
     @property
     def n_tops(self) -> int:
-        """How many tops the layer has."""
+        """The number of tops."""
         return len(self.layer.top)
 
     @property
     def key(self) -> jax.Array:
-        """This layer's random key, from its name: other layers coming or going do not change it."""
+        """The layer's random key in this pass; adding or removing other layers does not change it."""
         if self.base_key is None:
             raise LayerError("is random here and needs a key: pass key=jax.random.key(seed)")
         return jax.random.fold_in(*self.base_key)
@@ -131,7 +131,7 @@ class Context:
         return self.replace(run=self.run.plain())
 
     def replace(self, **changes: Any) -> Context:
-        """Return the context with fields changed, other than layer and type; what was read from the message is kept."""
+        """Return the context with fields other than layer, type and phase changed; the settings are not read again."""
         context = replace(self, **changes)
         context.__dict__.update({name: self.__dict__[name] for name in _FROM_MESSAGE if name in self.__dict__})
         return context
@@ -154,19 +154,19 @@ class Context:
 
     @functools.cached_property
     def _definition(self) -> bytes:
-        found: bytes = self.layer.SerializeToString(deterministic=True)
-        return found
+        definition: bytes = self.layer.SerializeToString(deterministic=True)
+        return definition
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a layer stands: for those that read files, run users' code, or tell users what is wrong.
+    """A layer's full definition and its file, for layers that read files or run a user's code, and for messages.
 
     Attributes:
         layer: the whole LayerParameter.
         phase: "TRAIN" or "TEST".
-        file: where the net came from, if from a file.
-        reading: how data is read.
+        file: the path of the net's file, or None if the net is not from a file.
+        reading: the options for reading data.
     """
 
     layer: Any
@@ -181,21 +181,21 @@ class Site:
 
     @property
     def folder(self) -> Path | None:
-        """Where the net's file lies."""
+        """The folder of the net's file, or None."""
         return Path(self.file).parent if self.file else None
 
     def path(self, name: str) -> Path:
-        """Find a path that the net names: as in Caffe from the working directory, else from the net's folder.
+        """Resolve a path in the net, relative to the working directory as in Caffe, else to the net's folder.
 
         Raises:
-            LayerError: for what no file can be called.
+            LayerError: if the name has a NUL character.
         """
         require("\0" not in name, f"no file can be called {name!r}")
         return find(name, self.folder)
 
 
 def without_wiring(layer: Any) -> Any:
-    """Return a LayerParameter as a `Context` has it."""
+    """Return a copy of a LayerParameter without name and wiring, as `Context.layer` is."""
     message = type(layer)()
     message.CopyFrom(layer)
     for name in _WIRING:
@@ -206,7 +206,7 @@ def without_wiring(layer: Any) -> Any:
 
 
 def settled(context: Context, site: Site) -> Context:
-    """Give the context the type that the layer's own parameters make of it."""
+    """Return the context with the type that a `PerLayer` makes for this layer; other contexts are unchanged."""
     runs = context.type.implementation
     if not isinstance(runs, PerLayer):
         return context
@@ -216,41 +216,41 @@ def settled(context: Context, site: Site) -> Context:
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:
-    """Derive a key of its own for a name, whatever other names there are."""
+    """Derive a random key from a key and a name."""
     return jax.random.fold_in(key, name_number(name))
 
 
 def name_number(name: str) -> np.uint32:
-    """Return a number for a name, to be folded into a key."""
+    """Return the CRC-32 of a name, to fold into a key."""
     return np.uint32(zlib.crc32(name.encode()))
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A layer that works in place on the top of the one before it.
+    """A layer that works in place on the top of the layer before it and may be fused with that layer.
 
     Attributes:
         ctx: its context.
-        blobs: its blobs, or what has their shapes.
+        blobs: its blobs, or values with their shapes.
     """
 
     ctx: Context
     blobs: tuple[Any, ...]
 
     def is_by_channel(self, axis: int, channels: int) -> bool:
-        """Return whether it is no more than a factor and a bias for each channel."""
-        known = self.ctx.type.traits.by_channel
-        return known is not None and known.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
+        """Return whether the layer is exactly a factor and a bias for each of `channels` along an axis."""
+        affine = self.ctx.type.traits.by_channel
+        return affine is not None and affine.applies(self.ctx, [tuple(b.shape) for b in self.blobs], axis, channels)
 
     def factor_and_bias(self) -> tuple[Any, Any]:
-        """Return these, (channels,) each, of a layer that is no more."""
-        known = self.ctx.type.traits.by_channel
-        assert known is not None
-        found: tuple[Any, Any] = known.factor_and_bias(self.ctx, self.blobs)
-        return found
+        """Return the factor and the bias, (channels,) each, of a layer for which `is_by_channel` is true."""
+        affine = self.ctx.type.traits.by_channel
+        assert affine is not None
+        pair: tuple[Any, Any] = affine.factor_and_bias(self.ctx, self.blobs)
+        return pair
 
     @property
     def is_relu(self) -> bool:
-        """Whether it is max(x, 0) and no more."""
-        known = self.ctx.type.traits.is_relu
-        return known is not None and known(self.ctx)
+        """Whether the layer is exactly max(x, 0)."""
+        is_relu = self.ctx.type.traits.is_relu
+        return is_relu is not None and is_relu(self.ctx)

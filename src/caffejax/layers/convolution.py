@@ -29,7 +29,7 @@ from .weights import taken_by_outputs, weight_and_bias
 Arrays = tuple[jax.Array, ...]
 
 
-# names that forks have for `dilation`: by axis, as kernel_h is, and those of DeepLab
+# names of `dilation` in forks: by axis, as kernel_h is, and DeepLab's `hole`
 FORK_DILATIONS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
 
 
@@ -204,9 +204,9 @@ class Correlation:
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
     def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
-        """Spread (..., outputs, *output size) to (..., inputs, *size): each number times the kernel, where it is from.
+        """Transpose the correlation: (..., outputs, *output size) to (..., inputs, *size).
 
-        A correlation again: of `y`, spread out by the stride, with the flipped kernel.
+        Computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
         n = len(size)
         back = self.window.ending(size, self.size(y)).transposed()
@@ -228,7 +228,7 @@ class Correlation:
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
-        """Return the weight's diff: `x` correlated with `dy`, the batch taking the place of the channels."""
+        """Return the gradient of the weight: `x` correlated with `dy`, with batch and channels exchanged."""
         n = len(self.size(x))
         diff = lax.conv_general_dilated(
             self._flat(x),
@@ -299,7 +299,7 @@ def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> 
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute it with what `convolution_fusible` counts."""
+    """Compute a convolution with the epilogues that `convolution_fusible` counts."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
     relu, factor = last.is_relu, None
@@ -476,7 +476,7 @@ def convolution_depthwise_fusible(ctx: Context, x: Any, epilogues: Sequence[Epil
 
 
 def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute it with what `convolution_depthwise_fusible` counts."""
+    """Compute the layer with the epilogues that `convolution_depthwise_fusible` counts."""
     return convolution_fused(by_channels(ctx, x), blobs, x, epilogues)
 
 

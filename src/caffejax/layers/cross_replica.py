@@ -1,6 +1,6 @@
 """Sums and means over the devices whose batches together are one batch.
 
-Under `jax.shard_map` over `Run.axis_name` each device runs the net on its shard of the rows, and a loss is that of the
+Under `jax.shard_map` over `Run.axis_name` each device runs the net on its shard of the rows, and a loss refers to the
 whole batch. The interpreter takes the mean over devices of a top without axes. A layer with such a top therefore
 returns, for
 
@@ -68,7 +68,7 @@ def with_mesh_axis(ctx: Context, bottoms: Sequence[jax.Array]) -> Context:
 def reduce_scalar_tops(ctx: Context, tops: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
     """Return a layer's tops, where tops without axes are replaced by their mean over devices.
 
-    Each device divides before the sum, so the sum can be combined with that of the gradients.
+    Each device divides before the sum, so the sum can be combined with the sum of the gradients.
     """
     name: Any = ctx.run.axis_name
     return tuple(

@@ -1,4 +1,4 @@
-"""What a data layer reads from, as the rest of the house sees it."""
+"""Interfaces of the data sources that data layers read."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Tops = tuple[jax.ShapeDtypeStruct, ...]
 
 
 class Position(Protocol):
-    """A place in some data, which can be kept and restored."""
+    """A position in a data set that can be saved and restored."""
 
     def get_state(self) -> Any:
-        """Return the place of the next unread example, as plain values."""
+        """Return the position of the next unread example, as plain values."""
         ...
 
     def set_state(self, state: Any) -> None:
-        """Go to a place that `get_state` gave."""
+        """Move to a position that `get_state` returned."""
         ...
 
 
 class Source(Position, Protocol):
-    """What feeds a data layer: batches in order, from a position that can be kept and restored."""
+    """The batches of a data layer, in order, from a position that can be saved and restored."""
 
     @property
     def tops(self) -> Tops:
@@ -32,44 +32,43 @@ class Source(Position, Protocol):
         ...
 
     def __next__(self) -> tuple[np.ndarray, ...]:
-        """Return the next batch, one array per top. A source never ends: it wraps round as Caffe's do.
+        """Return the next batch, one array per top; after the last example the first follows, as in Caffe.
 
-        Where the look at it gave a `finish`, that makes the tops of them."""
+        If `Look.finish` is set, it computes the tops from these arrays."""
         ...
 
     def close(self) -> None:
-        """Let go of files and workers."""
+        """Close files and stop workers."""
         ...
 
 
 @runtime_checkable
 class SharedSource(Source, Protocol):
-    """A source of which each of several processes may read its share, `Reading.share`, and no more.
+    """A source that can read only the shard of one process, `Reading.share`.
 
-    `next` gives the share's next batch. The position is of the whole data, the same whatever the share. Any other
-    source is read whole by every process, and the loader drops what is not the share's.
+    `next` returns the shard's next batch. The position refers to the whole data, whatever the shard. Every process
+    reads any other source completely, and the loader drops the batches of other shards.
     """
 
     @property
     def number(self) -> int:
-        """The number of the next batch of the whole, as its position tells."""
+        """The index of the next batch of the whole data, according to the position."""
         ...
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Go past the next batch of the whole; return it if this number is one of the share's.
+        """Advance by one batch of the whole data; return the batch if `number` belongs to the shard, else None.
 
-        The number is the batch's own, or what it counts as beside other sources' batches. Numbers go up by 1."""
+        `number` is the index of the batch, or its index among the batches of several sources; it increases by 1."""
         ...
 
 
 class Look(NamedTuple):
-    """What a look at a source shows.
+    """The result of inspecting a source.
 
     Attributes:
         tops: shape and dtype of each top.
-        finish: `finish(*arrays) -> tops`, traced: what is left to do with the source's arrays on the device, if
-            anything.
-        given: shape and dtype of those arrays, where they are not the tops'.
+        finish: `finish(*arrays) -> tops`, traced: the transformation of the source's arrays on the device, or None.
+        given: shape and dtype of these arrays; None if they are those of the tops.
     """
 
     tops: Tops

@@ -64,7 +64,7 @@ def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array])
     kind = ctx.type
     if kind.on_host:
         return _call_on_host(ctx, blobs, bottoms)
-    if kind.traits.elementwise and ctx.fast and kind.params is None:  # what a formulation computes closes over no array
+    if kind.traits.elementwise and ctx.fast and kind.params is None:  # it closes over no array
         keyless = ctx.replace(base_key=None)
         return elementwise(lambda *bottoms: _call_traced(keyless, (), bottoms)[0], *bottoms), ()
     return _call_traced(ctx, blobs, bottoms)
@@ -80,22 +80,22 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
 def call_once_traced(
     ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Run `call` in a forward pass with a base key; layers that compute the same are traced, and lowered, once."""
+    """Run `call` in a forward pass with a base key; layers with equal contexts are traced and lowered once."""
     if ctx.type.on_host or ctx.per_layer:
         return call(ctx.with_key(key), blobs, bottoms)
-    found: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms))
-    return found
+    result: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms))
+    return result
 
 
 def fused_once_traced(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Run `fused`, likewise."""
+    """Compute a layer with its epilogues by `fused`, tracing equal layers once."""
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
         return checked(fused)(ctx, blobs, bottoms, epilogues)
     contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
-    found: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
-    return found
+    result: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
+    return result
 
 
 @partial(jax.jit, static_argnums=0)

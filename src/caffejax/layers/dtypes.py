@@ -1,13 +1,13 @@
 """The dtype policy: in which floats layers compute.
 
-Everything is float32 but for what a net's precision allows:
+Everything is float32, except where the precision of a net allows less:
 
 - float32: products and convolutions of float32 are just that, also where JAX's default is less (TF32 on GPUs,
   bfloat16 on TPUs);
 - tf32: their factors may be rounded to TF32's 10 bits where the platform has it; on a CPU they are not;
 - bfloat16: layer types that say so compute in bfloat16, each in one of the ways of `DtypePolicy`:
 
-      float32   computes in float32 what its bottoms hold. What nobody said more about: losses, figures, indices.
+      float32   computes in float32 what its bottoms hold. The default: losses, metrics, indices.
       bottoms   keeps its bottoms' type. It sums in float32, and its blobs are float32.
       products  multiplies in bfloat16: its bottoms and its blobs of several axes, rounded; vectors (biases) stay
                 float32.

@@ -31,7 +31,7 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
 
 
 def after_first_axis(ctx: Context) -> bool:
-    """Return whether the layer's `axis` leaves axis 0 as it is, so that it treats every row by itself."""
+    """Return whether the layer's `axis` is after axis 0, so that it computes each row by itself."""
     return bool(ctx.param.axis > 0)
 
 
@@ -57,12 +57,12 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
 
 
 def possible_plane(size: Shape, shape: Shape) -> None:
-    """Check that a bottom (num, channels, height, width) can be made one of that height and width.
+    """Check that a bottom (num, channels, height, width) can be resized to a height and width.
 
-    For layers that compute with tables as long as the sides, before they make any.
+    For layers that compute with tables as long as the sides; called before they are made.
 
     Raises:
-        LayerError: if no blob can have as many numbers, or a side is longer than any table.
+        LayerError: if the result has more numbers than a blob can hold, or a side is longer than 2^24 cells.
     """
     count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
     require(
@@ -88,22 +88,22 @@ def possible_sides(size: Shape) -> None:
 
 
 def every(tops: Any) -> tuple[Any, ...]:
-    """Return all of them, or their diffs, as a tuple."""
+    """Return tops, or their gradients, as a tuple: a single one may be a bare array."""
     return tops if isinstance(tops, tuple) else (tops,)
 
 
 def first(tops: Any) -> Any:
-    """Return the first of them, or its diff."""
+    """Return the first top, or its gradient."""
     return every(tops)[0]
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
-    """Return the shape of a top that is like the bottom, for `Traced.top_shapes`."""
+    """Return the bottom's shape as that of the only top, for `Traced.top_shapes`."""
     return [x.shape]
 
 
 def no_gradient(ctx: Context, *bottoms: Any, y: Any, dy: Any) -> tuple[None, ...]:
-    """Return that no bottom gets a gradient, whatever forward does."""
+    """Return a zero gradient for every bottom; a `Gradient.backward`."""
     return (None,) * len(bottoms)
 
 
@@ -118,17 +118,17 @@ def rsqrt(x: Any) -> Any:
 
 
 def stop_gradient(x: Any) -> Any:
-    """Return x, through which no gradient passes."""
+    """Return x without a gradient."""
     return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
 
 
 def promoted(x: np.ndarray) -> np.ndarray:
-    """Return bfloat16 and other short floats as float32, all else as it is."""
+    """Cast dtypes of less than 32 bits, such as bfloat16, to float32."""
     return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
 
 def generator(ctx: Context) -> np.random.Generator:
-    """Return a generator that the layer's key in this pass starts."""
+    """Return a NumPy generator seeded by the layer's random key in this pass."""
     return np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)).ravel())
 
 
@@ -136,19 +136,19 @@ _CHANNELS = 1
 
 
 def own_pixel(ctx: Context, bottom: Any) -> Window:
-    """Return the window of the pixel at the same place, and of no other."""
+    """Return the window of one pixel at the same position; a `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
 def whole_plane(ctx: Context, bottom: Any) -> None:
-    """Say that each pixel sees all others."""
+    """Return None: each pixel depends on the whole plane; a `LayerTraits.receptive_window`."""
 
 
 def own_pixel_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
-    """Return what sees the own pixel where an axis of the settings is that of the channels or the batch."""
+    """Return a `receptive_window`: the same pixel if `axis(ctx)` is batch or channels, else the whole plane."""
 
-    def sees(ctx: Context, bottom: Any) -> Window | None:
+    def window(ctx: Context, bottom: Any) -> Window | None:
         return own_pixel(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None
 
-    return sees
+    return window

@@ -1,4 +1,4 @@
-"""What loss layers share: which labels count, and what the sum is divided by."""
+"""Helpers of loss layers: valid labels, one-hot masks and normalization."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def normalization(loss_param: Any, default: str) -> str:
 
 
 def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> jax.Array | float:
-    """Return what a summed loss is divided by; never less than 1, of devices' batches together (see `across`).
+    """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 
     Args:
         ctx: the layer's; the mode stands in its LossParameter.

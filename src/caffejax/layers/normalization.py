@@ -120,7 +120,7 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a Scale right after it and a ReLU after that, where the batch is normalised by itself."""
+    """Count a following Scale and a ReLU after it, if the layer uses batch statistics."""
     if ctx.settings.uses_stored:
         return 0
     scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
@@ -130,7 +130,7 @@ def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> i
 def batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Compute it with what `batch_norm_fusible` counts."""
+    """Compute BatchNorm by batch statistics with the epilogues that `batch_norm_fusible` counts."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
     near = stored(blobs)[0]
@@ -202,12 +202,12 @@ def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def but_channels(x: jax.Array) -> tuple[int, ...]:
-    """Return all axes but that of the channels."""
+    """Return all axes other than the channel axis 1."""
     return (0, *range(2, x.ndim))
 
 
 def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
-    """Bring (channels,) to what broadcasts along `x`."""
+    """Reshape (channels,) to broadcast along axis 1 of `x`."""
     return statistic.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -255,14 +255,14 @@ def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array
 
 
 def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a ReLU right after it, where the batch is normalised by itself."""
+    """Count a following ReLU, if the layer uses batch statistics."""
     return 0 if ctx.settings.uses_stored else int(any(f.is_relu for f in epilogues[:1]))
 
 
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalise the batch by itself, with what `scaled_batch_norm_fusible` counts."""
+    """Normalise by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
     factor, bias = map(promote, blobs[3:])
     if ctx.fast:
         near = stored(blobs[:3])[0]

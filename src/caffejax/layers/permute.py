@@ -87,7 +87,7 @@ register(
 
 
 def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return likewise those of Transpose."""
+    """Return the axis order of a Transpose layer."""
     axes = tuple(canonical_axis(axis, shape, name="dim") for axis in ctx.param.dim)
     require(
         sorted(axes) == list(range(len(shape))),

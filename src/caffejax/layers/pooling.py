@@ -25,7 +25,7 @@ from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 _MOST_STEPS = 8192  # more would take minutes to compile
-_LARGEST = 1024  # a kernel beyond the plane is no use, and each of its cells is a step of the computation
+_LARGEST = 1024  # each cell of a kernel is a step of the computation; a kernel larger than the plane is pointless
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def around(x: Any, window: Window, out: Shape) -> Window:
-    """Pad the window such that all of `out` windows, and no more, lie inside of the padded plane."""
+    """Adjust the padding so that exactly `out` windows fit the padded plane."""
     size = x.shape[2:]
     return window.ending(size, out).without_rest(size)
 

@@ -27,14 +27,14 @@ _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # other names, each with the type's own
-_own: list[LayerType] = []  # those of this package, variants included
+_own: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
-    """Make a layer type known by its name; return it.
+    """Register a layer type by its name; return it.
 
     Raises:
-        ValueError: if the name is taken, or the parameter message is no field of a LayerParameter.
+        ValueError: if the name is taken, or LayerParameter has no such parameter message.
     """
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in names:
@@ -61,7 +61,7 @@ def is_own(layer_type: LayerType) -> bool:
 
 @contextlib.contextmanager
 def registered(layer_type: LayerType) -> Iterator[LayerType]:
-    """Register a layer type for the time of a with block, in place of one of its name; yield it."""
+    """Register a layer type within a with block, replacing one of the same name; yield it."""
     _check(layer_type)
     _import_all()  # not within the block, where the name may be taken
     replaced = _types.get(layer_type.name)
@@ -93,10 +93,10 @@ def layer_types() -> dict[str, LayerType]:
 
 
 def layer_type(name: str) -> LayerType:
-    """Return the type of that name, or that has it for an alias.
+    """Return the type with that name or alias.
 
     Raises:
-        GraphError: if there is none; the message names the nearest.
+        GraphError: if the name is unknown; the message suggests the most similar name.
     """
     if name not in _types and name not in _aliases:
         _import_indexed(name)
@@ -109,7 +109,7 @@ def layer_type(name: str) -> LayerType:
 
 
 def type_of(layer: LayerParameter) -> LayerType:
-    """Return the type of a layer, and of a type with variants the one that the layer is of.
+    """Return the type of a layer; if the type has variants, the variant of the layer.
 
     Raises:
         GraphError: if there is no type of that name.
@@ -153,7 +153,7 @@ def _import_indexed(name: str) -> None:
 
 @functools.cache
 def _import_all() -> None:
-    """Import all modules that register types, those of other packages included."""
+    """Import all modules that register types, including modules of other packages."""
     for package in sorted({__package__, *(".".join(module.split(".")[:2]) for module in _index().values())}):
         paths = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(paths, f"{package}."):

@@ -1,4 +1,7 @@
-"""What a layer is given, checked while it is traced: kernels read as much as the shapes that they are told promise."""
+"""Checks of a layer's blobs and bottoms while it is traced, and errors that name their shapes.
+
+Kernels read memory by these shapes, so a mismatch must not reach them.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ _SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeErro
 
 
 def checked(run: Callable[..., R]) -> Callable[..., R]:
-    """Decorate what runs a layer, `run(ctx, blobs, bottoms, ...)`: first its blobs must fit the bottoms.
+    """Decorate a function `run(ctx, blobs, bottoms, ...)` to check that the blobs match the bottoms first.
 
-    An error that a type did not foresee becomes a LayerError. Python layers declare their blobs once, when they are set
-    up, and keep their own exceptions.
+    Unexpected exceptions become LayerErrors. Python layers declare their blobs once, when they are set up, and their
+    exceptions pass unchanged.
     """
 
     @functools.wraps(run)
@@ -39,7 +42,7 @@ def checked(run: Callable[..., R]) -> Callable[..., R]:
 
 
 def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """Return the params that a layer owns for these bottoms, or for what has their shapes."""
+    """Return the specs of a layer's blobs for bottoms of these shapes."""
     specs = list(ctx.type.params(ctx, *bottoms)) if ctx.type.params else []
     for spec in specs:
         require(isinstance(spec, ParamSpec), f"params must list ParamSpecs, not {spec!r}")
@@ -49,15 +52,15 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
 
 
 def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
-    """Return the blobs that a layer declares for these bottoms.
+    """Check that blobs have the shapes that a layer declares for its bottoms; return the specs.
 
     Args:
         ctx: the layer.
-        blobs: what has the shapes of those it was built with.
-        bottoms: what has the shapes that it is to work on.
+        blobs: the blobs, or values with their shapes.
+        bottoms: the bottoms, or values with their shapes.
 
     Raises:
-        LayerError: if they are of other shapes than those it was built with.
+        LayerError: if a blob has another shape.
     """
     declared = declared_params(ctx, bottoms)
     for i, (blob, wanted) in enumerate(zip(blobs, declared, strict=False)):
