@@ -25,8 +25,8 @@ import numpy as np
 from competitor import training
 
 from caffejax import tune_process
+from caffejax.human_readable import bytes_in, in_words
 from caffejax.net import Net
-from caffejax.sizes import bytes_in, in_words
 
 MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototxt"
 

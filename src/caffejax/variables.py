@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .sizes import counted
+from .human_readable import counted
 
 Params = dict[str, dict[int, jax.Array]]
 ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # what users may write instead

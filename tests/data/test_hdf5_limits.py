@@ -10,11 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from caffejax import hdf5
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.solverstate import read_solverstate
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.hdf5 import Allowance, RefusedError, find, opened
+from caffejax.untrusted_hdf5 import Allowance, RefusedError, find, opened
 
 GIB = 2**30
 
@@ -100,7 +99,7 @@ def state(path: Path, make: Callable[[h5py.Group, str], None]) -> None:
 
 @pytest.fixture(autouse=True)
 def memory_of_a_small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5, "memory", lambda: 100 * GIB)
+    monkeypatch.setattr("caffejax.untrusted_hdf5.memory", lambda: 100 * GIB)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from caffejax import Net, Solver
 from caffejax.debugging import memory_report
 from caffejax.errors import SolverError
-from caffejax.machine import free_memory
-from caffejax.sizes import bytes_in
+from caffejax.host_memory import free_memory
+from caffejax.human_readable import bytes_in
 from caffejax.training import memory_check
 
 BATCH = 64

@@ -17,10 +17,10 @@ import numpy as np
 
 from ..atomic import replacing, replacing_path
 from ..errors import Problem, WeightsError
-from ..machine import free_memory
+from ..host_memory import free_memory
+from ..human_readable import in_words
 from ..paths import not_there
 from ..schema.blob_proto import Array
-from ..sizes import in_words
 
 AnyPath = str | os.PathLike[str]
 

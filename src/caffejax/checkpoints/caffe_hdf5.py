@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from ..atomic import replacing_path
 from ..errors import Problem, WeightsError
-from ..hdf5 import HDF5_ERRORS, Allowance, find, is_linked, opened
 from ..paths import not_there
 from ..schema.blob_proto import Array
+from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, find, is_linked, opened
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # of a group; a number beyond is damage

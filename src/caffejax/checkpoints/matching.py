@@ -12,8 +12,8 @@ import numpy as np
 from ..errors import Problem, WeightsError, did_you_mean
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
+from ..human_readable import counted
 from ..schema.blob_proto import Array, Legacy4D, shape_text
-from ..sizes import counted
 
 Stored = Mapping[str, Sequence[Array | None]]
 _SHOWN = 6  # layers of a list that is cut short

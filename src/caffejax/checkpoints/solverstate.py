@@ -11,9 +11,9 @@ from h5py import Dataset, Group
 
 from ..atomic import replacing
 from ..errors import Problem, WeightsError
-from ..hdf5 import Allowance, find
 from ..schema import wire
 from ..schema.blob_proto import Array, decode_blob, encode_blob, read_bytes
+from ..untrusted_hdf5 import Allowance, find
 from .caffe_hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4

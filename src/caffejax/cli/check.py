@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..sizes import count_in_words, counted, in_words
+from ..human_readable import count_in_words, counted, in_words
 from . import flags, net_flags
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags, image_flags
 
 HELP = "classify images"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from ..glog import start_logging
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags, net_flags
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"

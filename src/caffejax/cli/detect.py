@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags, image_flags
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
+from ..human_readable import counted
 from ..options import MESH_AXES, BatchOf, Parallel, Shard
-from ..sizes import counted
 from . import flags
 from .supervisor import LOST
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:

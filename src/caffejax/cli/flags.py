@@ -10,8 +10,8 @@ from typing import Any
 
 from ..atomic import check_place
 from ..errors import CaffejaxError
+from ..human_readable import bytes_in
 from ..options import LIMITS, FlagKind, Reading, Run, choices
-from ..sizes import bytes_in
 
 DATABASES = ("lmdb", "leveldb")
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # what flags are added to

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ..sizes import counted, in_words
-from ..tables import aligned
+from ..human_readable import counted, in_words
+from ..text_table import aligned
 from . import flags, net_flags
 
 if TYPE_CHECKING:

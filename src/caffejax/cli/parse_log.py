@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags
 
 HELP = "make tables of a training log"

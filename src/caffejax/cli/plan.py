@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..sizes import counted, in_words
+from ..human_readable import counted, in_words
 from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:

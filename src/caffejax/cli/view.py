@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..sizes import counted
+from ..human_readable import counted
 from . import flags, net_flags
 
 if TYPE_CHECKING:

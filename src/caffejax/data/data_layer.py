@@ -6,11 +6,11 @@ import math
 from abc import ABC, abstractmethod
 
 from ..errors import DataError, located
+from ..host_memory import memory
+from ..human_readable import in_words
 from ..layers.context import Site
 from ..layers.data_source import Look, Source, Tops
 from ..layers.types import Reads
-from ..machine import memory
-from ..sizes import in_words
 from .common import CounterRng
 from .prefetch import Batches, Pipeline
 

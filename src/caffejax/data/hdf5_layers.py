@@ -15,11 +15,11 @@ import numpy as np
 from .. import paths
 from ..atomic import replacing_path
 from ..errors import DataError, Problem, did_you_mean, located, require
-from ..hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
 from ..layers.context import Context, Shape, Site
 from ..layers.data_source import Look, Tops
 from ..layers.registry import register
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
+from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
 from .common import CounterRng, dims, float32_top
 from .data_layer import DataLayer
 from .image_list import shorten

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, Problem
+from ..human_readable import in_words
 from ..layers.context import Site
 from ..paths import content
-from ..sizes import in_words
 
 _SHOWN = 20
 _LONGEST = 1 << 16  # bytes of a line; longer than any path

@@ -9,8 +9,8 @@ import jax
 
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..machine import device_memory, memory
-from ..sizes import in_words
+from ..host_memory import device_memory, memory
+from ..human_readable import in_words
 from ..summary import layer_summary
 
 

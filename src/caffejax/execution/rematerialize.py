@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..host_memory import memory_budget
+from ..human_readable import counted, in_words
 from ..kernels.gradient import with_gradient
-from ..machine import memory_budget
-from ..sizes import counted, in_words
 from .interpreter import PassInputs, PassOutputs, Values, compute, run
 from .schedule import Part, Schedule, Step
 

@@ -12,7 +12,7 @@ from jax import export
 
 from ..atomic import replacing
 from ..errors import CaffejaxError, GraphError, Problem
-from ..sizes import in_words
+from ..human_readable import in_words
 from .inference_model import Subject, any_batch
 from .preprocessing import Preprocessing
 

@@ -12,8 +12,8 @@ from ..checkpoints.loading import load_weights
 from ..checkpoints.matching import has_own_values
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
+from ..human_readable import counted
 from ..net import Net, Variables
-from ..sizes import counted
 from .inference_model import Subject
 
 

@@ -28,7 +28,7 @@ from ..layers.context import Phase
 from ..layers.dispatch import Arrays
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
-from ..tables import aligned
+from ..text_table import aligned
 from .finite_differences import Differences, by_differences
 from .layer_gradients import Argument, Case, by_autodiff, by_net, by_rule, compute_tops, draw_diffs, lone_layer
 

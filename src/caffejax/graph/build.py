@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
+from ..human_readable import counted
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
 from ..layers.context import Shape, settled, without_wiring
 from ..layers.dispatch import forward
@@ -20,7 +21,6 @@ from ..layers.validation import declared_params, explained
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from ..sizes import counted
 from .graph import AUTOMATIC, Graph, Layer, Param
 from .resolve import (
     find_sources,

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import GraphError, Problem, located
+from ..human_readable import counted
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, settled
 from ..layers.data_source import Look
-from ..sizes import counted
-from ..tables import printable
+from ..text_table import printable
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import GraphError
+from ..human_readable import counted
 from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter
-from ..sizes import counted
 from .graph import Layer, Param, Slot
 
 

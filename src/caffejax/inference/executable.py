@@ -22,10 +22,10 @@ from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, 
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer
+from ..human_readable import counted, in_words
 from ..kernels import compiling, onednn_program
 from ..kernels.operation import Operation
 from ..options import Run
-from ..sizes import counted, in_words
 from .constant_folding import host_function, materialize, without_constants
 from .partition import Lowered, partition
 

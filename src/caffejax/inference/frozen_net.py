@@ -15,7 +15,7 @@ from ..execution import Trees
 from ..execution.memory_check import check_room
 from ..execution.schedule import trimmed_blobs
 from ..execution.validation import check_inputs, check_variables
-from ..forks import refuse_in_forks
+from ..fork_guard import refuse_in_forks
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus

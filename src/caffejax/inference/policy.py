@@ -13,8 +13,8 @@ import numpy as np
 from ..graph import AUTOMATIC, Graph, inference_graph
 from ..graph.inference_graph import inference_names
 from ..graph.traits import is_stateless
+from ..host_memory import free_memory
 from ..kernels import compiling
-from ..machine import free_memory
 from ..options import Run
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen

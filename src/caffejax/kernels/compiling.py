@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
-from ..forks import refuse_in_forks
+from ..fork_guard import refuse_in_forks
 from ..options import Kernels
 from .kept import Kept, Programs, compiled_here, settings, types_of
 

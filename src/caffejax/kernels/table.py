@@ -17,8 +17,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from ..errors import require
-from ..machine import memory
-from ..sizes import in_words
+from ..host_memory import memory
+from ..human_readable import in_words
 
 _table = Primitive("caffejax_table")
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
+from ..human_readable import counted
 from ..kernels.elementwise import concatenate_channels
-from ..sizes import counted
 from .context import Context, Shape
 from .dtypes import promote
 from .helpers import canonical_axis, every, no_gradient, own_pixel

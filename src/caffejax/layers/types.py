@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ..sizes import counted
+from ..human_readable import counted
 from .data_source import Position
 from .implementation import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
 

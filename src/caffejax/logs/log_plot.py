@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..atomic import replacing
 from ..errors import CaffejaxError
-from ..tables import printable
+from ..text_table import printable
 from .log_parser import FIXED, Log, Row
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..errors import LayerError
 from ..graph import Graph, Layer, Param, Slot
+from ..human_readable import counted
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
 from ..schema.blob_proto import Array, decode_blob
-from ..sizes import counted
 from ..variables import Variables
 
 

@@ -29,10 +29,11 @@ from ..execution.validation import (
     known_names,
     shape_hints,
 )
-from ..forks import refuse_in_forks
+from ..fork_guard import refuse_in_forks
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
+from ..human_readable import count_in_words
 from ..inference.frozen_net import Frozen
 from ..kernels import compiling
 from ..kernels.varying import varying
@@ -42,7 +43,6 @@ from ..layers.fillers import is_random
 from ..options import Options, Reading, Run, resolved
 from ..schema import read_what_is_right, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
-from ..sizes import count_in_words
 from ..summary import Summary, summarize
 from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
 from .initial import initial_variables

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import CaffejaxError, GraphError, Problem
+from ..human_readable import counted
 from ..net import Net
 from ..options import Parallel
 from ..parallel import DATA, mesh_of, replicated
 from ..schema.caffe_pb2 import SolverParameter
-from ..sizes import counted
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
 from ..training.placement import OnMesh

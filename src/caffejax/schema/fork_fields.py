@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from google.protobuf.message import Message
 
-from ..sizes import counted
+from ..human_readable import counted
 from .caffe_pb2 import LayerParameter, NetParameter
 
 _LIBRARY = "it chooses among a library's implementations"

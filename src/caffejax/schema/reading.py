@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError, Message
 
 from ..errors import Problem, SchemaError, located
 from ..glog import warn_once
+from ..human_readable import in_words
 from ..paths import not_there
-from ..sizes import in_words
 from .caffe_pb2 import NetParameter, SolverParameter
 from .text import format_text, in_layer, is_layer, parse_what_is_right
 from .upgrade import upgrade_net, upgrade_solver

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Graph, Layer
+from ..human_readable import count_in_words, counted, in_words
 from ..kernels.window import Window
 from ..layers import Context
 from ..layers.dispatch import forward
-from ..sizes import count_in_words, counted, in_words
-from ..tables import aligned, printable
+from ..text_table import aligned, printable
 from .multiply_adds import multiply_adds
 
 Family = Literal[

@@ -21,14 +21,14 @@ from ..data.user_data import UserData, format_inputs
 from ..errors import GraphError, Problem, SolverError, located
 from ..graph import Graph
 from ..graph.creation_log import log_creation
+from ..host_memory import memory_budget
+from ..human_readable import counted
 from ..layers.context import name_key
-from ..machine import memory_budget
 from ..net import Net
 from ..options import Reading, Run, Share, TrainConfig
 from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
-from ..sizes import counted
 from . import lr_schedules, solver_param
 from .evaluate import can_spread
 from .memory_check import check_memory

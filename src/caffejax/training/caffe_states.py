@@ -16,11 +16,11 @@ from ..checkpoints.loading import load_weights
 from ..checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
+from ..human_readable import counted
 from ..net import Variables
 from ..parallel import moved
 from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
-from ..sizes import counted
 from .lr_schedules import current_step
 from .record import from_text, to_text
 from .train_step import TrainState

@@ -9,10 +9,10 @@ import jax
 
 from ..debugging.memory_report import net_sizes, training_memory
 from ..errors import GraphError, Problem, SolverError
-from ..machine import device_memory, free_memory
+from ..host_memory import device_memory, free_memory
+from ..human_readable import in_words
 from ..net import Net
 from ..options import Run
-from ..sizes import in_words
 from .reporting import log
 
 # what XLA takes was 0.7 to 1.1 of the estimate: what is refused takes more than there is

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from ..errors import Problem, WeightsError
-from ..sizes import in_words
+from ..human_readable import in_words
 
 _LARGEST = 2**63 - 1
 _LARGEST_TEXT = 16 << 20  # bytes; places in data take a few dozen for each layer

@@ -9,10 +9,10 @@ from typing import Any, Unpack
 
 from ..data.user_data import Data
 from ..errors import SolverError
+from ..human_readable import counted
 from ..options import SolverOptions, TrainConfig
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
-from ..sizes import counted
 from .build import build
 from .evaluate import Scores
 from .finite_check import FiniteCheck

@@ -12,10 +12,10 @@ from typing import Any
 from ..debugging.average_precision import VERSIONS
 from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, located
 from ..graph import build_graph
+from ..human_readable import counted
 from ..paths import check_there, find
 from ..schema import hints_in, read_what_is_right, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
-from ..sizes import counted
 from .lr_schedules import check_policy
 from .reporting import log
 from .snapshots import check_folder, check_snapshot, prefix_of

@@ -14,11 +14,11 @@ from ..errors import CaffejaxError, Problem
 from ..glog import warnings_kept
 from ..graph import net_state
 from ..graph.resolve import find_sources, has_no_data, included
+from ..human_readable import counted
 from ..layers import Phase
 from ..options import Reading
 from ..schema import format_text, read_what_is_right
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from ..sizes import counted
 from ..summary import LayerSummary, summarize
 from .html_page import page
 from .layer_graph import WiredLayer, wired

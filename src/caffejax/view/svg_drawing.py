@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import CaffejaxError
-from ..sizes import in_words
+from ..human_readable import in_words
 from .html_page import LAYOUT, asset, library
 
 _INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # all but line breaks

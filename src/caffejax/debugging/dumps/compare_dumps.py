@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...human_readable import counted
 from ...schema.blob_proto import Array
-from ...sizes import counted
 from .comparison import Comparison, Distance, Kind, Row, Verdict, distance
 from .dump import Dump, DumpedLayer
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...atomic import replacing
 from ...errors import CaffejaxError
+from ...human_readable import counted
 from ...schema.blob_proto import Array
-from ...sizes import counted
-from ...tables import printable
+from ...text_table import printable
 
 Kind = Literal["input", "param", "top", "grad", "diff"]
 Verdict = Literal["equal", "parts", "shapes", "only in A", "only in B", "random", "layers"]

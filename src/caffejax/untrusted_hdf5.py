@@ -12,9 +12,9 @@ import os
 
 import h5py
 
-from .machine import memory
+from .host_memory import memory
+from .human_readable import in_words
 from .options import MAX_HDF5_BYTES
-from .sizes import in_words
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # h5py's own, for files that are damaged
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -7,8 +7,8 @@ import jax
 import pytest
 
 from caffejax.cli import main
-from caffejax.machine import limits, memory_budget
-from caffejax.sizes import bytes_in, in_words
+from caffejax.host_memory import limits, memory_budget
+from caffejax.human_readable import bytes_in, in_words
 
 
 @pytest.mark.parametrize(
