@@ -65,7 +65,7 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
         (("upgrade_net_proto_text", LENET, "no_folder/new"), "no_folder/new: cannot be written"),
         (("upgrade_solver_proto_text", LENET, "new"), "lenet_train_test.prototxt:"),
         (("upgrade_net_proto_binary", "absent", "new"), "absent: no such file"),
-        (("upgrade_net_proto_binary", "junk", "new"), "junk: this is no NetParameter"),
+        (("upgrade_net_proto_binary", "junk", "new"), "junk: this is not a NetParameter"),
     ],
 )
 def test_mistakes_are_named_and_leave_no_file(

@@ -1,7 +1,7 @@
-"""Message classes from the compiled schema, in a descriptor pool of their own.
+"""Message classes from the compiled schema, in a private descriptor pool.
 
-The default pool of a process knows each message name once. Users often have a `caffe_pb2` of their own, made
-from their fork's schema; in a private pool ours does not collide with it.
+The default pool of a process knows each message name once. Users often have a `caffe_pb2` made from
+their fork's schema, which a private pool does not collide with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blobs as they are stored: arrays out of BlobProto."""
+"""Arrays from and to BlobProto, the message in which Caffe stores blobs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
 
 
 def decode_blob(data: memoryview) -> Array:
-    """Decode a serialized BlobProto to float32, read-only, where possible a view of `data`.
+    """Decode a serialized BlobProto to a read-only float32 array, a view of `data` if possible.
 
     Raises:
-        ValueError: for bytes that are no BlobProto, and for a shape that does not go with the data.
+        ValueError: for bytes that are not a BlobProto, and for a shape that does not match the data.
     """
     legacy: dict[int, int] = {}
     dims: list[int] = []
@@ -52,9 +52,9 @@ def decode_blob(data: memoryview) -> Array:
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
-    """Serialize an array as a float32 BlobProto, in pieces to write one after another: views of the arrays.
+    """Serialize an array as a float32 BlobProto; return pieces to write in order, which are views of the arrays.
 
-    The shape of a `Legacy4D` is written as it was.
+    The shape of a `Legacy4D` is written in the old form.
     """
     values = np.asarray(blob, "<f4")
     pieces = wire.encode_delimited(_DATA, _raw(values))
@@ -72,7 +72,7 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
         float32, read-only, in the shape as stored: 4-D in old files.
 
     Raises:
-        WeightsError: for a file that cannot be read or is none.
+        WeightsError: for a file that cannot be read, or is not a .binaryproto.
     """
     data = read_bytes(path)
     try:
@@ -80,7 +80,7 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
             raise ValueError("the file is empty")
         return decode_blob(memoryview(data))
     except ValueError as error:
-        raise WeightsError(Problem(f"no .binaryproto, or damaged or cut short: {error}", str(path))) from error
+        raise WeightsError(Problem(f"not a .binaryproto file, or damaged or truncated: {error}", str(path))) from error
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -120,7 +120,7 @@ def _array(chunks: dict[int, list[memoryview]], shape: tuple[int, ...], legacy: 
         raise ValueError(f"a blob has {len(shape)} axes; {_MAX_AXES} are allowed")
     if math.prod(shape) != values.size:
         raise ValueError(f"a blob of shape {shape_text(shape)} has {values.size} values")
-    with np.errstate(over="ignore", invalid="ignore"):  # what no float holds becomes infinity, as in Caffe
+    with np.errstate(over="ignore", invalid="ignore"):  # out-of-range values become infinity, as in Caffe
         array = values.astype(np.float32, copy=False).reshape(shape)
     array.flags.writeable = False
     return array.view(Legacy4D) if legacy else array

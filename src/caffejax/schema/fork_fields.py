@@ -76,7 +76,7 @@ HINTS: dict[str, dict[str, str]] = {
 }
 
 
-# what all types obey
+# fields that all types follow
 _OBEYED = {
     "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
     "LossParameter": ("pre_fixed_normalizer",),
@@ -90,13 +90,13 @@ def fork_fields() -> dict[str, dict[str, str]]:
 
 
 def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:
-    """Yield `field (of fork)` for each fork's field that is set to something, and is neither obeyed nor a hint.
+    """Yield `field (of fork)` for each field of a fork that has a value other than its default and is not supported.
 
-    Looks into nested messages too, such as fillers.
+    Fields that are followed, or ignored with a warning, are left out. Nested messages such as fillers are included.
 
     Args:
         message: the settings.
-        known: the fields that are obeyed.
+        known: the fields that are followed.
     """
     name = message.DESCRIPTOR.name
     added, passed = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_OBEYED.get(name, ()))
@@ -109,7 +109,7 @@ def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[s
 
 
 def hints_in(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield `field (of fork)`, and why it is ignored, for each hint of a fork that a message gives."""
+    """Yield `field (of fork)` and the reason, for each field of a fork in a message that is ignored."""
     name = message.DESCRIPTOR.name
     for field, value in message.ListFields():
         reason = HINTS.get(name, {}).get(field.name)
@@ -118,11 +118,16 @@ def hints_in(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, str | None]]) -> list[str]:
-    """Return a sentence for each hint of a fork in a net and its layers, each with the field of its own parameters."""
-    found = {f"{setting} is ignored: {reason}": 0 for setting, reason in hints_in(net)}
+    """Return a sentence for each ignored field of a fork in a net and its layers.
+
+    Args:
+        net: the net.
+        layers: each layer, with the name of its type's parameter field or None.
+    """
+    counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in hints_in(net)}
     for layer, param in layers:
         inside = hints_in(getattr(layer, param)) if param and layer.HasField(param) else ()
         for setting, reason in (*hints_in(layer), *((f"{param}.{s}", reason) for s, reason in inside)):
             sentence = f"{setting} is ignored: {reason}"
-            found[sentence] = found.get(sentence, 0) + 1
-    return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in found.items()]
+            counts[sentence] = counts.get(sentence, 0) + 1
+    return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in counts.items()]

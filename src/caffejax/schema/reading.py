@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 _FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # and its value
 _STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # of a path as protobuf prints it: layer[3]
 
-# of what is wanted: its name, what it may be taken for, and what is then said to be unknown
+# by expected message: its name, the message it may be confused with, and the unknown field that shows this
 _OTHERS = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
@@ -39,7 +39,7 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
     Args:
         source: a path; prototxt (a string with a line break or a brace in it, or that begins as `name: value`); or a
             NetParameter, also one of another schema's class, which is copied.
-        name: what error messages call a text.
+        name: name of a text in error messages.
 
     Raises:
         SchemaError: for a file that cannot be read, and with all problems of a text at once.
@@ -53,12 +53,12 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
 def read_what_is_right(
     source: str | os.PathLike[str] | Message, *, name: str = "<text>"
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
-    """Read what can be read of a net; return it with every problem, and as it is if it cannot be brought up to date.
+    """Read the valid part of a net; return it with every problem. It is not upgraded if that is impossible.
 
     Args as for `read_net`.
 
     Raises:
-        SchemaError: for a file that cannot be read, is no text, or is a solver.
+        SchemaError: for a file that cannot be read, is binary, or is a solver.
     """
     net, problems, file = _read(source, NetParameter, name)
     try:
@@ -72,7 +72,7 @@ def read_what_is_right(
 def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:
     """Read a solver definition of any age, with the nets inside it, and bring it up to date.
 
-    Args and Raises as for `read_net`. Nets that it only names are not read.
+    Args and Raises as for `read_net`. Nets in other files are not read.
     """
     solver, problems, file = _read(source, SolverParameter, name)
     if problems:
@@ -83,9 +83,9 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """Return the path that a source names; None for a message, and for text.
+    """Return the path that a source names, or None for a message and for text.
 
-    Text is what has a line break or a brace, or begins with the name of a field and is no file.
+    A string is text if it contains a line break or a brace, or begins with a field's name and does not exist as a file.
     """
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
         return None
@@ -107,19 +107,19 @@ def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None
         message.ParseFromString(data)
     except (DecodeError, ValueError, RecursionError) as error:
         kind = message.DESCRIPTOR.name
-        raise SchemaError(Problem(f"this is no {kind}, or the file is damaged or cut short", file)) from error
+        raise SchemaError(Problem(f"this is not a {kind}, or the file is damaged or truncated", file)) from error
     _check_complete(message, file)
     return message
 
 
 def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) -> tuple[M, tuple[Problem, ...], str]:
-    """Return the message, what is wrong with its text, and what to call its source."""
+    """Return the message, the problems of its text, and the name of its source for error messages."""
     if isinstance(source, kind):
         copy = kind()
         copy.CopyFrom(source)
         _check_complete(copy, name)
         return copy, (), name
-    if isinstance(source, Message):  # of another pool or schema: only names are sure to mean the same
+    if isinstance(source, Message):  # of another pool or schema, whose field numbers may differ
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return *parse_what_is_right(format_text(source), kind, file=name), name
@@ -162,9 +162,7 @@ def _text_of(path: Path) -> str:
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _LARGEST_TEXT:
-        raise SchemaError(
-            Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the most that is read of a text", str(path))
-        )
+        raise SchemaError(Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the limit for a text", str(path)))
     return content.decode("utf-8-sig", "surrogateescape")
 
 

@@ -22,11 +22,11 @@ _TRUE = frozenset({"true", "True", "t", "1"})
 _FALSE = frozenset({"false", "False", "f", "0"})
 
 Convert = Callable[[str, bool], Any]
-"""Token and whether a minus stands before it, to value. Raises ValueError saying what is wrong."""
+"""Function from a token, and whether a minus precedes it, to a value. Raises ValueError with the reason."""
 
 
 def make_converter(field: FieldDescriptor) -> Convert:
-    """Return the function that reads values of `field`, which is not a message nor a string."""
+    """Return the function that reads values of `field`, which is neither a message nor a string."""
     kind = field.cpp_type
     if kind in _RANGES:
         return lambda token, minus: _integer(token, minus, *_RANGES[kind])
@@ -72,7 +72,7 @@ def _enum(token: str, minus: bool, enum: EnumDescriptor) -> int:
     elif not minus and token in enum.values_by_name:
         return int(enum.values_by_name[token].number)
     hint = did_you_mean(token, enum.values_by_name) or "; known: " + ", ".join(enum.values_by_name)
-    raise ValueError(f"{_quote(token, minus)} is no value of {enum.name}{hint}")
+    raise ValueError(f"{_quote(token, minus)} is not a value of {enum.name}{hint}")
 
 
 def _double(token: str, minus: bool) -> float:
@@ -100,10 +100,10 @@ def _quote(token: str, minus: bool) -> str:
 
 
 def unquote(token: str) -> bytes:
-    """Return the bytes that a string token stands for.
+    """Return the bytes of a string token.
 
     Raises:
-        ValueError: for an escape that is none.
+        ValueError: for an invalid escape.
     """
     body = token[1:-1].encode("utf-8", "surrogateescape")
     return _ESCAPE.sub(_unescape, body) if b"\\" in body else body
@@ -117,7 +117,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
         try:
             return chr(int(short or long, 16)).encode()
         except (ValueError, OverflowError):  # a surrogate, or beyond the last character
-            raise ValueError(f"'{match[0].decode()}' is no character") from None
+            raise ValueError(f"'{match[0].decode()}' is not a character") from None
     if letter not in _LETTERS:
-        raise ValueError(f"'\\{letter.decode(errors='replace')}' is no escape in a string")
+        raise ValueError(f"'\\{letter.decode(errors='replace')}' is not an escape of strings")
     return bytes([_LETTERS[letter]])

@@ -1,8 +1,8 @@
 """The parser and the printer of prototxt, protobuf's text format.
 
-Google's parser stops at the first thing it does not know. A net from an unknown fork has many of those, so
-this one notes a problem, skips the value and goes on: the user sees them all at once. Only where the text can
-no longer be followed (a missing brace, say) does it stop.
+Google's parser stops at the first unknown name. A net from an unknown fork has many, so this parser notes a problem,
+skips the value and continues: the user sees all problems at once. It stops only where the structure is lost, for
+instance at a missing brace.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
     """Read prototxt.
 
     Args:
-        text: the text. Bytes that were not UTF-8 may be lone surrogates; in comments they do no harm.
-        message_class: what to read, for instance `caffe_pb2.NetParameter`.
+        text: the text. Bytes that are not UTF-8 may be lone surrogates; they are allowed in comments.
+        message_class: the class to parse into, such as `caffe_pb2.NetParameter`.
         file: name for error messages.
 
     Raises:
@@ -76,7 +76,7 @@ def format_text(message: Message) -> str:
 
 
 class _Field:
-    """What the parser needs to know of a field, looked up once."""
+    """Properties of a field that the parser uses, looked up once."""
 
     def __init__(self, field: FieldDescriptor) -> None:
         self.name: str = field.name
@@ -107,7 +107,7 @@ class _Parser(Cursor):
         noted = len(self.problems)
         try:
             self.parse_all(message, closing, opened, depth)
-        finally:  # also where the text is given up, so that what is left of the layer is known to be wrong
+        finally:  # also after giving up, to mark the rest of the layer as wrong
             if is_layer(message):
                 inside = [*self.problems[noted:], *self.incomplete]
                 self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
@@ -116,28 +116,28 @@ class _Parser(Cursor):
     def parse_all(self, message: Message, closing: str, opened: int, depth: int) -> None:
         """Read fields as `parse_fields` does, which says of problems in which layer they are."""
         tokens = self.tokens
-        known, required = _fields_of(message.DESCRIPTOR)
-        seen: set[str] = set()
+        fields, required = _fields_of(message.DESCRIPTOR)
+        names: set[str] = set()
         while (token := tokens[self.at]) != closing:
             start = self.at
-            field = known.get(token)
+            field = fields.get(token)
             if field is None:
-                self.skip_unknown(message.DESCRIPTOR.name, known, opened)
+                self.skip_unknown(message.DESCRIPTOR.name, fields, opened)
                 continue
             self.at += 1
             if field.repeated:
                 self.parse_repeated(message, field, depth)
-            elif token in seen:
-                self.note(start, f"'{token}' stands twice in {message.DESCRIPTOR.name}, which takes it once")
+            elif token in names:
+                self.note(start, f"'{token}' occurs twice in {message.DESCRIPTOR.name}, which allows it once")
                 self.skip_value()
             else:
-                seen.add(token)
+                names.add(token)
                 self.parse_value(message, field, depth)
             if tokens[self.at] in (",", ";"):
                 self.at += 1
         self.at += 1
         for name in required:
-            if name not in seen:
+            if name not in names:
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
@@ -160,7 +160,7 @@ class _Parser(Cursor):
             setattr(message, field.name, value)
 
     def parse_first(self, message: Message, field: _Field) -> None:
-        """Read a list, of which only the first value counts."""
+        """Read a list, and use only its first value."""
         log.warning("%s%s: only the first of the list counts", f"{self.file}: " if self.file else "", field.name)
         self.at += 1
         value = self.parse_scalar(field)
@@ -215,7 +215,7 @@ class _Parser(Cursor):
         self.parse_fields(make(), CLOSING[tokens[opened]], opened, depth + 1)
 
     def parse_scalar(self, field: _Field) -> Any:
-        """Read one scalar. Return None, with a problem noted, when it is none of this field's kind."""
+        """Read one scalar; if it is not of this field's kind, note a problem and return None."""
         start = self.at
         token = self.tokens[start]
         try:
@@ -235,7 +235,7 @@ class _Parser(Cursor):
             try:
                 self.skip_value()
             except GiveUpError:
-                del self.problems[noted:]  # one problem, said once
+                del self.problems[noted:]  # report one problem only once
                 raise
             return None
 

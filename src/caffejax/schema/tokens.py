@@ -24,7 +24,7 @@ END = ""
 
 
 class Tokens(list[str]):
-    """The tokens of a text, comments left out, and `END` at the end."""
+    """The tokens of a text without comments, followed by `END`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -40,7 +40,7 @@ class Tokens(list[str]):
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """Where tokens and lines start. Only texts with problems pay for it."""
+        """Offsets of tokens and lines, computed only for texts with problems."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 
@@ -49,11 +49,11 @@ CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 class GiveUpError(Exception):
-    """The text cannot be followed further; the problem is noted already."""
+    """Raised where the structure of the text is lost; the problem is noted already."""
 
 
 class Cursor:
-    """A place in a text. `at` is the index of the next token, `problems` what has been noted."""
+    """A position in a text. `at` is the index of the next token; `problems` are the problems noted so far."""
 
     def __init__(self, text: str, file: str | None) -> None:
         self.tokens = Tokens(text)
@@ -100,7 +100,7 @@ class Cursor:
         self.at += 1
 
     def quote(self, index: int) -> str:
-        """Return a token as messages show it."""
+        """Return a token in the form for messages."""
         token = self.tokens[index]
         if token == "-":
             token += self.tokens[index + 1]

@@ -37,10 +37,10 @@ _SHARE_MODES = {
 
 
 def type_name(number: int) -> str:
-    """Return today's name of a layer type of V1Layer's enum.
+    """Return the current name of a layer type of V1LayerParameter's enum.
 
     Raises:
-        SchemaError: for a number that the enum does not have.
+        SchemaError: for a number that is not in the enum.
     """
     names = V1LayerParameter.LayerType.DESCRIPTOR.values_by_number
     if number not in names:
@@ -97,7 +97,7 @@ _MOVED = ("scale", "mean_file", "crop_size", "mirror")
 def upgrade_transforms(net: NetParameter) -> list[str]:
     """Move scale, mean_file, crop_size and mirror of V1 data layers into transform_param.
 
-    Only of V1 layers: in current ones Caffe leaves them, where they have no effect.
+    Caffe does so for V1 layers only; in current layers these fields have no effect.
     """
     moved = False
     for layer in net.layers:
@@ -145,30 +145,30 @@ def upgrade_batch_norms(net: NetParameter) -> list[str]:
     return []
 
 
-_TOPS = range(1, 5)  # the older form of cbfinn's MemoryData has fields for so many
+_TOPS = range(1, 5)  # numbers of the tops in the fields of cbfinn's older MemoryData
 
 
 def upgrade_softmax(net: NetParameter) -> list[str]:
-    """Make a Softmax with cbfinn's `dimension: "spatial"` the SpatialSoftmax that the fork itself has for it later."""
-    found = [layer for layer in net.layer if layer.type == "Softmax" and layer.softmax_param.dimension == "spatial"]
-    for layer in found:
+    """Replace a Softmax with cbfinn's `dimension: "spatial"` by SpatialSoftmax, the fork's later name."""
+    layers = [layer for layer in net.layer if layer.type == "Softmax" and layer.softmax_param.dimension == "spatial"]
+    for layer in layers:
         layer.type = "SpatialSoftmax"
         layer.spatial_softmax_param.temperature = layer.softmax_param.temperature
         layer.ClearField("softmax_param")
-    return ['softmax_param.dimension is old; write type: "SpatialSoftmax"'] if found else []
+    return ['softmax_param.dimension is old; write type: "SpatialSoftmax"'] if layers else []
 
 
 def upgrade_memory_data(net: NetParameter) -> list[str]:
-    """Make MemoryData with cbfinn's shapes for all its tops, not BVLC's data and labels, an Input."""
-    found = False
+    """Replace MemoryData with cbfinn's shapes for all tops, unlike BVLC's data and labels, by an Input layer."""
+    is_changed = False
     for layer in net.layer:
         shapes = _memory_shapes(layer) if layer.type == "MemoryData" else []
         if shapes:
-            found, layer.type = True, "Input"
+            is_changed, layer.type = True, "Input"
             layer.ClearField("memory_data_param")
             for shape in shapes:
                 layer.input_param.shape.add(dim=shape)
-    return ["memory_data_param with the shapes of all tops is cbfinn's; write an Input layer"] if found else []
+    return ["memory_data_param with the shapes of all tops is cbfinn's; write an Input layer"] if is_changed else []
 
 
 def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
@@ -184,7 +184,7 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
 
 
 def upgrade_statistics(net: NetParameter) -> list[str]:
-    """Give each BatchNorm that has none of its own Intel's `bn_stats_batch_size` of the net."""
+    """Copy Intel's `bn_stats_batch_size` of the net to each BatchNorm that does not set it."""
     size = net.bn_stats_batch_size
     for layer in net.layer if size else ():
         if layer.type == "BatchNorm" and not layer.batch_norm_param.HasField("stats_batch_size"):
@@ -213,7 +213,7 @@ def upgrade_net(net: NetParameter) -> list[str]:
     """Bring `net` up to date, in place.
 
     Returns:
-        Warnings: what was old, and what was dropped because nothing corresponds to it.
+        Warnings about old forms, and about fields that were dropped because no current field corresponds to them.
 
     Raises:
         SchemaError: for nets that mix old and new layers, V0 layers of unknown type, inputs without shapes.

@@ -1,7 +1,7 @@
 """Protobuf's wire format, by hand, for files that are mostly numbers.
 
-A protobuf class would make a Python object of every number and refuse files beyond 2 GiB. Here a run of
-floats is a slice of the file, ready to become an array.
+A protobuf class would create a Python object for every number, and refuse files beyond 2 GiB. Here adjacent floats are
+a slice of the file, from which NumPy makes an array.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     """Yield the fields of a message: number, wire type, and the integer or the bytes.
 
-    Neighbouring values of one fixed-size field come as one, as if they were packed.
+    Adjacent values of one fixed-size field are yielded together, like a packed field.
 
     Raises:
-        ValueError: for bytes that are no message.
+        ValueError: for bytes that are not a message.
     """
     at = 0
     while at < len(data):

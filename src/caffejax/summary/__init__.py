@@ -1,4 +1,4 @@
-"""What a net is, layer by layer, in numbers. Nothing is run for it."""
+"""Summaries of nets: shapes, parameters, multiply-adds and receptive fields of each layer, without running it."""
 
 from .multiply_adds import multiply_adds
 from .net_summary import FAMILIES, Family, LayerSummary, Summary, family_of, layer_summary, summarize

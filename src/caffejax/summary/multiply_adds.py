@@ -1,4 +1,4 @@
-"""Multiply-adds of a traced function: of its matrix products and convolutions, whoever wrote it."""
+"""Count the multiply-adds of a function's matrix products and convolutions, in its jaxpr."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from jax.extend.core import jaxprs_in_params
 def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
     """Count the multiply-adds of one call; arguments are arrays or `jax.ShapeDtypeStruct`.
 
-    Zeros around a convolution's input count if `padding`; those between its numbers (of a Deconvolution) do not. Of a
-    branch the longest counts, and the body of a loop as often as it surely runs: once, where that depends on data.
+    Zeros around a convolution's input count if `padding`; zeros between its elements (in a Deconvolution) do not. The
+    longest branch of a conditional counts, and the body of a loop as often as it certainly runs: once, if that depends
+    on data.
     """
     return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr, _of_convolution if padding else _of_numbers)
 
@@ -42,13 +43,13 @@ def _of_convolution(eqn: Any) -> int:
     x, weight = (v.aval for v in eqn.invars)
     outputs, inputs, *space = numbers.rhs_spec
     kernel = math.prod(weight.shape[axis] for axis in space)
-    if max(eqn.params["lhs_dilation"], default=1) > 1:  # each number of the input meets each of the kernel
+    if max(eqn.params["lhs_dilation"], default=1) > 1:  # each element of the input meets each element of the kernel
         return int(x.size * kernel * weight.shape[outputs] // eqn.params["feature_group_count"])
     return int(eqn.outvars[0].aval.size * kernel * weight.shape[inputs])
 
 
 def _of_numbers(eqn: Any) -> int:
-    """Count where a number of the kernel meets one of the input, and nothing else."""
+    """Count the pairs of an element of the kernel and an element of the input, without padding."""
     p, numbers = eqn.params, eqn.params["dimension_numbers"]
     x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))
     meetings = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]

@@ -27,14 +27,14 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
-_FAMILY_OF: dict[str, Family] = {"Dropout": "activation", "PReLU": "activation"}  # their traits do not tell
+_FAMILY_OF: dict[str, Family] = {"Dropout": "activation", "PReLU": "activation"}  # not clear from their traits
 
 
 def family_of(layer: Layer) -> Family:
-    """Return a layer's family, by what its type says of itself.
+    """Return a layer's family, from the traits of its type.
 
-    "product" is what has weights and no window, such as InnerProduct and LSTM; "merge" makes one blob of several;
-    "loss" are scores, too.
+    "product" layers have weights and no window, such as InnerProduct and LSTM; "merge" layers make one blob of several;
+    "loss" includes metrics.
     """
     kind, traits = layer.type, layer.type.traits
     if kind.is_fed or not layer.bottoms:
@@ -58,29 +58,29 @@ def family_of(layer: Layer) -> Family:
     return "normalisation" if traits.spatial_map == "same" else "other"
 
 
-_FIRST_AXIS_OF_SPACE = 2  # after the batch and the channels
+_FIRST_SPATIAL_AXIS = 2  # after the batch and the channels
 
 
 @dataclass(frozen=True)
 class Field:
-    """What a number of a blob sees, one entry for each axis of space.
+    """The receptive field of the elements of a blob, with one entry for each spatial axis.
 
     Attributes:
-        size: in pixels of the inputs; may be more than they have.
-        stride: the distance between the fields of neighbours, in such pixels; a fraction after a Deconvolution.
+        size: in pixels of the net's inputs; may exceed their size.
+        stride: distance between the fields of neighbouring elements, in these pixels; a fraction after a Deconvolution.
     """
 
     size: tuple[int, ...]
     stride: tuple[Fraction, ...]
 
     def through(self, window: Window) -> Field:
-        """Return the field of a window's output."""
+        """Return the field of the output of a window, such as a Convolution's."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
         return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
     def back_through(self, window: Window) -> Field:
-        """Return the field of the output of a window that runs the other way, as a Deconvolution's does."""
+        """Return the field of the output of a transposed window, such as a Deconvolution's."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
             n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
@@ -90,13 +90,13 @@ class Field:
 
 def fields_of(graph: Graph) -> dict[str, Field | None]:
     """Return the field of each layer's first top, by the layer's key."""
-    found: dict[str, Field | None] = {}
+    fields: dict[str, Field | None] = {}
     blobs: dict[str, Field | None] = {}
     for layer in graph.layers:
         field = _of_layer(layer, graph, [blobs[name] for name in layer.bottoms])
-        found[layer.key] = field
+        fields[layer.key] = field
         blobs.update(dict.fromkeys(layer.tops, field))
-    return found
+    return fields
 
 
 def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
@@ -123,16 +123,19 @@ def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Fi
             return None
     elif not (traits.keeps_pixels or (traits.data_movement != "nothing" and _space(tops[0]) == _space(first))):
         return None
-    seen = [b for b in bottoms if b is not None]
-    if len(seen) < len(bottoms) or len({len(b.size) for b in seen}) > 1:
+    fields = [b for b in bottoms if b is not None]
+    if len(fields) < len(bottoms) or len({len(b.size) for b in fields}) > 1:
         return None
-    sizes, strides = zip(*(b.size for b in seen), strict=True), zip(*(b.stride for b in seen), strict=True)
+    sizes, strides = (
+        zip(*(b.size for b in fields), strict=True),
+        zip(*(b.stride for b in fields), strict=True),
+    )
     field = Field(tuple(map(max, sizes)), tuple(map(max, strides)))
     return field if window is None else field.through(window)
 
 
 def _space(blob: jax.ShapeDtypeStruct) -> tuple[int, ...]:
-    return tuple(blob.shape[_FIRST_AXIS_OF_SPACE:])
+    return tuple(blob.shape[_FIRST_SPATIAL_AXIS:])
 
 
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -144,18 +147,17 @@ class LayerSummary:
     """One layer.
 
     Attributes:
-        key: its key in the graph: its name, but for nets that repeat one.
+        key: its key in the graph: the name, with a number if the net repeats it.
         name, type: Caffe's.
         family: what kind of layer it is, see `family_of`.
         bottoms, tops: names of blobs.
         top_shapes: the tops' shapes.
-        param_shapes: the shapes of its params, running statistics included, and of those that it shares.
-        parameters: numbers in the params that are its own.
-        activations: numbers in its tops; 0 for what shares memory with a bottom: in-place tops and splits.
-        activation_bytes: what they take.
-        multiply_adds: of the forward pass, for the whole batch; None for host layers, which cannot be looked into.
-        field: what a number of the first top sees of the net's inputs; None where it sees all of them, as after an
-            InnerProduct, or where that cannot be said.
+        param_shapes: the shapes of its params, including running statistics and shared params.
+        parameters: number of elements of the params that it owns.
+        activations: number of elements of its tops; 0 for tops that share memory with a bottom, in place or by Split.
+        activation_bytes: bytes of these.
+        multiply_adds: of the forward pass, for the whole batch; None for host layers.
+        field: receptive field of the first top; None if it covers all inputs, as after an InnerProduct, or is unknown.
     """
 
     key: str
@@ -174,12 +176,12 @@ class LayerSummary:
 
     @property
     def parameter_bytes(self) -> int:
-        """What the params take; they are float32."""
+        """Bytes of the params, which are float32."""
         return self.parameters * _FLOAT
 
     @property
     def receptive_field(self) -> tuple[int, ...] | None:
-        """The size of what a number of the first top sees, in the inputs' pixels, one for each axis of space."""
+        """The size of the first top's receptive field in pixels of the inputs, for each spatial axis."""
         return None if self.field is None else self.field.size
 
     @property
@@ -189,7 +191,7 @@ class LayerSummary:
 
 
 def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Field | None = None) -> LayerSummary:
-    """Return a layer's numbers; without multiply-adds, which take longest, unless they are to be counted."""
+    """Return the summary of a layer; multiply-adds, which take longest, are counted only if `count`."""
     tops = [graph.blobs[top] for top in layer.tops]
     shared = layer.tops if layer.type.traits.copies else layer.bottoms
     new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
@@ -198,7 +200,7 @@ def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Fiel
         name=layer.name,
         type=layer.type.name,
         family=family_of(layer),
-        bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # as the text has them
+        bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # names of the prototxt
         tops=layer.tops,
         top_shapes=tuple(x.shape for x in tops),
         param_shapes=tuple(p.spec.shape for p in layer.params),
@@ -223,8 +225,8 @@ def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
 @functools.lru_cache(maxsize=4096)
 def _counted(context: Context, blobs: Sequence[tuple[int, ...]], bottoms: Sequence[tuple[tuple[int, ...], str]]) -> int:
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
-    given = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
-    return multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, given)
+    inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
+    return multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
 
 
 _TITLES = ("layer", "type", "tops", "parameters", "multiply-adds", "activations", "field", "stride")
@@ -247,17 +249,17 @@ class Summary:
 
     @property
     def parameters(self) -> int:
-        """Numbers in all params, running statistics included."""
+        """Number of elements of all params, including running statistics."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def multiply_adds(self) -> int:
-        """Of a forward pass, for the whole batch; host layers do not count."""
+        """Multiply-adds of a forward pass, for the whole batch, without host layers."""
         return sum(layer.multiply_adds or 0 for layer in self.layers)
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of all activations, were all kept."""
+        """Bytes of all activations together."""
         return sum(layer.activation_bytes for layer in self.layers)
 
     def to_json(self) -> str:
@@ -265,7 +267,7 @@ class Summary:
         return json.dumps(self.as_dict(), indent=1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `to_json` writes, as plain values."""
+        """Return the content of `to_json` as plain values."""
         totals = {name: getattr(self, name) for name in ("parameters", "multiply_adds", "activation_bytes")}
         return {"name": self.name, "phase": self.phase, "layers": list(map(_plain, self.layers)), "total": totals}
 
@@ -308,15 +310,15 @@ class Summary:
 
 
 def summarize(graph: Graph) -> Summary:
-    """Return a net's layers in numbers. Nothing is run for it."""
+    """Return the summary of a net, without running it."""
     fields = fields_of(graph)
     layers = [x for x in graph.layers if not x.inserted_split]
     return Summary(graph.name, graph.phase, tuple(layer_summary(x, graph, field=fields[x.key]) for x in layers))
 
 
 def _plain(layer: LayerSummary) -> dict[str, Any]:
-    own = {name: value for name, value in asdict(layer).items() if name != "field"}
-    return own | {"receptive_field": layer.receptive_field, "stride": layer.stride}
+    values = {name: value for name, value in asdict(layer).items() if name != "field"}
+    return values | {"receptive_field": layer.receptive_field, "stride": layer.stride}
 
 
 def _by(between: str, numbers: Sequence[float] | None) -> str:
