@@ -48,7 +48,7 @@ FILTER = "layer { name: 'p' type: 'Parameter' top: 'w' parameter_param { shape {
 
 @pytest.mark.parametrize("by", [1, 2, 8])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_only_the_batch_is_split_batch_sizes(kind: str, by: int) -> None:
+def test_only_the_batch_size_is_divided(kind: str, by: int) -> None:
     text = net_of(kind) + READER + FILTER
     net = read_net(text)
     assert split_batch_sizes(net, by) == read_net(net_of(kind, size=8 // by) + READER + FILTER)
@@ -80,12 +80,12 @@ def test_every_layer_that_cannot_be_divided_is_named() -> None:
         ("type: 'DummyData' dummy_data_param { num: 1 channels: 8 }", "dummy_data_param.num is 1"),
     ],
 )
-def test_sizes_that_cannot_be_split_batch_sizes(layer: str, what: str) -> None:
+def test_sizes_that_cannot_be_divided(layer: str, what: str) -> None:
     with pytest.raises(GraphError, match=f"^layer 'd' .*: {what}, which cannot be divided among 8 devices"):
         split_batch_sizes(read_net(f"layer {{ name: 'd' top: 'x' {layer} }}"), 8)
 
 
-def test_a_python_data_layer_cannot_be_split_batch_sizes() -> None:
+def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
     layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
     with pytest.raises(
         GraphError, match=r"^layer 'd' \(Python\): .*settled by its own code.* among 2 devices"
