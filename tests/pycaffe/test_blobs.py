@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import caffejax.pycaffe as caffe
 from caffejax.pycaffe._passes import Pass
-from caffejax.pycaffe._synced import Memory, SyncedBlob
+from caffejax.pycaffe._synced_memory import Memory, SyncedBlob
 
 DEVICE = jax.devices()[0]
 

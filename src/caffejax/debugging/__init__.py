@@ -1,7 +1,7 @@
 """Tools that inspect a net: features, memory, timing, index checks, debug info, non-finite search."""
 
-from .culprit import Culprit, find_culprit, not_finite
 from .debug_info import DebugInfo
+from .find_nonfinite import Culprit, find_culprit, not_finite
 from .index_check import IndexCheck, check_indices
 from .intermediates import features
 from .memory_report import CompiledMemory, MemoryReport, compiled_memory, memory_report, net_sizes

@@ -14,7 +14,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph, Layer
 from ..layers import Fed, Reads
 from ..layers.python.blob import Blob
-from ._memories import Memories
+from ._blob_store import Memories
 
 
 class FedLayers:

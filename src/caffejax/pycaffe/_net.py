@@ -21,7 +21,7 @@ from ..paths import not_there
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._data_feed import array_source, write_batch
-from ._synced import SyncedBlob
+from ._synced_memory import SyncedBlob
 from ._workspace import Callback, Workspace, open_workspace
 
 

@@ -13,9 +13,9 @@ from ..execution.backward import Diffs
 from ..graph import Layer, Slot
 from ..inference.policy import FrozenPassCache, scored_blobs
 from . import _global_state
-from ._memories import Memories
-from ._range import BackwardRange, Key, LayerRange, Ranges
-from ._synced import Memory, now
+from ._blob_store import Memories
+from ._layer_range import BackwardRange, Key, LayerRange, Ranges
+from ._synced_memory import Memory, now
 
 
 class FrozenForward:

@@ -19,10 +19,10 @@ from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.context import Phase, name_key
 from . import _global_state
+from ._blob_store import Memories
 from ._data_feed import FedLayers
-from ._memories import Memories
+from ._layer_range import BackwardRange, Key, LayerRange, Ranges
 from ._passes import BackwardPass, FrozenForward, History, Pass, new_pass
-from ._range import BackwardRange, Key, LayerRange, Ranges
 
 Callback = Callable[[int], object]
 

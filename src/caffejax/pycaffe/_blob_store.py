@@ -9,7 +9,7 @@ import jax
 
 from .. import net as pure
 from ..graph import AUTOMATIC, Graph, Slot
-from ._synced import Memory, Shape, SyncedBlob
+from ._synced_memory import Memory, Shape, SyncedBlob
 
 
 class Memories:
