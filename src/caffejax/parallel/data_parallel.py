@@ -1,4 +1,4 @@
-"""Passes over the devices of a mesh: each with a batch of its own, and gradients added up over all."""
+"""Data parallelism: a pass on each device of a mesh with a separate batch, and gradients summed over all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of the whole mesh: made of what each process has, and brought back to where each has all."""
+"""Global arrays on a mesh: made from the parts of each process, and gathered again."""
 
 from __future__ import annotations
 

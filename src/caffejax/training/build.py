@@ -1,4 +1,4 @@
-"""What a solver's settings ask for, built and checked before anything runs."""
+"""Building the parts of training from a solver's settings, with all checks, before anything runs."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class Setup:
 
     Attributes:
         param: the settings.
-        file: where they came from.
-        device: where to run; of several devices, the first of this process.
-        placement: where what is trained lies.
+        file: the solver's file, or None.
+        device: the device that trains; of several devices, the first of this process.
+        placement: places the train state and batches on the devices.
         config: the solver's options.
-        seed: where all randomness comes from.
+        seed: the seed of all randomness.
         rate_schedule: the learning rate by iteration.
         net: the train net.
         loader: its batches.
         tests: the test nets.
         optimizer: the update rule.
-        snapshots: where snapshots go.
+        snapshots: writes and reads snapshots.
     """
 
     param: SolverParameter
@@ -251,7 +251,7 @@ def _first_here(mesh: Mesh) -> jax.Device:
 
 
 def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformationExtraArgs:
-    """Make the update rule that a solver's settings ask for, of a net's params."""
+    """Return the optimizer of a solver's settings for a net's parameters."""
     return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
 
 
@@ -278,7 +278,7 @@ def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
 
 
 class _Place(NamedTuple):
-    """A net's data among a solver's arguments: what it is, for messages how to write of it, and of what kind it is."""
+    """The user's data for a net: the data, the argument's name and the net, as messages call it."""
 
     data: Any
     name: str
@@ -288,7 +288,7 @@ class _Place(NamedTuple):
 def loader_opener(
     train: Net, tests: Sequence[Net], data: Any, test_data: Any, parts: int = 1
 ) -> Callable[[Net], Loader]:
-    """Return what opens the loader of each of a solver's nets.
+    """Return a function that opens the loader of one of a solver's nets.
 
     Args:
         train: the net that is trained.

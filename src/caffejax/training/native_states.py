@@ -58,7 +58,7 @@ def check_state(state: TrainState, wanted: TrainState) -> None:
     else:
         problems = ["its optimizer state is of another solver type"]
     if problems:
-        raise SolverError([f"this state cannot be this solver's: {problem}" for problem in problems])
+        raise SolverError([f"train_state does not match this solver: {problem}" for problem in problems])
 
 
 def _is_history(tree: Any) -> bool:
@@ -67,7 +67,7 @@ def _is_history(tree: Any) -> bool:
 
 @dataclass(frozen=True)
 class StateReader:
-    """What a checkpoint is read into, and what becomes of it.
+    """The target structure of restoring a checkpoint, and the conversion of its arrays to a `TrainState`.
 
     Attributes:
         wanted: the shapes of a state of this solver, as `Placement.wanted` gives them, with shardings.

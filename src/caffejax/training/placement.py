@@ -48,20 +48,20 @@ Pass = tuple[Params, Params, Batches, jax.Array]
 
 
 class Placement(Protocol):
-    """Where an updater keeps what it trains, and how it comes by batches."""
+    """Places an updater's train state and reads its batches."""
 
     @property
     def mesh(self) -> Mesh | None:
         """The devices, if there are several."""
 
     def shardings(self, state: TrainState) -> Any:
-        """Return where a state's arrays lie, for a compiled step to leave them so; None if there is no choice."""
+        """Return the output shardings of the train state, or None on a single device."""
 
     def start(self, net: Net, key: jax.Array) -> Variables | Initializer:
         """Return a net's initial variables, or a function that makes those that weight files do not provide."""
 
     def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
-        """Make the state that training starts from, of such params and statistics."""
+        """Return the initial train state of these variables, placed."""
 
     def placed(self, state: TrainState) -> TrainState:
         """Place a state that every process has."""
@@ -104,7 +104,7 @@ class OnDevice:
         self._batches: jax.Device | NamedSharding = device
 
     def shardings(self, state: TrainState) -> None:
-        """There is no choice."""
+        """Return None: on one device there is no choice."""
         return None
 
     def start(self, net: Net, key: jax.Array) -> Initializer:
@@ -256,7 +256,7 @@ class OnMesh:
         return found
 
     def restored(self, state: TrainState, each: Params | None) -> TrainState:
-        """Place what does not lie as it is to; devices without statistics of their own go on with those of others."""
+        """Reshard arrays that are not placed yet. Devices without saved statistics use those of other devices."""
         n, of_devices = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def of_all(one: Any, some: Any = None) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What says all that a solver's compiled functions compute, so that they are found again; see `kernels.kept`."""
+"""Cache keys of a solver's compiled functions: everything that determines what they compute; see `kernels.kept`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_THE_LOOP = (
 
 
 def training_function(name: str, net: Net, param: SolverParameter) -> bytes | None:
-    """Return what says all that a solver's function computes; None where that is not known.
+    """Return the cache key of a solver's function, or None if it must not be stored.
 
     Args:
         name: which function of the two it is.
@@ -38,7 +38,7 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
 
 
 def net_function(name: str, net: Net) -> bytes | None:
-    """Return what says all that a function of a net computes.
+    """Return the cache key of a function of a net, or None if it must not be stored.
 
     None where more than this package's sources and the net says it: of types that others have registered, and of those
     that are made for one layer, which may read files.

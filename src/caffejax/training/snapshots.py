@@ -73,7 +73,7 @@ class Background:
 
 
 class Snapshots:
-    """Where a solver's snapshots go.
+    """Writes and reads a solver's snapshots.
 
     Args:
         param: the solver's settings: snapshot, snapshot_prefix.

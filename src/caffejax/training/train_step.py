@@ -1,4 +1,4 @@
-"""What training is, at one moment, and one step of it."""
+"""`TrainState`, and the pure functions that build a training step."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 @flax.struct.dataclass
 class TrainState:
-    """All that a training step reads and changes.
+    """The arrays that a training step reads and changes.
 
     Attributes:
         params: learnable params, `{layer: {index: array}}`.
         state: running statistics, likewise.
-        opt_state: what the update rule remembers.
+        opt_state: the optimizer's state.
         iteration: updates done so far, int32.
-        key: where all randomness of training comes from.
+        key: the random key of training; see `iteration_key`.
     """
 
     params: Params
@@ -52,7 +52,7 @@ class TrainState:
 
 
 class StepResult(NamedTuple):
-    """What a step found out.
+    """The result of a training step.
 
     Attributes:
         loss: the mean over the passes; of several steps that were made at once, one for each.
@@ -124,12 +124,12 @@ def pass_key(ts: TrainState, number: Any) -> jax.Array:
 
 
 def train_key(key: jax.Array) -> jax.Array:
-    """Return where all randomness of training comes from, given where a solver's does."""
+    """Return the random key of training, derived from the solver's key."""
     return name_key(key, "train")
 
 
 def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array) -> TrainState:
-    """Make the state that training starts from."""
+    """Return the initial train state."""
     return TrainState(
         params=variables.params,
         state=variables.state,

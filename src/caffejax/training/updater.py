@@ -1,4 +1,4 @@
-"""Updates of a net as one compiled function, or several at once as another."""
+"""Updates of a train state by compiled training steps, one or several per dispatch."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str
 
 
 def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
-    """Begin to load the step on one device that was compiled in another process, if there is one."""
+    """Start to load the compiled step for one device that another process has stored, if there is one."""
     program = net.jit(_unused, **step_options(net, param, debug_nans))
     if isinstance(program, Jitted):
         program.fetch_ahead()
 
 
 def _unused(*_: Any) -> None:
-    """Stand for a function that is not called."""
+    """Placeholder for a function that is not called."""
 
 
 class CompiledUpdater:
