@@ -27,7 +27,7 @@ REFUSED = [
     ("MVN", "", [(1, 2, 3, 4, 5)], "has 5 axes"),
     ("EuclideanLoss", "", [(2, 3), (3, 3)], "same first dimension"),
     ("EuclideanLoss", "", [(2, 3), (2, 4)], "same dimension"),
-    ("EuclideanLoss", "", [(2, 1, 1, 1, 3), (2, 3)], "has 5 axes"),
+    ("EuclideanLoss", "", [(2, 1, 1, 1, 3), (2, 3)], "more than 4 axes must have one shape"),
     ("ContrastiveLoss", "", [(2, 3), (2, 4), (2,)], "same channels"),
     ("ContrastiveLoss", "", [(2, 3, 2), (2, 3, 2), (2,)], "height and width are not 1"),
     ("ContrastiveLoss", "", [(2, 3), (2, 3), (2, 2)], "one number for each of the 2 pairs"),
