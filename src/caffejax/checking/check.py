@@ -91,8 +91,8 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
     ]
     for named in (param.net, param.train_net, *param.test_net):
         if named:
-            found = os.path.exists(find(named, file.parent))
-            notes.append(f"its net {named} is {'looked at by itself' if found else 'not there'}")
+            exists = os.path.exists(find(named, file.parent))
+            notes.append(f"its net {named} is {'looked at by itself' if exists else 'not there'}")
     return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
@@ -109,10 +109,10 @@ def _phase_report(
     best: PhaseReport | None = None
     try:
         for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
-            found = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
-            best = best or (replace(found, parameters=0, memory=0) if guessed else found)
-            if not weights or not any(w.misfits for w in found.weights):
-                return found if weights else best  # of a size that weights fit
+            report = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
+            best = best or (replace(report, parameters=0, memory=0) if guessed else report)
+            if not weights or not any(w.misfits for w in report.weights):
+                return report if weights else best  # of a size that weights fit
     except AbsentError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
     except CaffejaxError as error:
@@ -157,8 +157,8 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
         _, report = match_blobs(graph, stored, path, copies=not is_hdf5(path))
     except WeightsError as error:
         return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
-    found = findings_of([replace(p, file=None) for p in report.misfits], "weights")
-    if not report.taken and not found and report.left:
+    findings = findings_of([replace(p, file=None) for p in report.misfits], "weights")
+    if not report.taken and not findings and report.left:
         nothing = "the file has no blobs for any layer of the net: layers match by name"
-        found = findings_of([Problem(nothing)], "weights")
-    return WeightsReport(str(path), len(report.taken), found, report.left, len(report.skipped))
+        findings = findings_of([Problem(nothing)], "weights")
+    return WeightsReport(str(path), len(report.taken), findings, report.left, len(report.skipped))

@@ -1,4 +1,4 @@
-"""What there is to say of a model file: plain values, which go through JSON and between processes."""
+"""Reports on model files: plain values that can be pickled and written as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import UNKNOWN_TYPE, Problem
 Kind = Literal["net", "solver", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
 
-# how messages begin, by cause; all others are about shapes, counts and values
+# causes by the beginnings of messages; other messages are about shapes, counts and values
 _BEGINNINGS: dict[str, Cause] = {
     UNKNOWN_TYPE: "type",
     "setting ": "setting",
@@ -22,12 +22,12 @@ _BEGINNINGS: dict[str, Cause] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong, or missing, and where.
+    """A problem and the layers that have it.
 
     Attributes:
-        cause: of which kind it is.
-        message: what it is.
-        layers: the layers concerned.
+        cause: the kind of problem.
+        message: its description.
+        layers: names of the layers that have it.
     """
 
     cause: Cause
@@ -43,14 +43,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """How the blobs of a file fit a net.
+    """How well the blobs of a weights file match a net.
 
     Attributes:
         file: the file.
-        matched: how many layers have blobs in it that fit.
-        misfits: what does not fit.
-        missing: layers with blobs of which the file has none; they would start from their fillers.
-        unused: how many layers of the file with blobs the net does not have.
+        matched: number of layers whose blobs are in the file and match.
+        misfits: blobs that do not match.
+        missing: layers with blobs that are not in the file; fillers would initialise them.
+        unused: number of layers in the file that the net does not have.
     """
 
     file: str
@@ -69,11 +69,11 @@ class PhaseReport:
         outcome: "loads", "fails", or "no data": there is a data layer, but for other states only.
         findings: why it fails.
         assumed: data layers whose source is absent: what was assumed of their tops.
-        compiled: how many layers run in what is compiled.
-        on_host: those that run on the host, as `name (type)`.
-        parameters: numbers in all blobs.
-        memory: about how many bytes it takes to run, or in TRAIN to train, without the compiler's own.
-        weights: how each weights file fits.
+        compiled: number of compiled layers.
+        on_host: layers that run on the host, as `name (type)`.
+        parameters: number of elements of all blobs.
+        memory: approximate bytes to run, or in TRAIN to train, without the compiler's temporary memory.
+        weights: a report for each weights file.
     """
 
     state: str
@@ -107,26 +107,26 @@ class Report:
 
     @property
     def loads(self) -> bool:
-        """Whether nothing is wrong with it, and a net builds in every state that it is complete for, one at least."""
+        """Whether there are no problems, and a net builds in every state that has data, and in at least one."""
         outcomes = [phase.outcome for phase in self.phases]
         misfits = any(w.misfits for phase in self.phases for w in phase.weights)
         return not (self.findings or misfits or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as values that JSON has."""
+        """Return the report as JSON-compatible values."""
         return {**asdict(self), "loads": self.loads}
 
 
 def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
-    """Return a finding for each thing that is wrong, with all layers of which it is said."""
-    found: dict[tuple[Cause, str], list[str]] = {}
+    """Return a finding for each distinct message, with all layers that have it."""
+    layers_of: dict[tuple[Cause, str], list[str]] = {}
     for problem in problems:
         message = problem.message if problem.line is None else f"line {problem.line}: {problem.message}"
         begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
-        own: Cause = cause or (begun or ["shape"])[0]
-        if own == "python":  # without the places that were looked in
+        kind: Cause = cause or (begun or ["shape"])[0]
+        if kind == "python":  # without the places that were looked in
             message = message.partition(";")[0]
-        layers = found.setdefault((own, message), [])
+        layers = layers_of.setdefault((kind, message), [])
         if problem.layer is not None and problem.layer not in layers:
             layers.append(problem.layer)
-    return tuple(Finding(own, message, tuple(layers)) for (own, message), layers in found.items())
+    return tuple(Finding(kind, message, tuple(layers)) for (kind, message), layers in layers_of.items())

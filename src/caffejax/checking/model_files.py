@@ -1,4 +1,4 @@
-"""Which files are models: found in folders, and told apart by what stands in them."""
+"""Find model files in folders, and tell nets from solvers by their content."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _OF_NETS = {"layer", "layers", "input", "input_shape", "input_dim"}
 
 
 def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    """Yield files as they are, and of folders all files with a prototxt's ending, in order, none of them twice."""
-    seen: set[Path] = set()
+    """Yield the files, and all prototxt files inside the folders, in order and each once."""
+    yielded: set[Path] = set()
     for path in map(Path, paths):
         inside = sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file()) if path.is_dir() else [path]
         for file in inside:
-            if file not in seen:
-                seen.add(file)
+            if file not in yielded:
+                yielded.add(file)
                 yield file
 
 

@@ -1,4 +1,4 @@
-"""Many files, each looked at in a process that may crash or hang without harm to the others."""
+"""Check many files in worker processes, any of which may crash or hang without affecting the others."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class _Worker:
             assert process.stdin is not None
             pickle.dump((os.fspath(path), list(weights), reading), process.stdin)
             process.stdin.flush()
-            found = self._reply(timeout)
+            report = self._reply(timeout)
         except TimeoutError:
             self.end(hangs=True)
             return _failed(path, f"is still being looked at after {timeout:g} s; --timeout gives it longer")
         except (EOFError, OSError, pickle.UnpicklingError):
             code = self.end()
             return _failed(path, f"the process that looked at it ended with code {code}")
-        assert isinstance(found, Report)
-        return found
+        assert isinstance(report, Report)
+        return report
 
     def end(self, hangs: bool = False) -> int | None:
         """End the process; return its exit code."""
@@ -56,7 +56,7 @@ class _Worker:
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             with suppress(OSError):
-                pipe.close()  # it ends by itself where there are no more requests
+                pipe.close()  # the process ends when its input is closed
         with suppress(subprocess.TimeoutExpired):
             return process.wait(0 if hangs else 2)
         process.kill()
@@ -104,12 +104,12 @@ def check_files(
     reading: Reading = Reading(),
     imports: Sequence[str] = (),
 ) -> Iterator[Report]:
-    """Look at many files at once; yield the reports in their order, each when it is there.
+    """Check many files in parallel; yield the reports in the order of the files, as they become available.
 
     Args:
         paths: the files.
         weights: as for `check_file`.
-        jobs: how many processes; as many as there are cores unless given.
+        jobs: number of processes; default: the number of cores.
         timeout: seconds for each file.
         reading: how data is read, where it is there.
         imports: modules that each process imports first, such as those that register layer types.
@@ -146,7 +146,7 @@ def _package_folder() -> str:
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer each request, `(path, weights, reading)`, with a report, until there are no more."""
+    """Answer each request, `(path, weights, reading)`, with a report, until the input ends."""
     from .check import check_file
 
     _send("ready", replies)

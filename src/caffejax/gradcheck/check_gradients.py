@@ -101,7 +101,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every row is; False if there are none."""
+        """Whether every row is ok; False without rows."""
         return bool(self.rows) and all(row.ok for row in self.rows)
 
     @property
@@ -145,7 +145,7 @@ def _worst_as_json(worst: Worst) -> dict[str, Any]:
     return {"error": worst.error if isfinite(worst.error) else "inf", "at": worst.at}
 
 
-RULE_TOLERANCE = 1e-6  # rule against autodiff: both exact but for rounding
+RULE_TOLERANCE = 1e-6  # rule against autodiff: both are exact except for rounding
 MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compared
 
 
@@ -193,11 +193,11 @@ def _row(
     rule: np.ndarray | None,
     net: np.ndarray | None,
 ) -> Row:
-    found = [gradient for gradient in (autodiff, rule) if gradient is not None]
+    gradients = [gradient for gradient in (autodiff, rule) if gradient is not None]
     both = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
     rule_differences, autodiff_differences = (None if g is None else _against(difference, g) for g in (rule, autodiff))
     fits = [None if w is None else w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)]
-    zero = not any(gradient.any() for gradient in found)
+    zero = not any(gradient.any() for gradient in gradients)
     if autodiff is None:
         verdict = _of_host(bool(fits[0]), kind.gradient.backward is not None)
     elif rule is None or both is None:
@@ -209,8 +209,8 @@ def _row(
         derivative = bool(fits[1]) or bool(kind.gradient.not_derivative)
         verdict = _of_preferred(rule, autodiff, net, both, derivative)
     checked, tried = int(difference.resolved.sum()), len(difference.at)
-    # a lone gradient of zero is right where the tops are constant but for jumps
-    enough = zero and len(found) == 1
+    # a single gradient of zero is right if the tops are constant except for jumps
+    enough = zero and len(gradients) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
     return Row(
@@ -220,7 +220,7 @@ def _row(
         rule_autodiff=both,
         rule_differences=rule_differences,
         autodiff_differences=autodiff_differences,
-        size=found[0].size,
+        size=gradients[0].size,
         checked=checked,
         skipped=tried - checked,
         zero=zero,
@@ -327,7 +327,7 @@ def check_gradients(
             so theirs is compared to 1e-3.
         param: the lone layer's LayerParameter; name, bottoms and tops may be left out.
         bottoms: the lone layer's bottoms: each a shape, to be filled at random, or an array.
-        blobs: the lone layer's blobs; random unless given.
+        blobs: the single layer's blobs; default: random.
         layers: names of the net's layers to check; all but the Splits that the net inserted, unless given.
         weights: the net's variables or a .caffemodel; from the fillers unless given.
         inputs: arrays by name for blobs that the net is fed. The rest comes from the data layers' sources or at
@@ -370,13 +370,13 @@ def cases(
     """Return the layers (all, if None) as they are in one forward pass; leave out those without arguments."""
     chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
-    found = []
+    pairs = []
     for layer in chosen:
         blobs, bottoms, tops = points[layer.key]
         context = replace(layer.context, base_key=layer.base_key(key), propagate_down=layer.bottom_need_backward)
         diffs = draw_diffs(tops, random)
-        found.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
-    return found
+        pairs.append((layer, Case(context, blobs, bottoms, tops, diffs, _arguments(layer))))
+    return pairs
 
 
 def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, seed: int) -> Variables:

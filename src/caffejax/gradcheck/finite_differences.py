@@ -24,7 +24,7 @@ ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
 
 @dataclass(frozen=True)
 class Tolerances:
-    """What can be asked of layers that compute in some dtype.
+    """Steps and tolerances for layers that compute in some dtype.
 
     Attributes:
         steps: relative to the element's or its array's typical size.
@@ -113,7 +113,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 
         def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))
-            # differences first: what does not move contributes no rounding
+            # differences first: constant elements contribute no rounding
             terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
             return sum(terms, start=jnp.zeros(()))
 

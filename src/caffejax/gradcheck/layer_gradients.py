@@ -54,7 +54,7 @@ class Case:
 
     @property
     def on_host(self) -> bool:
-        """Whether the layer runs outside of what is compiled."""
+        """Whether the layer runs on the host, outside compiled code."""
         return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
@@ -160,17 +160,17 @@ def lone_layer(
     layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
     layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # for the net to want gradients
     message = NetParameter()
-    given = {}
+    arrays = {}
     for name, bottom in zip(layer.bottom, bottoms, strict=True):
         shape = _as_shape(bottom)
         if shape is None:
-            given[name] = np.asarray(bottom)
-            shape = given[name].shape
+            arrays[name] = np.asarray(bottom)
+            shape = arrays[name].shape
         source = message.layer.add(name=f"{name}_input", type="Input", top=[name])
         source.input_param.shape.add(dim=shape)
     message.layer.append(layer)
     net = Net(message, phase)
-    return net, given, _variables(net, blobs, random)
+    return net, arrays, _variables(net, blobs, random)
 
 
 def _fewest_tops(kind: LayerType, n_bottoms: int) -> int:
@@ -191,9 +191,9 @@ def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generato
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)
     if blobs is not None:
-        found, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
-        if found != expected:
-            raise LayerError(f"blobs of shapes {found} given, but the layer has {expected}")
+        shapes, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
+        if shapes != expected:
+            raise LayerError(f"blobs of shapes {shapes} given, but the layer has {expected}")
         for param, blob in zip(net.graph.params, blobs, strict=True):
             tree = params if param.spec.learnable else state
             tree[param.slot.layer][param.slot.index] = jnp.asarray(blob, jnp.float64)

@@ -1,4 +1,4 @@
-"""What a net becomes on an accelerator that need not be there: compiled for it, and counted."""
+"""Compile nets ahead of time for accelerators that are not attached, and estimate memory and step time."""
 
 from .hardware import Target, target_of
 from .hlo import Program, program_of

@@ -37,10 +37,10 @@ class Collective:
 
     Attributes:
         kind: as XLA calls it, such as "all-reduce".
-        bytes: what each device holds of the result.
+        bytes: size of the result on each device.
         count: how many there are.
-        over: how many devices do each together.
-        step: how far apart these are, in the order of the mesh.
+        over: number of devices in a group.
+        step: distance between the devices of a group, in the order of the mesh.
     """
 
     kind: str
@@ -51,19 +51,19 @@ class Collective:
 
     @property
     def whole(self) -> int:
-        """Bytes of what all devices put in or get out together, if it is one array."""
+        """Bytes of the whole array that all devices contribute to or receive."""
         return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
 
     def is_within(self, model: int) -> bool:
-        """Whether each goes on within a row of so many devices."""
+        """Whether each stays within a row of `model` devices."""
         return self.step * self.over <= model
 
     def rows_of(self, model: int) -> int:
-        """Return how many rows of so many devices each goes over."""
+        """Return how many rows of `model` devices each spans."""
         return 1 if self.is_within(model) else max(1, self.over * self.step // model)
 
     def moved(self, devices: int, size: float) -> float:
-        """Return the least bytes that each of so many devices sends, for so many bytes in all."""
+        """Return the least bytes that each of `devices` devices sends for an array of `size` bytes."""
         if self.kind == "collective-permute":
             return size if devices > 1 else 0.0
         return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
@@ -71,7 +71,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Program:
-    """What one device's program does in a call.
+    """Statistics of one device's program for one call.
 
     Attributes:
         traffic: bytes to and from the device's memory.
@@ -144,7 +144,7 @@ class _Instruction(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What the result takes in the device's memory."""
+        """Bytes of the result in the device's memory."""
         return _bytes(self.shape)
 
     def called(self, attribute: str) -> list[str]:
@@ -223,7 +223,7 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
     if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
         return 0
     operands = [body[name] for name in instruction.operands if name in body]
-    if opcode.endswith("-done"):  # what its start began: read on one side, written on the other
+    if opcode.endswith("-done"):  # transfer begun by its start: read once, written once
         start = operands[0] if operands else instruction
         sources = [body[name] for name in start.operands if name in body]
         read = _size(instruction.shape) if any(s.bytes for s in sources) else 0
@@ -261,7 +261,7 @@ def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list
 
 
 def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
-    """Yield the size of each array of a shape, and whether it lies on the chip."""
+    """Yield the size in bytes of each array of a shape, and whether it is in on-chip memory."""
     for dtype, dims, layout in _ARRAY.findall(shape):
         bits = 8 if dtype == "pred" else int(_BITS.search(dtype)[0])  # type: ignore[index]
         n = 1

@@ -44,17 +44,17 @@ class Scaled:
 
     @property
     def best(self) -> float:
-        """Seconds of a step if collectives go on beside the backward pass."""
+        """Seconds of a step if collectives overlap the backward pass."""
         return max(self.alone, FORWARD * self.alone + self.collectives)
 
     @property
     def worst(self) -> float:
-        """Seconds of a step if everything waits for them."""
+        """Seconds of a step without overlap."""
         return self.alone + self.collectives
 
     @property
     def efficiency(self) -> tuple[float, float]:
-        """The share of time that is a device's own part: at worst, at best."""
+        """Parallel efficiency (compute time / step time) without and with overlap."""
         return self.alone / self.worst, self.alone / self.best
 
 
@@ -151,17 +151,17 @@ class Plan:
 
     @property
     def best(self) -> float:
-        """The best possible time of a step in seconds, if all three go on at once."""
+        """The best possible time of a step in seconds, if all parts overlap."""
         return max(self.seconds.values())
 
     @property
     def bound_by(self) -> str:
-        """What that time is spent on."""
+        """The part that takes longest."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def examples_per_second(self) -> float:
-        """Of all devices, at the best possible time."""
+        """Examples per second of all devices, at the best possible time."""
         return self.batch * self.rows / self.best
 
 
@@ -171,7 +171,7 @@ _TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[K
 
 @dataclass
 class Subject:
-    """What is compiled, for any batch."""
+    """A training step or forward pass that can be compiled for any batch size."""
 
     net: Net
     target: Target
@@ -194,7 +194,7 @@ class Subject:
         graph, axis = self.net.graph, self.batch_axis
         on_host = [layer.name for layer in graph.layers if layer.type.on_host]
         if on_host:
-            yield f"has layers that run on the host, of which no other machine knows: {', '.join(on_host)}"
+            yield f"cannot be compiled for another machine: these layers run on the host: {', '.join(on_host)}"
         if not graph.input_names:
             yield "has no Input or data layers: there is no batch to cut over devices"
         short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
@@ -207,7 +207,7 @@ class Subject:
 
     @property
     def _sizes(self) -> list[int]:
-        """How many there are along the axis of examples of what the net is fed; more than one, where it is boxes."""
+        """The batch sizes of the net's inputs; several if some inputs are boxes."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
@@ -238,7 +238,7 @@ class Subject:
         return given // rows
 
     def plan(self, batch: int) -> Plan:
-        """Compile it for so many examples a device."""
+        """Compile for `batch` examples per device."""
         self.progress(f"compiling for {self.target}, {counted(batch, 'example')} a device")
         function, arguments, options = self.function(batch)
         # on several devices a training step is written for one, or one row of them
@@ -251,7 +251,7 @@ class Subject:
         return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
 
     def function(self, batch: int) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """Return what is compiled for so many examples a device, what it is given, and the options of `jax.jit`."""
+        """Return the function for `batch` examples per device, its arguments, and the options of `jax.jit`."""
         key = jax.eval_shape(jax.random.key, 0)
         if not self.training:
             net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
@@ -316,14 +316,14 @@ def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 def needed_by(message: str) -> int | None:
     """Return the bytes that a compiler says are too many; None if it says something else."""
-    found = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
-    return None if found is None else int(float(found["n"]) * 1024 ** " KMGT".index(found["unit"] or " "))
+    match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
+    return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
 
 Search = Literal["none", "estimate", "check"]
 
 _TRIES = 4
-# what training is planned with where no solver says more
+# the solver of a plan for training, by default
 SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 
 
@@ -361,15 +361,15 @@ def plan(
     subject = Subject(net, target, solver, parallel, batch_axis, progress)
     if batch is not None or parallel.batch != "device" or largest != "none":
         subject.check_batches()
-    found = subject.plan(batch or subject.own_batch)
+    first_plan = subject.plan(batch or subject.own_batch)
     if largest == "none":
-        return found
-    other = found.batch * 2 if found.fits else max(1, found.batch // 2)
-    tried = {found.batch: found}
+        return first_plan
+    other = first_plan.batch * 2 if first_plan.fits else max(1, first_plan.batch // 2)
+    tried = {first_plan.batch: first_plan}
     if other not in tried:
         tried[other] = subject.plan(other)
     batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(subject, tried)
-    return replace(found, largest_batch=batch)
+    return replace(first_plan, largest_batch=batch)
 
 
 def _largest(subject: Subject, tried: dict[int, Plan]) -> int:

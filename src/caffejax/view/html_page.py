@@ -47,10 +47,10 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
     style = asset("page.css")
     if "</script" in script.lower() or "<!--" in script or "</style" in style.lower():
         raise CaffejaxError("the package's own files are damaged; install caffejax anew")
-    asked = "self" if live else "none"
+    source = "self" if live else "none"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        f"connect-src '{asked}'; base-uri 'none'; form-action 'none'"
+        f"connect-src '{source}'; base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "net": in_html({"net": net, "live": live}), "script": script}
     return (asset("page.html") % parts).encode()

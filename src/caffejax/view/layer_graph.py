@@ -57,13 +57,13 @@ def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
     heads: list[int] = []
     result = []
     for i, layer in enumerate(layers):
-        found = [sources.get((i, j)) for j in range(len(layer.bottom))]
-        made_by = found[0] if works_in_place(layer) else None
+        tops = [sources.get((i, j)) for j in range(len(layer.bottom))]
+        made_by = tops[0] if works_in_place(layer) else None
         alone = made_by is not None and readers[made_by] == 1 and len(layers[made_by[0]].top) == 1
         heads.append(heads[made_by[0]] if made_by is not None and alone else i)
         key = f"{layer.name}_{layer.type}"
         if key in keys:
             key += f"_{i}"  # nets may repeat a name, in layers of different phases above all
         keys.add(key)
-        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in found), heads[i]))
+        result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in tops), heads[i]))
     return tuple(result)

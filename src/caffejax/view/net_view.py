@@ -156,19 +156,19 @@ def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> lis
 
 def all_problems(seen: SeenNet) -> list[tuple[Problem, tuple[Phase, ...]]]:
     """Return every problem of a net, each once, with the phases that have it; none for those of the text."""
-    found: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(seen.problems, ())
+    phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(seen.problems, ())
     for phase, part in seen.phases.items():
         for problem in part.problems:
             if problem not in seen.problems:
-                found[problem] = (*found.get(problem, ()), phase)
-    return list(found.items())
+                phases_of[problem] = (*phases_of.get(problem, ()), phase)
+    return list(phases_of.items())
 
 
 _LONGEST_TEXT = 20_000  # characters of a layer's prototxt
 
 
 def told(seen: SeenNet) -> dict[str, Any]:
-    """Return a net as values that JSON has.
+    """Return a net view as JSON-compatible values for the page's scripts.
 
     Problems have the name of the layer that they are of, and the phases that have them, which is none for those of the
     text. Layers refer to each other, and to their prototxt, by number.

@@ -64,7 +64,7 @@ class Signatures:
         return (self._kinds[here] == self._kinds[there]) & alike.all(axis=1)
 
     def of(self, start: int, stop: int) -> bytes:
-        """Return what is equal for equal ranges of boxes."""
+        """Return a hashable signature of a range of boxes."""
         inside = self._far[start:stop]
         inside = np.where(inside > np.arange(stop - start)[:, None], -1, inside)
         return self._kinds[start:stop].tobytes() + inside.tobytes()
@@ -107,7 +107,7 @@ class Block:
 
     Attributes:
         start, stop: the boxes, as of a range.
-        label: what to call it.
+        label: text for the block.
         parts: of a run the blocks that it repeats; of a block that stands alone nothing.
     """
 
@@ -160,7 +160,7 @@ def _forks(open_at: Sequence[int], start: int, stop: int) -> int:
 
 
 def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield start and length of what is true without a break."""
+    """Yield start and length of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         yield start, stop - start
@@ -170,8 +170,8 @@ def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], 
     """Return what lies between two places across which one box is read, if it is several boxes and occurs again."""
     cuts = [place for place, count in enumerate(open_at) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
-    seen = Counter(alike.of(a, b) for a, b in ranges)
-    return [_block(boxes, a, b) for a, b in ranges if seen[alike.of(a, b)] > 1 and _free(found, a, b)]
+    counts = Counter(alike.of(a, b) for a, b in ranges)
+    return [_block(boxes, a, b) for a, b in ranges if counts[alike.of(a, b)] > 1 and _free(found, a, b)]
 
 
 def _named(boxes: Sequence[Box], found: Sequence[Block]) -> list[Block]:

@@ -33,7 +33,7 @@ class _Followed:
         """Return the net as it is in the file now.
 
         Raises:
-            CaffejaxError: if there is no such file, or it is no text.
+            CaffejaxError: if the file does not exist or is not text.
         """
         with self._lock:
             try:

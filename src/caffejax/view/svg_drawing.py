@@ -102,11 +102,11 @@ def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Se
         {"from": str(a), "to": str(b), "width": width, "height": height}
         for (a, b), (width, height) in zip(edges, labels, strict=True)
     ]
-    found = _run(f"JSON.stringify(layOut({json.dumps(nodes)}, {json.dumps(ends)}, {json.dumps(rankdir)}))")
+    layout = _run(f"JSON.stringify(layOut({json.dumps(nodes)}, {json.dumps(ends)}, {json.dumps(rankdir)}))")
     return Layout(
-        size=(found["width"], found["height"]),
-        nodes=tuple(map(_point, found["nodes"])),
-        edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in found["edges"]),
+        size=(layout["width"], layout["height"]),
+        nodes=tuple(map(_point, layout["nodes"])),
+        edges=tuple((tuple(map(_point, edge["points"])), _point(edge["label"])) for edge in layout["edges"]),
     )
 
 
@@ -115,7 +115,7 @@ def _point(place: dict[str, float]) -> Point:
 
 
 def _run(script: str) -> Any:
-    """Run a script in a thread of its own: mini-racer cannot wait where an event loop runs, as it does in notebooks."""
+    """Run a script in a separate thread: mini-racer cannot wait where an event loop runs, as in notebooks."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run_here, script).result()
 
@@ -168,18 +168,18 @@ def to_svg(drawing: Drawing) -> str:
     """
     index = {node: i for i, node in enumerate(drawing.nodes)}
     labels = [printable(label) for label, _ in drawing.nodes.values()]
-    said = [printable(label) for _, _, label in drawing.edges]
+    edge_labels = [printable(label) for _, _, label in drawing.edges]
     sizes = [_size(label, 18, 12) for label in labels]
-    found = lay_out(
+    layout = lay_out(
         sizes,
         [(index[a], index[b]) for a, b, _ in drawing.edges],
-        [_size(label, 4, 0) if label else (0, 0) for label in said],
+        [_size(label, 4, 0) if label else (0, 0) for label in edge_labels],
         drawing.rankdir,
     )
-    edges = (_edge(label, *led) for label, led in zip(said, found.edges, strict=True))
+    edges = (_edge(label, *led) for label, led in zip(edge_labels, layout.edges, strict=True))
     styles = (style for _, style in drawing.nodes.values())
-    nodes = (_node(*node) for node in zip(labels, styles, found.nodes, sizes, strict=True))
-    width, height = (round(side + 2 * _MARGIN) for side in found.size)
+    nodes = (_node(*node) for node in zip(labels, styles, layout.nodes, sizes, strict=True))
+    width, height = (round(side + 2 * _MARGIN) for side in layout.size)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="{-_MARGIN} {-_MARGIN} {width} {height}" '
