@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from caffejax.kernels.kept import Programs
+from caffejax.kernels.program_cache import Programs
 from caffejax.process import keep_compiled
 from jax_transforms.processes import fresh
 from quickly import flags

@@ -93,7 +93,7 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
     """
     import jax
 
-    from .kernels.kept import Programs, processor
+    from .kernels.program_cache import Programs, processor
 
     chosen = os.environ.get("CAFFEJAX_CACHE", "")
     if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:

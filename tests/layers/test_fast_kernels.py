@@ -14,9 +14,9 @@ from replay import net
 
 from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
-from caffejax.kernels.convolution import correlate
 from caffejax.kernels.convolution_cpu import formulation
-from caffejax.kernels.product import rows_times
+from caffejax.kernels.convolution_op import correlate
+from caffejax.kernels.matrix_product import rows_times
 from caffejax.kernels.window import Window
 from caffejax.net import Net
 

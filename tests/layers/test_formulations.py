@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from replay import assert_as_recorded
 
-from caffejax.kernels import operation
-from caffejax.kernels.normalization import batch_normalized
-from caffejax.kernels.pooling import max_pool
+from caffejax.kernels import platform_dispatch
+from caffejax.kernels.normalization_op import batch_normalized
+from caffejax.kernels.pooling_op import max_pool
 from caffejax.kernels.window import Window
 from caffejax.net import Net
 from recorded import MANIFEST, case_id
@@ -36,13 +36,13 @@ TUNED = {"plain": tuple(KINDS), "cuda": ("Convolution", "Pooling"), "tpu": ("Con
 @pytest.fixture(scope="module", params=TUNED)
 def platform(request: pytest.FixtureRequest) -> Iterator[str]:
     """What runs here is what would run there, as far as the choice of formulations goes."""
-    choose = operation.formulation
+    choose = platform_dispatch.formulation
 
     def chosen(*args: Any, whole: bool) -> Any:
         return choose(*args[:2], request.param, whole=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operation, "formulation", chosen)
+        patch.setattr(platform_dispatch, "formulation", chosen)
         jax.clear_caches()
         yield request.param
     jax.clear_caches()
@@ -69,7 +69,7 @@ def test_recorded_case_in_every_formulation(platform: str, case: dict[str, Any])
 def test_formulations_are_those_of_the_platform(platform: str) -> None:
     """Else all other tests here prove nothing."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
-    one = operation.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
+    one = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
     expected = {"plain": 1, "cuda": 3, "tpu": 4}[platform]
     assert one(jnp.float32(1))[0] == jax.jit(one)(jnp.float32(1))[0] == expected
     assert jax.jit(jax.grad(lambda x: one(x)[0]))(jnp.float32(1)) == expected

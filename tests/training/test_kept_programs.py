@@ -14,8 +14,8 @@ import pytest
 
 from caffejax import LayerType, Signature, Traced
 from caffejax.execution import interpreter
-from caffejax.kernels import compiling, kept
-from caffejax.kernels.kept import Programs
+from caffejax.kernels import compiling, program_cache
+from caffejax.kernels.program_cache import Programs
 from caffejax.layers import registered
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.solver import Solver
@@ -127,10 +127,10 @@ def test_other_surroundings_are_another_program(
     folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained()
-    monkeypatch.setattr(kept, "_surroundings", lambda: "another version")
+    monkeypatch.setattr(program_cache, "_surroundings", lambda: "another version")
     trained()
     assert len(traces) == 2
-    monkeypatch.setattr(kept, "_surroundings", lambda: None)
+    monkeypatch.setattr(program_cache, "_surroundings", lambda: None)
     trained()
     assert len(traces) == 3
     assert len(list(folder.iterdir())) == 2
@@ -138,22 +138,22 @@ def test_other_surroundings_are_another_program(
 
 def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("a = 1")
-    monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
-    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
-    ask = kept._surroundings.__wrapped__
+    monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
+    ask = program_cache._surroundings.__wrapped__
     found = [ask()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     found.append(ask())
-    monkeypatch.setattr(kept, "_version", lambda package: "another")
+    monkeypatch.setattr(program_cache, "_version", lambda package: "another")
     found.append(ask())
-    monkeypatch.setattr(kept, "processor", lambda: "another")
+    monkeypatch.setattr(program_cache, "processor", lambda: "another")
     found.append(ask())
     (tmp_path / "a.py").write_text("a = 2")
-    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
+    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
     found.append(ask())
     assert None not in found
     assert len(set(found)) == 5
-    monkeypatch.setattr(kept, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns - 1)
+    monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns - 1)
     assert ask() is None  # what runs is not what stands there
 
 

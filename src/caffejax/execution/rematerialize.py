@@ -26,7 +26,7 @@ import numpy as np
 
 from ..host_memory import memory_budget
 from ..human_readable import counted, in_words
-from ..kernels.gradient import with_gradient
+from ..kernels.custom_gradient import with_gradient
 from .interpreter import PassInputs, PassOutputs, Values, compute, run
 from .schedule import Part, Schedule, Step
 

@@ -24,7 +24,7 @@ from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..human_readable import counted, in_words
 from ..kernels import compiling, onednn_program
-from ..kernels.operation import Operation
+from ..kernels.platform_dispatch import Operation
 from ..options import Run
 from .constant_folding import host_function, materialize, without_constants
 from .partition import Lowered, partition

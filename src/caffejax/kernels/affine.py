@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 
+from .channel_reductions import FIRST, LAST, Channels
 from .elementwise import relu as maximum_with_0
 from .layout import channels_first, channels_last
-from .operation import Operation
-from .sums import FIRST, LAST, Channels
+from .platform_dispatch import Operation
 
 
 def by_channel(

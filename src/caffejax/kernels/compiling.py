@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
 from ..fork_guard import refuse_in_forks
 from ..options import Kernels
-from .kept import Kept, Programs, compiled_here, settings, types_of
+from .program_cache import Kept, Programs, compiled_here, settings, types_of
 
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
@@ -34,8 +35,8 @@ def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None
     Args:
         function: the function.
         kernels: the operations' formulation.
-        kept_as: what the function is, if its programs for CPUs are to be found again by other processes, see
-            `kernels.kept`: no two functions, of whatever settings, may say the same. The arguments are by place.
+        kept_as: bytes that identify the function and all of its settings, if its programs for CPUs are stored for
+            other processes; see `kernels.program_cache`. The arguments are then positional.
         options: those of `jax.jit`.
     """
     return Jitted(function, kernels, kept_as, **options)
@@ -211,3 +212,19 @@ def _accepted(option: dict[str, Any]) -> bool:
     except Exception:  # whatever a jaxlib raises for a name or value that it does not know
         return False
     return True
+
+
+def filled(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32) -> jax.Array:
+    """Return an array of one number; where it is to lie on the CPU, by writing it there."""
+    if nothing_traced() and on_cpu():
+        return jax.device_put(np.full(shape, value, dtype))
+    return jnp.full(shape, value, dtype)
+
+
+def zeros_like(array: Any) -> jax.Array:
+    """Return zeros of the array's shape and type, which lie as it does."""
+    concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
+    if not (concrete and nothing_traced() and len(array.sharding.device_set) == 1 and on_cpu(array)):
+        return jnp.zeros_like(array)
+    zeros = np.zeros(array.shape, array.dtype)
+    return jax.device_put(zeros, array.sharding if array.committed else None)

@@ -18,9 +18,9 @@ from jax import lax
 
 from . import onednn
 from .affine import along_channels
-from .grouping import group_by_group, groups_of
+from .channel_groups import group_by_group, groups_of
+from .channel_reductions import LAST, promote, row_sums
 from .layout import channels_first, channels_last, materialise, materialise_channels_last
-from .sums import LAST, promote, row_sums
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]

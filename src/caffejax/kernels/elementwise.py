@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from .gradient import with_gradient
+from .custom_gradient import with_gradient
 from .layout import channels_first, channels_last
-from .operation import Operation
+from .platform_dispatch import Operation
 
 Arrays = tuple[jax.Array, ...]
 

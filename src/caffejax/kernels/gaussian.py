@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .table import table
+from .host_constant import table
 
 _BLOCK = 2**24  # weights at a time
 

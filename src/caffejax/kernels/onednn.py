@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from ..glog import log
-from .grouping import groups_of
-from .sums import row_sums
+from .channel_groups import groups_of
+from .channel_reductions import row_sums
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"

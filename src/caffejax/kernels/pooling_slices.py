@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .channel_reductions import cell_sums
+from .host_constant import table
 from .layout import channels_first, channels_last, materialise
-from .sums import cell_sums
-from .table import table
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]

@@ -16,8 +16,8 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.affine import by_channel
-from ..kernels.convolution import correlate
-from ..kernels.grouping import in_groups
+from ..kernels.channel_groups import in_groups
+from ..kernels.convolution_op import correlate
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.varying import vary, varying
+from ..kernels.vma import vary, varying
 from .context import Context
 
 

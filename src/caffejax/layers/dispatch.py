@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import LayerError, require
+from ..kernels.custom_gradient import with_gradient
 from ..kernels.elementwise import elementwise
-from ..kernels.gradient import with_gradient
 from .context import Context, Epilogue
 from .dtypes import matmul_precision
 from .types import OnHost, Traced

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import did_you_mean, require
-from ..kernels.filled import filled
+from ..kernels.compiling import filled
 from .bucketed_random import drawn
 from .context import Shape
 

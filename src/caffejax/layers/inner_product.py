@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.affine import add_to_rows
-from ..kernels.product import rows_times
+from ..kernels.matrix_product import rows_times
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import after_first_axis, canonical_axis

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.elementwise import elementwise
-from ..kernels.normalization import power, response_normalized
+from ..kernels.normalization_op import power, response_normalized
 from ..kernels.window import Window, reach
 from .context import Context, Shape
 from .dtypes import promote

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.normalization import batch_normalized
+from ..kernels.normalization_op import batch_normalized
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape

@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 
 from ..errors import require
-from ..kernels.pooling import average_pool, max_pool
-from ..kernels.table import table
+from ..kernels.host_constant import table
+from ..kernels.pooling_op import average_pool, max_pool
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import require
-from ..kernels.varying import vary_as
+from ..kernels.vma import vary_as
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .registry import register

@@ -36,7 +36,7 @@ from ..graph.reshape import reshape_graph, with_batch
 from ..human_readable import count_in_words
 from ..inference.frozen_net import Frozen
 from ..kernels import compiling
-from ..kernels.varying import varying
+from ..kernels.vma import varying
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..layers.fillers import is_random

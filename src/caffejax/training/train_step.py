@@ -13,8 +13,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from ..kernels.apart import updated_apart
-from ..kernels.varying import vary_as
+from ..kernels.update_barrier import updated_apart
+from ..kernels.vma import vary_as
 from ..layers.context import name_key
 from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import did_you_mean
-from ..kernels.filled import zeros_like
+from ..kernels.compiling import zeros_like
 
 Array = jax.Array
 Slots = tuple[Array, ...]

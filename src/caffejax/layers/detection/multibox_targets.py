@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...kernels.varying import vary_as
+from ...kernels.vma import vary_as
 from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import cross_replica
 from ..boxes import decode_offsets, encode_offsets, overlaps

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...kernels.table import table
+from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..implementation import LayerContext

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.varying import vary_as
+from ...kernels.vma import vary_as
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..registry import register

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
-from ...kernels.table import table
+from ...kernels.host_constant import table
 from ..context import Context
 from ..dtypes import promote
 from ..helpers import no_gradient, possible_plane

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ...kernels.gradient import with_gradient
-from ...kernels.varying import vary_as
+from ...kernels.custom_gradient import with_gradient
+from ...kernels.vma import vary_as
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register

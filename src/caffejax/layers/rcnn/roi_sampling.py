@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...kernels.varying import vary_as
+from ...kernels.vma import vary_as
 from ..context import Context
 from ..dtypes import promote
 from ..registry import register

@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.table import table
-from ...kernels.varying import vary_as
+from ...kernels.host_constant import table
+from ...kernels.vma import vary_as
 from ..boxes import select_best
 from ..context import Context
 from ..dtypes import promote

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from ...errors import require
 from ...kernels.affine import by_channel
-from ...kernels.normalization import batch_normalized
-from ...kernels.sums import FIRST
+from ...kernels.channel_reductions import FIRST
+from ...kernels.normalization_op import batch_normalized
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first, rsqrt, stop_gradient

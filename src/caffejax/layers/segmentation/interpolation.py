@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ...errors import require
-from ...kernels.gradient import with_gradient
-from ...kernels.table import table
+from ...kernels.custom_gradient import with_gradient
+from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..helpers import possible_plane

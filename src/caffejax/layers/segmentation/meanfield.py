@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import require
 from ...kernels.gaussian import gaussian_filter, plane_filter
-from ...kernels.table import table
-from ...kernels.varying import vary_as
+from ...kernels.host_constant import table
+from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced

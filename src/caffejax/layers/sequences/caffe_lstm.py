@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ...errors import require
-from ...kernels.varying import vary_as
+from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..recurrent import Arrays, Sequence, gate_diffs, run_lstm

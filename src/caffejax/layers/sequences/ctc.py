@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
-from ...kernels.varying import vary_as
+from ...kernels.vma import vary_as
 from .. import cross_replica
 from ..context import Context
 from ..cross_replica import pmean

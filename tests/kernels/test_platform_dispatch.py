@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from caffejax.kernels.operation import Operation
+from caffejax.kernels.platform_dispatch import Operation
 from quickly import with_devices
 
 X = jnp.arange(1.0, 4)
@@ -87,7 +87,7 @@ def test_a_platform_may_have_its_own(platform: str, number: int) -> None:
 DEVICES = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from caffejax.kernels.operation import Operation
+from caffejax.kernels.platform_dispatch import Operation
 operation = Operation(lambda x: (x * 1,), lambda x: (x * 10,))
 mesh = Mesh(jax.devices(), ("d",))
 x = jnp.ones(4)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax.kernels.gradient import with_gradient
+from caffejax.kernels.custom_gradient import with_gradient
 
 X, W = jnp.arange(1.0, 4), jnp.arange(2.0, 5)
 

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 
 from . import onednn
-from .folding import into_rows, leading, out_of_rows
-from .gradient import with_gradient
-from .operation import Operation
+from .batch_axis import into_rows, leading, out_of_rows
+from .custom_gradient import with_gradient
+from .platform_dispatch import Operation
 
 Arrays = tuple[jax.Array, ...]
 Axes = Sequence[int | None]

@@ -17,8 +17,8 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from .operation import has_tangent
-from .varying import vary, varying
+from .platform_dispatch import has_tangent
+from .vma import vary, varying
 
 Arrays = tuple[jax.Array, ...]
 Tree = Any

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from .operation import Operation
+from .platform_dispatch import Operation
 
 Run = Callable[[jax.Array, jax.Array, int], jax.Array]
 

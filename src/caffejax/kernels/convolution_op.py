@@ -13,11 +13,11 @@ from jax import lax
 
 from . import convolution_cpu, onednn
 from .affine import by_channel
-from .folding import into_channels, into_rows, leading, out_of_channels, out_of_rows
-from .gradient import with_gradient
-from .grouping import groups_of, in_groups
-from .operation import Operation
-from .sums import promote
+from .batch_axis import into_channels, into_rows, leading, out_of_channels, out_of_rows
+from .channel_groups import groups_of, in_groups
+from .channel_reductions import promote
+from .custom_gradient import with_gradient
+from .platform_dispatch import Operation
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from .layout import materialise
-from .operation import Operation
+from .platform_dispatch import Operation
 
 Arrays = tuple[jax.Array, ...]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerError
-from caffejax.kernels.table import table
+from caffejax.kernels.host_constant import table
 
 
 def squares(made: list[int]) -> np.ndarray:

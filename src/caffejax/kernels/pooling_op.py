@@ -12,11 +12,11 @@ import numpy as np
 from jax import lax
 
 from . import pooling_slices
-from .gradient import with_gradient
+from .custom_gradient import with_gradient
+from .host_constant import table
 from .layout import as_xla_likes
-from .operation import Operation
+from .platform_dispatch import Operation
 from .pooling_slices import place_type
-from .table import table
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]

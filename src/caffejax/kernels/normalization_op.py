@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .gradient import with_gradient
+from .channel_reductions import FIRST, LAST, Channels, promote
+from .custom_gradient import with_gradient
 from .layout import channels_first, channels_last, materialise
-from .operation import Operation
-from .sums import FIRST, LAST, Channels, promote
-from .varying import varying
+from .platform_dispatch import Operation
+from .vma import varying
 from .window import reach
 
 Arrays = tuple[jax.Array, ...]
