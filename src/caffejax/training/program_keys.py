@@ -1,4 +1,4 @@
-"""Cache keys of a solver's compiled functions: everything that determines what they compute; see `kernels.program_cache`."""
+"""Cache keys of compiled functions: everything that determines what they compute; see `kernels.program_cache`."""
 
 from __future__ import annotations
 
