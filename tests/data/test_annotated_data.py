@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from caffejax.data import write_annotated, write_lmdb
 from caffejax.data.annotated.annotated_data import enough_rows, label_rows
 from caffejax.errors import DataError
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from caffejax.schema import caffe_pb2
 
 COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)
@@ -65,7 +65,7 @@ def test_boxes_move_with_what_they_enclose(db, open_source, name):
     seen = 0
     for _ in range(4):
         data, label = next(source)
-        for image, kind, _, x1, y1, x2, y2, difficult in trimmed(label)[0, 0]:
+        for image, kind, _, x1, y1, x2, y2, difficult in strip_padding(label)[0, 0]:
             pixels = data[int(image)].transpose(1, 2, 0)
             h, w = pixels.shape[:2]
             left, top, right, bottom = x1 * w, y1 * h, x2 * w, y2 * h
@@ -150,7 +150,7 @@ def test_a_record_of_another_kind_is_named(open_source, tmp_path, db):
         write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", last)])
         with pytest.raises(DataError, match=message):
             next(open_source(layer(tmp_path / name, SIZE)))
-    assert len(trimmed(next(open_source(layer(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
+    assert len(strip_padding(next(open_source(layer(tmp_path / "broken", SIZE), skip_bad=True))[1])[0, 0]) == 0
 
 
 NOISE = {
@@ -220,7 +220,7 @@ def test_scales_of_height_and_width_change_the_boxes_alone(db, open_source):
     # a crop of 50 x 50 of images whose other side is not whole: by the share of the exact size
     exact = [60 * (120 - i) / (90 + i) for i in range(4)]
     whole = np.floor(exact)
-    for one, other in zip(trimmed(plain[1])[0, 0], trimmed(scaled[1])[0, 0], strict=True):
+    for one, other in zip(strip_padding(plain[1])[0, 0], strip_padding(scaled[1])[0, 0], strict=True):
         width = 50 / whole[int(one[0])] * exact[int(one[0])]
         wanted = one[3:7] * np.array([width / 20, 50 / 25] * 2)
         np.testing.assert_allclose(other[3:7], wanted, rtol=1e-5)

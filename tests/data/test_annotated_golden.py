@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffejax.layers.row_padding import count, trimmed
+from caffejax.layers.row_padding import num_valid_rows, strip_padding
 
 FOLDER = Path(__file__).parents[1] / "golden/fork_layers/data/photos_a"
 CASES = {case["case"]: case for case in json.loads((FOLDER / "manifest.json").read_text())}
@@ -31,6 +31,6 @@ def test_batches_are_the_forks(name, monkeypatch, open_source):
         grey_levels = 4 if name == "plain_sampler" else 1
         np.testing.assert_allclose(data, wanted_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
         assert np.mean(data != wanted_data) < 0.01
-        rows = trimmed(label, max(1, count(label)))
+        rows = strip_padding(label, max(1, num_valid_rows(label)))
         assert rows.shape == wanted[f"batch/{k}/label"].shape
         np.testing.assert_allclose(rows, wanted[f"batch/{k}/label"], atol=1e-6)

@@ -78,8 +78,8 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
 
 def test_what_a_file_provides_is_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    original = bucketed_random.drawn
-    monkeypatch.setattr("caffejax.layers.fillers.drawn", lambda *given: drawn.append(1) or original(*given))
+    original = bucketed_random.bucketed_draw
+    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *given: drawn.append(1) or original(*given))
     net = caffejax.Net(files[0])
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)

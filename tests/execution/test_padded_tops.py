@@ -54,7 +54,7 @@ def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, t
     assert blobs["ip"].shape == (6, 2)
     trimmed = net.trimmed(blobs)
     np.testing.assert_array_equal(trimmed["found"], x[x[:, 0] >= 0])
-    weight, bias = params["ip"]
+    weight, bias = params["ip"][0], params["ip"][1]
     expected = np.maximum(x[x[:, 0] >= 0] @ np.asarray(weight).T + bias, 0)
     np.testing.assert_allclose(trimmed["ip"], expected, rtol=1e-5)
 

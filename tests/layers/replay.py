@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
 from recorded import mended
 
@@ -84,7 +84,7 @@ def assert_as_recorded(case: dict[str, Any], backward: Any = "autodiff", kernels
     replay = Replay(case, backward, kernels)
     tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
     if replay.layer.type.traits.pads_rows:
-        tops = tuple(trimmed(top) for top in tops)
+        tops = tuple(strip_padding(top) for top in tops)
     for name, top in zip(replay.layer.tops, tops, strict=True):
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape

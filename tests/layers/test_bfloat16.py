@@ -9,7 +9,7 @@ import pytest
 from replay import Replay, net
 
 from caffejax.layers import layer_types
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
 from recorded import COORDINATES, MANIFEST, case_id, first_of_each, of_fork, recorded_type
 
@@ -60,7 +60,7 @@ def test_recorded_case_in_bfloat16(case: dict[str, Any], backward: str) -> None:
         if kind.name in CANCEL:
             expected = np.asarray(in_float32(case, replay.inputs)[name])
         if kind.traits.pads_rows:  # rows found by decisions and exponentials: those in the bottoms as rounded
-            top, expected = trimmed(top), trimmed(np.asarray(in_float32(case, replay.inputs)[name]))
+            top, expected = strip_padding(top), strip_padding(np.asarray(in_float32(case, replay.inputs)[name]))
         assert_near(top, expected, TOPS, name)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
     if not case["has_backward"]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.layers import bucketed_random
-from caffejax.layers.bucketed_random import drawn
+from caffejax.layers.bucketed_random import bucketed_draw
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
 DRAWS = {
@@ -24,16 +24,18 @@ DRAWS = {
 def test_the_same_numbers(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucketed_random, "_STEP", 4096)  # the last shape's size is no power of two
     for key in (jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")):
-        _assert_equal(drawn(DRAWS[name], key, shape), DRAWS[name](key, shape))
+        _assert_equal(bucketed_draw(DRAWS[name], key, shape), DRAWS[name](key, shape))
 
 
 def test_the_same_numbers_under_other_settings() -> None:
     key, normal = jax.random.key(1), jax.random.normal
     with jax.threefry_partitionable(False):
-        _assert_equal(drawn(normal, key, (3, 5)), normal(key, (3, 5)))
-    _assert_equal(jax.jit(lambda k: drawn(normal, k, (3, 5)))(key), normal(key, (3, 5)))
+        _assert_equal(bucketed_draw(normal, key, (3, 5)), normal(key, (3, 5)))
+    _assert_equal(jax.jit(lambda k: bucketed_draw(normal, k, (3, 5)))(key), normal(key, (3, 5)))
     keys = jax.random.split(key)
-    _assert_equal(jax.vmap(lambda k: drawn(normal, k, (3, 5)))(keys), jax.vmap(lambda k: normal(k, (3, 5)))(keys))
+    _assert_equal(
+        jax.vmap(lambda k: bucketed_draw(normal, k, (3, 5)))(keys), jax.vmap(lambda k: normal(k, (3, 5)))(keys)
+    )
 
 
 def test_shapes_share_sizes() -> None:

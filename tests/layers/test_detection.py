@@ -16,7 +16,7 @@ from replay import Replay, assert_as_recorded, net
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
 from caffejax.layers.detection.multibox_targets import Truth, hardest, match
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from recorded import GOLDEN
 
 FORK = GOLDEN / "fork_layers"
@@ -200,7 +200,7 @@ def test_detections(keep: int) -> None:
     top = jax.jit(lambda fed: run.apply({}, {}, fed)[0]["t0"])(fed)
     expected = plain_detections(scores, priors, 0.2, keep if keep > 0 else 100)
     assert top.shape == (1, 1, 3 * (4 if keep > 0 else 18), 7)
-    np.testing.assert_allclose(trimmed(top)[0, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(strip_padding(top)[0, 0], expected, rtol=1e-6)
     assert np.all(np.asarray(top)[0, 0, len(expected) :] == -1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from replay import Replay
 
 from caffejax.layers import layer_type, layer_types
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from recorded import COORDINATES, MANIFEST, by_name, first_of_each, recorded_type
 
 # the first recorded case of each type that reads a bottom and is not random
@@ -35,7 +35,7 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
 
     replay.state = cast(replay.state)
     made = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
-    return tuple(map(trimmed, made)) if replay.layer.type.traits.pads_rows else made
+    return tuple(map(strip_padding, made)) if replay.layer.type.traits.pads_rows else made
 
 
 def decides(replay: Replay) -> bool:
@@ -55,7 +55,7 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in kept else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
     made = replay.net.jit(replay.tops)(replay.params, rounded)[0]
-    rows = map(trimmed, made) if replay.layer.type.traits.pads_rows else made
+    rows = map(strip_padding, made) if replay.layer.type.traits.pads_rows else made
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
 

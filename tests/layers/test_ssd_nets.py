@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net, load_weights, read_solver
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
 from caffejax.training.build import optimizer_of
@@ -43,7 +43,7 @@ def test_deploy(folder: Path) -> None:
         *variables, {"data": recorded["blob/data"]}, blobs=(*names,)
     )
     for name in names:
-        close(trimmed(values[name]) if name == "detection_out" else values[name], recorded[f"blob/{name}"], name)
+        close(strip_padding(values[name]) if name == "detection_out" else values[name], recorded[f"blob/{name}"], name)
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
@@ -95,7 +95,7 @@ def test_found_after_training(folder: Path) -> None:
     params, run = trained_weights(recorded, variables), net.jit(net.apply)
     for k in range(len(images) // 2):
         found = run(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
-        close(trimmed(found), images[f"image/{k}/detection_out"], f"image {k}")
+        close(strip_padding(found), images[f"image/{k}/detection_out"], f"image {k}")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)

@@ -10,7 +10,7 @@ from replay import net
 
 from caffejax import Net
 from caffejax.errors import CaffejaxError
-from caffejax.layers.row_padding import trimmed
+from caffejax.layers.row_padding import strip_padding
 from caffejax.layers.yolo.yolo_loss import MEASURES, box_pull
 
 ANCHORS = np.array([[10, 14], [40, 30], [60, 90]])
@@ -149,7 +149,7 @@ OUTPUT = (
 @pytest.mark.parametrize("limit", [0.4, 1.5])
 def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
     it = Net(net("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
-    found = trimmed(it.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
+    found = strip_padding(it.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
     rows = []
     for n, j, i in np.ndindex(2, 3, 4):
         raw = x.reshape(2, 8, 3, 4)[n, :, j, i]

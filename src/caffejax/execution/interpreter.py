@@ -16,9 +16,9 @@ from ..graph import Layer
 from ..kernels import compiling
 from ..layers import cross_replica
 from ..layers.context import Epilogue
-from ..layers.dispatch import call_once_traced, fused_once_traced
+from ..layers.dispatch import cached_call, cached_fused_call
 from ..layers.dtypes import cast_inputs, matmul_precision
-from ..layers.row_padding import trimmed
+from ..layers.row_padding import strip_padding
 from ..layers.validation import check_dtypes
 from ..options import Kernels
 from .schedule import Part, Schedule, Step
@@ -167,10 +167,10 @@ def _tops(
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:
         epilogues = [Epilogue(other.context, _blobs(other, inputs.params, state)) for other in fused]
-        return fused_once_traced(context, blobs, bottoms, epilogues)
+        return cached_fused_call(context, blobs, bottoms, epilogues)
     if layer.type.on_host:
         context = context.replace(propagate_down=layer.bottom_need_backward)
-    return call_once_traced(context, layer.base_key(inputs.key), blobs, bottoms)
+    return cached_call(context, layer.base_key(inputs.key), blobs, bottoms)
 
 
 def inputs_of(
@@ -267,7 +267,9 @@ def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
             raise LayerError(
                 "stands before layers on the host, and cannot be compiled: call the net outside of jax.jit"
             )
-    return outputs._replace(values={name: trimmed(v) if name in tops else v for name, v in outputs.values.items()})
+    return outputs._replace(
+        values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}
+    )
 
 
 def _names(part: Part) -> str:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ..graph import Graph, Layer
 from ..layers import OnHost
 from ..layers.context import Epilogue
-from ..layers.row_padding import axis_of_rows_in, count, first_rows
+from ..layers.row_padding import first_rows, matching_rows_axis, num_valid_rows
 from ..variables import Blobs
 
 How = Literal["traced", "bucketed", "trimmed", "host", "remat"]
@@ -218,7 +218,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
 def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
     """Return blobs with the rows that there are; see `Net.trimmed`."""
     begun = padded_blobs(graph.layers)
-    rows = {name: count(blobs[name]) for name in set(begun.values()) if name in blobs}
+    rows = {name: num_valid_rows(blobs[name]) for name in set(begun.values()) if name in blobs}
     return {
         name: _first_rows(blob, blobs[root], rows[root]) if (root := begun.get(name)) in rows else blob
         for name, blob in blobs.items()
@@ -226,7 +226,7 @@ def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
 
 
 def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
-    axis = axis_of_rows_in(blob, root)
+    axis = matching_rows_axis(blob, root)
     return blob if axis is None else first_rows(blob, rows, axis)
 
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
 from ..human_readable import counted
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
-from ..layers.context import Shape, settled, without_wiring
+from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
-from ..layers.validation import declared_params, explained
+from ..layers.validation import declared_params, wrap_layer_errors
 from ..options import Reading, Run
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
@@ -178,8 +178,8 @@ class _Wiring:
         phase: Any = caffe_pb2.Phase.Name(layer.phase) if layer.HasField("phase") else self.phase
         site = Site(layer, phase, self.file, self.reading)
         kind = type_of(layer)
-        context = Context(without_wiring(layer), kind, phase, self.run)
-        return settled(context, site), site
+        context = Context(strip_wiring(layer), kind, phase, self.run)
+        return resolve_type(context, site), site
 
     def _infer(self, context: Context, site: Site, inserted: bool) -> None:
         layer, key = site.layer, self._key(site.layer.name)
@@ -258,7 +258,7 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
     if isinstance(kind.implementation, OnHost):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
-    with explained(bottoms):
+    with wrap_layer_errors(bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
@@ -267,7 +267,7 @@ def top_shapes(
     def tops(key: jax.Array, *given: Any) -> Any:
         return forward(context.with_key((key, 0)), *given)[0]
 
-    with explained(bottoms, unless=kind.instance is not None):
+    with wrap_layer_errors(bottoms, unless=kind.instance is not None):
         found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
     return found
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..errors import GraphError, Problem, located
 from ..human_readable import counted
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
-from ..layers.context import name_number, settled
+from ..layers.context import name_number, resolve_type
 from ..layers.data_source import Look
 from ..text_table import printable
 
@@ -181,7 +181,7 @@ class Layer:
             replace(self.context, type=type_of(self.site.layer), phase=phase),
             replace(self.site, phase=phase),
         )
-        return replace(self, context=settled(context, site), site=site)
+        return replace(self, context=resolve_type(context, site), site=site)
 
     @property
     def type(self) -> LayerType:
@@ -191,7 +191,7 @@ class Layer:
 
 def _restored(state: dict[str, Any]) -> Layer:
     layer = Layer(**state)
-    return replace(layer, context=settled(layer.context, layer.site))
+    return replace(layer, context=resolve_type(layer.context, layer.site))
 
 
 @dataclass(frozen=True)

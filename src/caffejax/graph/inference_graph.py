@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..errors import GraphError, Problem, did_you_mean
 from ..layers import type_of
-from ..layers.context import without_wiring
+from ..layers.context import strip_wiring
 from ..schema.caffe_pb2 import LayerParameter
 from .graph import AUTOMATIC, Graph, Layer
 from .reshape import reshape_graph
@@ -98,7 +98,7 @@ def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
         message.input_param.shape.add().dim.extend(graph.blobs[top].shape)
-    context = replace(layer.context, layer=without_wiring(message), type=type_of(message), per_layer=False)
+    context = replace(layer.context, layer=strip_wiring(message), type=type_of(message), per_layer=False)
     site = replace(layer.site, layer=message)
     return Layer(layer.key, context, site, bottoms=(), tops=tops, loss_weights=(0.0,) * len(tops), params=())
 

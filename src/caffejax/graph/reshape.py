@@ -8,7 +8,7 @@ from dataclasses import replace
 import jax
 
 from ..errors import CaffejaxError, GraphError, Problem
-from ..layers.validation import fitting_blobs
+from ..layers.validation import check_param_shapes
 from .build import check_countable, top_shapes
 from .graph import Graph, Layer
 from .shared_params import carried_params
@@ -65,7 +65,7 @@ def _reshaped(
     if layer.type.is_fed:
         before = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
-    declared = fitting_blobs(layer.context, [param.spec for param in layer.params], bottoms)
+    declared = check_param_shapes(layer.context, [param.spec for param in layer.params], bottoms)
     carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
     layer = replace(layer, carried=carried)
     return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)

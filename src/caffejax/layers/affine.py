@@ -16,7 +16,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import canonical_axis, four_axes, namespace_of
-from .loss import replaced
+from .loss import straight_through
 from .registry import register
 from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -116,7 +116,7 @@ def _held(ctx: Context, factor: Any) -> Any:
     if low is None and high is None:
         return factor
     held = namespace_of(factor).clip(factor, low, high)
-    return held if isinstance(held, np.ndarray) else replaced(factor, held)
+    return held if isinstance(held, np.ndarray) else straight_through(factor, held)
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:

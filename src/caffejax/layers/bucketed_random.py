@@ -20,7 +20,7 @@ _STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of 
 _PIECE = 1 << 17  # numbers that are drawn at once on a CPU: half a megabyte stays in its caches
 
 
-def drawn(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
+def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
     """Return the numbers of `draw(key, shape)` from a draw of a size that other shapes share.
 
     The n-th number that JAX draws depends on the key and n alone, with its default keys. On a CPU all numbers are drawn

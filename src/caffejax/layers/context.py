@@ -194,7 +194,7 @@ class Site:
         return find(name, self.folder)
 
 
-def without_wiring(layer: Any) -> Any:
+def strip_wiring(layer: Any) -> Any:
     """Return a copy of a LayerParameter without name and wiring, as `Context.layer` is."""
     message = type(layer)()
     message.CopyFrom(layer)
@@ -205,7 +205,7 @@ def without_wiring(layer: Any) -> Any:
     return message
 
 
-def settled(context: Context, site: Site) -> Context:
+def resolve_type(context: Context, site: Site) -> Context:
     """Return the context with the type that a `PerLayer` makes for this layer; other contexts are unchanged."""
     runs = context.type.implementation
     if not isinstance(runs, PerLayer):

@@ -21,10 +21,10 @@ from ..kernels.convolution_op import correlate
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import after_first_axis, canonical_axis, every
+from .helpers import after_first_axis, as_tuple, canonical_axis
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .weights import taken_by_outputs, weight_and_bias
+from .weights import fold_scale_bias, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -203,7 +203,7 @@ class Correlation:
         y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
-    def spread(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
+    def transpose(self, y: jax.Array, weight: jax.Array, size: Shape) -> jax.Array:
         """Transpose the correlation: (..., outputs, *output size) to (..., inputs, *size).
 
         Computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
@@ -320,8 +320,8 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     c = correlation(ctx, xs)
     return summed(
         [
-            (c.spread(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, every(dy), strict=True)
+            (c.transpose(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
+            for x, d in zip(xs, as_tuple(dy), strict=True)
         ]
     )
 
@@ -345,7 +345,7 @@ CONVOLUTION_TRAITS = LayerTraits(
     weight_axes=4,
     spatial_map="windows",
     window=convolution_window_of,
-    fold_scale_bias=taken_by_outputs,
+    fold_scale_bias=fold_scale_bias,
 )
 
 register(
@@ -382,7 +382,7 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """
     weight, *bias = blobs
     c = correlation(ctx, xs)
-    return tuple(c.add_bias(c.spread(x, weight, _deconvolved_size(c, x)), *bias) for x in xs)
+    return tuple(c.add_bias(c.transpose(x, weight, _deconvolved_size(c, x)), *bias) for x in xs)
 
 
 def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
@@ -396,7 +396,7 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
     return summed(
         [
             (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, every(dy), strict=True)
+            for x, d in zip(xs, as_tuple(dy), strict=True)
         ]
     )
 

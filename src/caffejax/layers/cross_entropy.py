@@ -16,18 +16,18 @@ from ..schema.blob_proto import read_blob_proto
 from . import cross_replica
 from .context import Context, Site
 from .dtypes import promote
-from .helpers import canonical_axis, first, four_axes, outer_inner
+from .helpers import canonical_axis, first_top, four_axes, outer_inner
 from .loss import (
-    class_numbers,
     classes_along_axis,
     classes_of_rows,
     ignored_label,
+    label_indices,
+    label_mask,
     label_shape_problem,
     loss_divisor,
     nan_if_unlabelled,
-    own_classes,
-    replaced,
     require_one_batch,
+    straight_through,
     valid_labels,
 )
 from .registry import register
@@ -75,7 +75,7 @@ def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = promote(prob).reshape(prob.shape[0], -1)
-    own = own_classes(labels, rows.shape)
+    own = label_mask(labels, rows.shape)
     return own, jnp.maximum(rows, _LEAST)
 
 
@@ -188,7 +188,7 @@ def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: A
     axis = canonical_axis(ctx.param.axis, scores.shape)
     _, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
     log_prob = jax.nn.log_softmax(promote(scores), axis)
-    held = replaced(log_prob, jnp.maximum(log_prob, _LOG_LEAST))
+    held = straight_through(log_prob, jnp.maximum(log_prob, _LOG_LEAST))
     loss = -jnp.sum(weights * held) / divisor
     if ctx.n_tops < 2:
         return loss
@@ -198,7 +198,7 @@ def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: A
 def infogain_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
-    d_loss = first(dy)
+    d_loss = first_top(dy)
     axis = canonical_axis(ctx.param.axis, scores.shape)
     total, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
     diff = jax.nn.softmax(promote(scores), axis) * total - weights
@@ -253,7 +253,7 @@ def _weights(
     h = h.reshape(classes, classes)
     outer, inner = outer_inner(scores.shape, axis)
     valid = valid_labels(loss_param, labels.reshape(outer, inner))
-    index = jnp.where(valid, class_numbers(labels, classes).reshape(outer, inner), 0)
+    index = jnp.where(valid, label_indices(labels, classes).reshape(outer, inner), 0)
     found = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
     rows = jnp.where(valid[:, :, None], found, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)

@@ -18,7 +18,7 @@ from ..kernels.elementwise import elementwise
 from .context import Context, Epilogue
 from .dtypes import matmul_precision
 from .types import OnHost, Traced
-from .validation import checked
+from .validation import validate_params
 
 Arrays = tuple[jax.Array, ...]
 
@@ -55,7 +55,7 @@ def backward(
     return _like(_tuple(diffs[0]) if owns else (), blobs), _like(diffs[1:] if owns else diffs, bottoms)
 
 
-@checked
+@validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
     """Run `forward`, differentiable as `Run.backward` says: by autodiff, or by the rule where there is one.
 
@@ -77,7 +77,7 @@ def _call_traced(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax
     return _with_rule(ctx, blobs, bottoms)
 
 
-def call_once_traced(
+def cached_call(
     ctx: Context, key: Any, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[Arrays, Arrays]:
     """Run `call` in a forward pass with a base key; layers with equal contexts are traced and lowered once."""
@@ -87,12 +87,12 @@ def call_once_traced(
     return result
 
 
-def fused_once_traced(
+def cached_fused_call(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
     """Compute a layer with its epilogues by `fused`, tracing equal layers once."""
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
-        return checked(fused)(ctx, blobs, bottoms, epilogues)
+        return validate_params(fused)(ctx, blobs, bottoms, epilogues)
     contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
     result: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
     return result
@@ -107,7 +107,7 @@ def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arr
 def _fused(
     ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
 ) -> tuple[Arrays, Arrays]:
-    return checked(fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
+    return validate_params(fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:

@@ -12,7 +12,7 @@ from . import cross_replica
 from .context import Context
 from .dtypes import promote
 from .helpers import four_axes
-from .loss import classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
+from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_batch
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -218,6 +218,6 @@ def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = promote(scores).reshape(scores.shape[0], -1)
-    own = own_classes(labels, rows.shape)
+    own = label_mask(labels, rows.shape)
     sign = jnp.where(own, -1, 1).astype(rows.dtype)
     return sign, 1 + sign * rows

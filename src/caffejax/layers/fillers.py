@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import did_you_mean, require
 from ..kernels.compiling import filled
-from .bucketed_random import drawn
+from .bucketed_random import bucketed_draw
 from .context import Shape
 
 _Rule = Callable[[Any, Any, Shape], jax.Array]
@@ -67,14 +67,14 @@ def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(filler.min <= filler.max, f"uniform filler: min {filler.min} is above max {filler.max}")
-    return drawn(partial(jax.random.uniform, minval=filler.min, maxval=filler.max), key, shape)
+    return bucketed_draw(partial(jax.random.uniform, minval=filler.min, maxval=filler.max), key, shape)
 
 
 def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
     require(filler.sparse >= -1, f"gaussian filler: sparse is {filler.sparse}; it is a count, or -1 for none")
     require(filler.std >= 0, f"gaussian filler: std {filler.std} is negative")
     normal_key, sparse_key = jax.random.split(key)
-    values = drawn(lambda k, s: filler.mean + filler.std * jax.random.normal(k, s), normal_key, shape)
+    values = bucketed_draw(lambda k, s: filler.mean + filler.std * jax.random.normal(k, s), normal_key, shape)
     if filler.sparse < 0:
         return values
     # `sparse` is the expected number of non-zero inputs of an output
@@ -83,23 +83,23 @@ def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _positive_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    rows = drawn(jax.random.uniform, key, (shape[0], math.prod(shape[1:])))
+    rows = bucketed_draw(jax.random.uniform, key, (shape[0], math.prod(shape[1:])))
     return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
 
 
 def _gaussian_unitball(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    rows = drawn(jax.random.normal, key, (shape[0], math.prod(shape[1:])))
+    rows = bucketed_draw(jax.random.normal, key, (shape[0], math.prod(shape[1:])))
     return (rows / jnp.linalg.norm(rows, axis=1, keepdims=True)).reshape(shape)
 
 
 def _xavier(filler: Any, key: Any, shape: Shape) -> jax.Array:
     bound = math.sqrt(3 / _fan(filler, shape))
-    return drawn(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
+    return bucketed_draw(partial(jax.random.uniform, minval=-bound, maxval=bound), key, shape)
 
 
 def _msra(filler: Any, key: Any, shape: Shape) -> jax.Array:
     std = math.sqrt(2 / _fan(filler, shape) / (1 + filler.alpha**2))
-    return drawn(lambda k, s: std * jax.random.normal(k, s), key, shape)
+    return bucketed_draw(lambda k, s: std * jax.random.normal(k, s), key, shape)
 
 
 def _bilinear(filler: Any, key: Any, shape: Shape) -> jax.Array:

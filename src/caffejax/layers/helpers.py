@@ -56,7 +56,7 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
     return num, channels, height, width
 
 
-def possible_plane(size: Shape, shape: Shape) -> None:
+def check_plane_size(size: Shape, shape: Shape) -> None:
     """Check that a bottom (num, channels, height, width) can be resized to a height and width.
 
     For layers that compute with tables as long as the sides; called before they are made.
@@ -70,10 +70,10 @@ def possible_plane(size: Shape, shape: Shape) -> None:
         f"the settings ask for a top of height {size[0]} and width {size[1]}, with the bottom's {shape[:2]} images and "
         f"channels {count} numbers; a blob has {_MOST} at most",
     )
-    possible_sides(size)
+    check_side_length(size)
 
 
-def possible_sides(size: Shape) -> None:
+def check_side_length(size: Shape) -> None:
     """Check that tables as long as the sides of a plane can be made.
 
     Raises:
@@ -87,14 +87,14 @@ def possible_sides(size: Shape) -> None:
     )
 
 
-def every(tops: Any) -> tuple[Any, ...]:
+def as_tuple(tops: Any) -> tuple[Any, ...]:
     """Return tops, or their gradients, as a tuple: a single one may be a bare array."""
     return tops if isinstance(tops, tuple) else (tops,)
 
 
-def first(tops: Any) -> Any:
+def first_top(tops: Any) -> Any:
     """Return the first top, or its gradient."""
-    return every(tops)[0]
+    return as_tuple(tops)[0]
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
@@ -122,12 +122,12 @@ def stop_gradient(x: Any) -> Any:
     return x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
 
 
-def promoted(x: np.ndarray) -> np.ndarray:
+def promote_numpy(x: np.ndarray) -> np.ndarray:
     """Cast dtypes of less than 32 bits, such as bfloat16, to float32."""
     return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
 
-def generator(ctx: Context) -> np.random.Generator:
+def numpy_rng(ctx: Context) -> np.random.Generator:
     """Return a NumPy generator seeded by the layer's random key in this pass."""
     return np.random.default_rng(np.asarray(jax.random.key_data(ctx.key)).ravel())
 
@@ -135,20 +135,20 @@ def generator(ctx: Context) -> np.random.Generator:
 _CHANNELS = 1
 
 
-def own_pixel(ctx: Context, bottom: Any) -> Window:
+def pointwise_window(ctx: Context, bottom: Any) -> Window:
     """Return the window of one pixel at the same position; a `LayerTraits.receptive_window`."""
     n = len(bottom.shape) - _CHANNELS - 1
     return Window.symmetric((1,) * n, (1,) * n, (0,) * n)
 
 
-def whole_plane(ctx: Context, bottom: Any) -> None:
+def global_window(ctx: Context, bottom: Any) -> None:
     """Return None: each pixel depends on the whole plane; a `LayerTraits.receptive_window`."""
 
 
-def own_pixel_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
+def pointwise_window_along(axis: Callable[[Context], int]) -> Callable[[Context, Any], Window | None]:
     """Return a `receptive_window`: the same pixel if `axis(ctx)` is batch or channels, else the whole plane."""
 
     def window(ctx: Context, bottom: Any) -> Window | None:
-        return own_pixel(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None
+        return pointwise_window(ctx, bottom) if canonical_axis(axis(ctx), bottom.shape) <= _CHANNELS else None
 
     return window

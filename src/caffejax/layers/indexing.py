@@ -14,7 +14,7 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import canonical_axis, every, own_pixel
+from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
 from .weights import weight_and_bias
@@ -45,7 +45,7 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
 
 def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
     axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # of all that a row has
-    return own_pixel(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
+    return pointwise_window(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
 register(
@@ -211,7 +211,7 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     *data, selector = bottoms
     rows = _selected_rows(selector)
     diffs = [np.zeros_like(x) for x in data]
-    for diff, d_top in zip(diffs, every(dy), strict=True):
+    for diff, d_top in zip(diffs, as_tuple(dy), strict=True):
         diff[rows] = d_top
     return (*diffs, None)
 

@@ -20,7 +20,7 @@ from .dtypes import promote
 from .helpers import after_first_axis, canonical_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
-from .weights import normalize_rows, taken_by_outputs, weight_and_bias
+from .weights import fold_scale_bias, normalize_rows, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
 
@@ -105,7 +105,7 @@ INNER_PRODUCT = LayerType(  # registered below, with its variants
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
-    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=taken_by_outputs),
+    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=fold_scale_bias),
     settings=read_inner_product,
 )
 

@@ -29,13 +29,13 @@ def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
     return labels.astype(jnp.int32) != loss_param.ignore_label
 
 
-def class_numbers(labels: jax.Array, classes: int) -> jax.Array:
+def label_indices(labels: jax.Array, classes: int) -> jax.Array:
     """Return labels as indices; a negative one as `classes`, lest it count from the end: out of range is NaN."""
     index = labels.astype(jnp.int32)
     return jnp.where(index < 0, classes, index)
 
 
-def own_classes(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
+def label_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
     """Return True, in an array of that shape, at each label's class along `axis`; nowhere for a label that is none."""
     numbers = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
     return numbers == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
@@ -86,7 +86,7 @@ def _at_least_one(size: float) -> jax.Array | float:
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported
 
 
-def replaced(x: jax.Array, value: jax.Array) -> jax.Array:
+def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
     """Return `value`, with the gradient of `x`: for clamps that Caffe's gradients do not know of."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 

@@ -15,7 +15,7 @@ from ..kernels.normalization_op import power, response_normalized
 from ..kernels.window import Window, reach
 from .context import Context, Shape
 from .dtypes import promote
-from .helpers import own_pixel
+from .helpers import pointwise_window
 from .pooling import average_windows
 from .registry import register
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
@@ -85,7 +85,7 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
 
 
 def _receptive_window(ctx: Context, bottom: Any) -> Window:
-    return _squares_window(ctx.settings, bottom.shape[2:]) if ctx.settings.within else own_pixel(ctx, bottom)
+    return _squares_window(ctx.settings, bottom.shape[2:]) if ctx.settings.within else pointwise_window(ctx, bottom)
 
 
 register(

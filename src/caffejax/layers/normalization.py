@@ -18,7 +18,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import four_axes, namespace_of, rsqrt, stop_gradient, whole_plane
+from .helpers import four_axes, global_window, namespace_of, rsqrt, stop_gradient
 from .registry import register
 from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -357,7 +357,7 @@ register(
         Signature("MVN", param="mvn_param"),
         Traced(mvn),
         Gradient(mvn_backward, overrides_autodiff=True),
-        LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=whole_plane),
+        LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
     )
 )
 

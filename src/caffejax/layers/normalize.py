@@ -13,7 +13,7 @@ from ..kernels.window import Window
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .helpers import every, four_axes, own_pixel
+from .helpers import as_tuple, four_axes, pointwise_window
 from .implementation import LayerContext
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -49,7 +49,7 @@ def normalize_backward(
 
 
 def _sees(ctx: Context, bottom: Any) -> Window | None:
-    return None if ctx.layer.norm_param.across_spatial else own_pixel(ctx, bottom)
+    return None if ctx.layer.norm_param.across_spatial else pointwise_window(ctx, bottom)
 
 
 NORMALIZE_SSD = LayerType(
@@ -97,7 +97,7 @@ def normalize_places(ctx: Context, x: jax.Array) -> object:
 
 def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     top, length = _unit(ctx, x)
-    d_top, *d_length = map(promote, every(dy))
+    d_top, *d_length = map(promote, as_tuple(dy))
     dx = _unit_diff(top * length, length, d_top, (1,))
     if ctx.param.bp_norm:
         dx += sum(d_length) * top

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
-from .helpers import canonical_axis, own_pixel
+from .helpers import canonical_axis, pointwise_window
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -99,7 +99,7 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
     """Return the own pixel where height and width stay in their places."""
     axes = order(ctx, bottom.shape)
-    return own_pixel(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
+    return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
 
 def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:

@@ -19,7 +19,7 @@ from ..kernels.pooling_op import average_pool, max_pool
 from ..kernels.window import Window
 from .context import Context, Shape
 from .dtypes import promote
-from .helpers import first
+from .helpers import first_top
 from .im2col import overlay, windows
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
@@ -89,7 +89,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
 
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
-    d_top = first(dy)
+    d_top = first_top(dy)
     return pool_diff(ctx.settings.method, x, d_top, *window_and_size(ctx, x), _key(ctx))
 
 
@@ -124,7 +124,7 @@ def pool(
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
         return average_windows(x, window, out, fast=fast)
-    return max_pool(x, around(x, window, out)) if fast else max_windows(x, window, out)[0]
+    return max_pool(x, pad_to_cover(x, window, out)) if fast else max_windows(x, window, out)[0]
 
 
 def pool_diff(
@@ -133,7 +133,7 @@ def pool_diff(
     """Return the bottom's diff: every window's goes back to the cells it came from, window position by position."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
-    (low_h, high_h), (low_w, high_w) = around(x, window, out).padding
+    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
     dx = jnp.zeros((*x.shape[:2], x.shape[2] + low_h + high_h, x.shape[3] + low_w + high_w), x.dtype)
     if method == "AVE":
         share = d_top / areas_of(x.shape[2:], window, out, x.dtype)
@@ -250,7 +250,7 @@ def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, ja
     First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
     the first maximum in row-major order, and makes autodiff send the whole gradient there.
     """
-    (low_h, high_h), (low_w, high_w) = around(x, window, out).padding
+    (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
     least = jnp.finfo(x.dtype).min
     column = jnp.broadcast_to(jnp.arange(x.shape[3], dtype=jnp.int32), x.shape)
     best, (column,) = _first_max(x, (column,), 3, low_w, high_w, window, out, least)
@@ -286,7 +286,7 @@ def _first_max(
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
     """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
-    padded, total = around(x, window, out), promote(x)
+    padded, total = pad_to_cover(x, window, out), promote(x)
     if fast:
         return average_pool(total, padded, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
     for axis in (3, 2):
@@ -313,7 +313,7 @@ def window_areas(size: Shape, window: Window, out: Shape) -> np.ndarray:
     return np.outer(*lengths).astype(np.float32)
 
 
-def around(x: Any, window: Window, out: Shape) -> Window:
+def pad_to_cover(x: Any, window: Window, out: Shape) -> Window:
     """Adjust the padding so that exactly `out` windows fit the padded plane."""
     size = x.shape[2:]
     return window.ending(size, out).without_rest(size)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 
-def count(top: Any) -> int:
+def num_valid_rows(top: Any) -> int:
     """Return the number of valid rows of a padded top; rows of padding begin with a negative number.
 
     Rows are along the axis before the last, not counting last axes of size 1. The rows of a top with one axis are its
@@ -18,9 +18,9 @@ def count(top: Any) -> int:
     return int(np.count_nonzero(first >= 0, axis=rows_axis(top)).max(initial=0))
 
 
-def trimmed(top: Any, rows: int | None = None) -> Any:
+def strip_padding(top: Any, rows: int | None = None) -> Any:
     """Return a padded top without its padding: the first `rows` rows, default: its valid rows."""
-    return first_rows(top, count(top) if rows is None else rows, rows_axis(top))
+    return first_rows(top, num_valid_rows(top) if rows is None else rows, rows_axis(top))
 
 
 def first_rows(array: Any, rows: int, axis: int) -> Any:
@@ -40,7 +40,7 @@ def rows_axis(top: Any) -> int:
     return axes - 2
 
 
-def axis_of_rows_in(blob: Any, root: Any) -> int | None:
+def matching_rows_axis(blob: Any, root: Any) -> int | None:
     """Return the axis along which a blob has the same rows as the padded top `root`, or None if it has none."""
     axis = rows_axis(root)
     return axis if axis == 0 or (blob.ndim == root.ndim and rows_axis(blob) == axis) else None

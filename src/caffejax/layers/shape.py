@@ -15,7 +15,7 @@ from ..human_readable import counted
 from ..kernels.elementwise import concatenate_channels
 from .context import Context, Shape
 from .dtypes import promote
-from .helpers import canonical_axis, every, no_gradient, own_pixel
+from .helpers import as_tuple, canonical_axis, no_gradient, pointwise_window
 from .registry import register
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
@@ -76,7 +76,7 @@ def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.Array:
-    return jnp.sum(jnp.stack(every(dy)), axis=0)
+    return jnp.sum(jnp.stack(as_tuple(dy)), axis=0)
 
 
 register(
@@ -98,7 +98,7 @@ def slice_(ctx: Context, x: jax.Array) -> Arrays:
 def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arrays) -> jax.Array:
     axis, points = cuts(ctx, x.shape)
     dx = jnp.zeros_like(x)
-    for start, part in zip([0, *points], every(dy), strict=True):
+    for start, part in zip([0, *points], as_tuple(dy), strict=True):
         dx = jax.lax.dynamic_update_slice_in_dim(dx, part, start, axis)
     return dx
 
@@ -228,7 +228,7 @@ register(
         Signature("Tile", param="tile_param"),
         Traced(tile),
         Gradient(tile_backward),
-        LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=own_pixel),
+        LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window),
     )
 )
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .dtypes import promote
-from .helpers import first, four_axis_shape
+from .helpers import first_top, four_axis_shape
 from .loss import loss_divisor, normalization
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -38,7 +38,7 @@ def smooth_l1_loss_backward(
 ) -> tuple[jax.Array | None, ...]:
     difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
     inside = promote(weights[0]).reshape(a.shape) if len(weights) == 2 else 1.0
-    weight = first(dy)
+    weight = first_top(dy)
     diff = weight / divisor * outside * inside * huber_slope(difference, squared_sigma)
     return diff.astype(a.dtype), -diff.astype(b.dtype).reshape(b.shape), *(None for _ in weights)
 

@@ -15,15 +15,15 @@ from ..errors import require
 from . import cross_replica
 from .context import Context, Shape
 from .dtypes import promote
-from .helpers import after_first_axis, canonical_axis, first, own_pixel_along, whole_plane
+from .helpers import after_first_axis, canonical_axis, first_top, global_window, pointwise_window_along
 from .loss import (
     classes_along_axis,
     ignored_label,
+    label_mask,
     label_shape_problem,
     loss_divisor,
-    own_classes,
-    replaced,
     require_one_batch,
+    straight_through,
     valid_labels,
 )
 from .registry import register
@@ -55,7 +55,7 @@ register(
         Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
         Traced(softmax, top_shapes=softmax_top_shapes),
         Gradient(softmax_backward),
-        LayerTraits(row_wise=after_first_axis, receptive_window=own_pixel_along(lambda ctx: ctx.param.axis)),
+        LayerTraits(row_wise=after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
     )
 )
 
@@ -68,7 +68,7 @@ def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax
     """
     axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     picked = logs_of_labels(log_prob, own, axis)
-    held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    held = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held, 0)) / divisor
 
 
@@ -112,7 +112,7 @@ def softmax_loss_parts(
         require_one_batch(scores.shape, labels.shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
     divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
-    own = own_classes(labels, scores.shape, axis)
+    own = label_mask(labels, scores.shape, axis)
     return axis, jax.nn.log_softmax(promote(scores), axis), own, valid, divisor
 
 
@@ -133,7 +133,7 @@ def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> j
 def softmax_with_losses_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    return softmax_with_loss_backward(ctx, scores, labels, y=first(y), dy=first(dy))
+    return softmax_with_loss_backward(ctx, scores, labels, y=first_top(y), dy=first_top(dy))
 
 
 def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
@@ -144,7 +144,7 @@ def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) ->
     axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
     weights = _label_weights(ctx, own, axis)
     picked = logs_of_labels(log_prob, own, axis)
-    held = replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    held = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
     return -jnp.sum(jnp.where(valid, held * weights, 0)) / divisor
 
 
@@ -233,7 +233,7 @@ register(
         Signature("SpatialSoftmax", param="spatial_softmax_param"),
         Traced(spatial_softmax),
         Gradient(spatial_softmax_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=whole_plane),
+        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
         docs=LayerDocs(origin="cbfinn/caffe"),
     )
 )

@@ -24,7 +24,7 @@ _NOT_OWN = ("caffejax", "jax", "jaxlib", "numpy")
 _SAYS_IT_ALREADY = (CaffejaxError, FloatingPointError, jax.errors.JaxRuntimeError)  # or is not of shapes and types
 
 
-def checked(run: Callable[..., R]) -> Callable[..., R]:
+def validate_params(run: Callable[..., R]) -> Callable[..., R]:
     """Decorate a function `run(ctx, blobs, bottoms, ...)` to check that the blobs match the bottoms first.
 
     Unexpected exceptions become LayerErrors. Python layers declare their blobs once, when they are set up, and their
@@ -33,9 +33,9 @@ def checked(run: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(run)
     def call(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], *more: Any) -> R:
-        with explained(bottoms, unless=ctx.type.instance is not None):
+        with wrap_layer_errors(bottoms, unless=ctx.type.instance is not None):
             if ctx.type.instance is None:
-                fitting_blobs(ctx, blobs, bottoms)
+                check_param_shapes(ctx, blobs, bottoms)
             return run(ctx, blobs, bottoms, *more)
 
     return call
@@ -51,7 +51,7 @@ def declared_params(ctx: Context, bottoms: Sequence[Any]) -> list[ParamSpec]:
     return specs
 
 
-def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
+def check_param_shapes(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> list[ParamSpec]:
     """Check that blobs have the shapes that a layer declares for its bottoms; return the specs.
 
     Args:
@@ -67,7 +67,7 @@ def fitting_blobs(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) ->
         if wanted.persistent and tuple(blob.shape) != tuple(wanted.shape):  # of the others the layer itself says more
             needs = "needs" if len(bottoms) == 1 else "need"
             raise LayerError(
-                f"blob {i} is of shape {tuple(blob.shape)}, but {described(bottoms)} {needs} {tuple(wanted.shape)}"
+                f"blob {i} is of shape {tuple(blob.shape)}, but {format_bottoms(bottoms)} {needs} {tuple(wanted.shape)}"
             )
     return declared
 
@@ -90,7 +90,7 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
 
 
 @contextmanager
-def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]:
+def wrap_layer_errors(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]:
     """Turn what a layer's definition did not foresee into a LayerError that tells the bottoms' shapes.
 
     Args:
@@ -105,7 +105,7 @@ def explained(bottoms: Sequence[Any], *, unless: bool = False) -> Iterator[None]
         if unless:
             raise
         said = _in_words(error, bottoms)
-        raise LayerError(f"cannot take {described(bottoms)}: {said}{_in_own_code(error)}") from error
+        raise LayerError(f"cannot take {format_bottoms(bottoms)}: {said}{_in_own_code(error)}") from error
 
 
 def _in_own_code(error: Exception) -> str:
@@ -136,7 +136,7 @@ def _in_words(error: Exception, bottoms: Sequence[Any]) -> str:
     return f"{means} ({error})" if str(error) else means
 
 
-def described(bottoms: Sequence[Any]) -> str:
+def format_bottoms(bottoms: Sequence[Any]) -> str:
     """Describe bottoms: their shapes, and their dtypes where those are not float32."""
     each = [str(tuple(b.shape)) + ("" if b.dtype == jnp.float32 else f" {b.dtype}") for b in bottoms]
     return f"a bottom of shape {each[0]}" if len(each) == 1 else f"bottoms of shapes {', '.join(each)}"

@@ -49,7 +49,7 @@ class ScaledWeight:
         return (np.asarray(self.weight, np.float32) * along.astype(np.float32)).astype(dtype or np.float32, copy=False)
 
 
-def taken_by_outputs(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
+def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
     """Take a factor and a bias for each output into a weight, whose first axis these are, and its bias.
 
     Returns:

@@ -26,7 +26,7 @@ from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.traits import index_blob
 from ..kernels import compiling
-from ..layers.row_padding import trimmed
+from ..layers.row_padding import strip_padding
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in turn
 
@@ -106,13 +106,13 @@ class LayerRange:
     def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
         """Run forward; return the blobs in `wanted`, without padding rows."""
         outputs: PassOutputs = self._function("forward", self._forward, wanted)(inputs)
-        return outputs._replace(values=self.trimmed(outputs.values))
+        return outputs._replace(values=self.strip_padding(outputs.values))
 
-    def trimmed(self, values: Values) -> Values:
+    def strip_padding(self, values: Values) -> Values:
         """Remove the padding rows from padded tops."""
         if self._padded.isdisjoint(values):
             return values
-        return {name: trimmed(value) if name in self._padded else value for name, value in values.items()}
+        return {name: strip_padding(value) if name in self._padded else value for name, value in values.items()}
 
     def backward(
         self,

@@ -53,7 +53,7 @@ class FrozenForward:
             return key
 
         blobs = passes.of_finished(inputs.blobs, make_key)
-        return PassOutputs(layers.trimmed(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
+        return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
 
 
 def _variables(inputs: PassInputs) -> pure.Variables:

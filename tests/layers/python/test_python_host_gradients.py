@@ -38,7 +38,7 @@ def test_a_layer_with_blobs_between_compiled_ones(backward: str) -> None:
     np.testing.assert_array_equal(params["ip"][1], [0.5, 0.5])
 
     def by_hand(params: Any, inputs: Any) -> Any:
-        weight, bias = params["ip"]
+        weight, bias = params["ip"][0], params["ip"][1]
         return jnp.sum((jnp.tanh(inputs["x0"]) @ weight.T + bias) ** 2)
 
     expected, expected_grads = jax.value_and_grad(by_hand, argnums=(0, 1))(params, inputs)
@@ -59,7 +59,7 @@ def test_a_blob_used_by_two_layers_has_the_sum_of_their_gradients() -> None:
     assert list(params) == ["one"]
 
     def by_hand(params: Any) -> Any:
-        weight, bias = params["one"]
+        weight, bias = params["one"][0], params["one"][1]
         return jnp.sum(((inputs["x0"] @ weight.T + bias) @ weight.T + bias) ** 2)
 
     expected, expected_grads = jax.value_and_grad(by_hand)(params)

@@ -17,7 +17,7 @@ from ...errors import CaffejaxError, GraphError, Problem
 from ...execution.schedule import padded_blobs
 from ...graph import Layer
 from ...layers.dispatch import call as run
-from ...layers.row_padding import axis_of_rows_in, rows_axis
+from ...layers.row_padding import matching_rows_axis, rows_axis
 from ...options import Run
 from ..inference_model import Subject
 from ..preprocessing import Preprocessing
@@ -140,7 +140,7 @@ class _Assembly:
             return value
         root, b = self.values[self.trimmed[name]], self.builder
         like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
-        if (axis := axis_of_rows_in(blob, like)) is None:
+        if (axis := matching_rows_axis(blob, like)) is None:
             self._node("Identity", [b.whole(value)], name)
             return computed(name, value.shape, value.dtype)
         with b.of_layer(f"trim/{name}"):

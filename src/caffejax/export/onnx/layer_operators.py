@@ -16,7 +16,7 @@ from ...layers.convolution import Correlation, by_channels, convolution_output, 
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
 from ...layers.normalization import stored
-from ...layers.pooling import around, pool_method, window_and_size, window_areas
+from ...layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
 from .builder import Builder, Shape, Value, computed
 
 Tops: TypeAlias = Value | Sequence[Value]
@@ -205,7 +205,7 @@ def pooling(call: Call) -> Tops | None:
     if method == "AVE":
         name = averaged(call, call.name(call.x), window, out)
         return None if name is None else call.top(name)
-    window = around(call.like, window, out)
+    window = pad_to_cover(call.like, window, out)
     pads = _pads(window)
     return None if pads is None else call.emit("MaxPool", pads=pads, **_slides(window))
 
@@ -213,7 +213,7 @@ def pooling(call: Call) -> Tops | None:
 def averaged(call: Call, name: str, window: Window, out: Shape) -> str | None:
     """Add means over windows, divided by as many cells as each has in the padded plane; None if no operator can."""
     areas = window_areas(call.x.shape[2:], window, out)
-    window = around(call.like, window, out)
+    window = pad_to_cover(call.like, window, out)
     pads, b = _pads(window), call.builder
     if pads is None:
         return None

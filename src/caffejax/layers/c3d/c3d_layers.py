@@ -17,7 +17,7 @@ from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..dtypes import promote
-from ..loss import own_classes, require_one_batch
+from ..loss import label_mask, require_one_batch
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -106,7 +106,7 @@ def convolution3d_backward(
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
     d_bias = (c.bias_diff(dy).reshape(b.shape) for b in bias)
-    return (c.weight_diff(x, dy), *d_bias), c.spread(dy, weight, c.size(x))
+    return (c.weight_diff(x, dy), *d_bias), c.transpose(dy, weight, c.size(x))
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
-    return c.add_bias(c.spread(x, weight, _spread_size(c, x)), *(b.reshape(-1) for b in bias))
+    return c.add_bias(c.transpose(x, weight, _transposed_size(c, x)), *(b.reshape(-1) for b in bias))
 
 
 def deconvolution3d_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -178,7 +178,7 @@ def _weight_and_bias(p: Any, shape: Shape, biased: bool) -> list[ParamSpec]:
     return [ParamSpec(shape, p.weight_filler), *([bias] if biased else [])]
 
 
-def _spread_size(c: Correlation, x: jax.Array) -> Shape:
+def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     axes = zip(c.size(x), w.stride, w.kernel, w.low, strict=True)
     size = tuple(stride * (n - 1) + kernel - 2 * pad for n, stride, kernel, pad in axes)
@@ -359,5 +359,5 @@ def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.A
     require_one_batch(scores.shape, labels.shape)
     expected = (scores.shape[0], 1, *scores.shape[2:])
     require(labels.shape == expected, f"needs a label for each voxel, of shape {expected}, not {labels.shape}")
-    is_label = own_classes(labels, scores.shape)
+    is_label = label_mask(labels, scores.shape)
     return is_label, jnp.all(labels.astype(jnp.int32) >= 0), max(math.prod(labels.shape), 1)

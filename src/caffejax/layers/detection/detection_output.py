@@ -18,7 +18,7 @@ from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
 from ..registry import register
-from ..row_padding import trimmed
+from ..row_padding import strip_padding
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .prior_box import read_predictions
 from .result_files import ResultFiles, saves
@@ -41,7 +41,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     detect = detect_on_host if onednn_program.available() else jax.jit(detection_output, static_argnums=0)
 
     def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
-        top = trimmed(np.asarray(detect(ctx, *bottoms)))
+        top = strip_padding(np.asarray(detect(ctx, *bottoms)))
         files.add(top[0, 0], len(bottoms[0]))
         return top
 

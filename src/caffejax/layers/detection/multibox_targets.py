@@ -13,7 +13,7 @@ from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import cross_replica
 from ..boxes import decode_offsets, encode_offsets, overlaps
 from ..context import Context
-from ..loss import loss_divisor, normalization, replaced
+from ..loss import loss_divisor, normalization, straight_through
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
@@ -166,7 +166,7 @@ def class_terms(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
     if p.conf_loss_type == p.LOGISTIC:
         return jnp.sum(jax.nn.softplus(scores) - scores * classes, axis=-1)
     picked = jnp.sum(jnp.where(classes > 0, jax.nn.log_softmax(scores), 0), axis=-1)
-    return -replaced(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    return -straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
 
 
 def class_slopes(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ from ...errors import require
 from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..helpers import possible_plane
+from ..helpers import check_plane_size
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -201,7 +201,7 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
     size = tuple(like[0].shape[2:]) if like else tuple(getattr(p, name) for name in names)
     require(all(n > 0 for n in size), f"{names[0]} and {names[1]} must be positive, or a second bottom given: {size}")
-    possible_plane(size, x.shape)
+    check_plane_size(size, x.shape)
     return size
 
 
@@ -240,5 +240,5 @@ def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...
         require(p.size_divisible_by > 0, "size_divisible_by must be positive")
         target = tuple(math.ceil(n / p.size_divisible_by) * p.size_divisible_by for n in largest)
     size = target if all(w > n for w, n in zip(target, largest, strict=True)) else largest
-    possible_plane(size, bottoms[0].shape)
+    check_plane_size(size, bottoms[0].shape)
     return bottoms, size

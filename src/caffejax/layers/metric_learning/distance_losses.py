@@ -12,8 +12,8 @@ from ...errors import require
 from .. import cross_replica
 from ..context import Context, ParamSpec
 from ..dtypes import promote
-from ..helpers import canonical_axis, first
-from ..loss import class_numbers, classes_of_rows, nan_if_unlabelled, own_classes, require_one_batch
+from ..helpers import canonical_axis, first_top
+from ..loss import classes_of_rows, label_indices, label_mask, nan_if_unlabelled, require_one_batch
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
 
@@ -27,7 +27,7 @@ def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array,
     )
     rows = promote(distances).reshape(distances.shape[0], -1)
     require(rows.shape[1] > 1, f"needs distances to two classes or more, not shape {distances.shape}")
-    return rows, own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    return rows, label_mask(label_indices(labels, rows.shape[1]), rows.shape)
 
 
 def first_largest(values: jax.Array) -> jax.Array:
@@ -106,8 +106,8 @@ register(
 def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return items less their centres, and where the items' own classes are, (items, classes)."""
     (centers,) = blobs
-    numbers = class_numbers(labels, centers.shape[0]).reshape(-1)
-    is_label = own_classes(numbers, (x.shape[0], centers.shape[0]))
+    numbers = label_indices(labels, centers.shape[0]).reshape(-1)
+    is_label = label_mask(numbers, (x.shape[0], centers.shape[0]))
     nearest = jnp.take(promote(centers), numbers, axis=0, mode="clip")
     return promote(x).reshape(x.shape[0], -1) - nearest, is_label
 
@@ -136,7 +136,7 @@ def general_contrastive_loss_backward(
     ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
     p = ctx.param
-    d_top = first(dy)
+    d_top = first_top(dy)
     d, is_label, alone, others = _contrastive_terms(ctx, distances, labels)
     pulled = (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
@@ -201,7 +201,7 @@ def general_triplet_loss_backward(
     ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
     p = ctx.param
-    d_top = first(dy)
+    d_top = first_top(dy)
     d, is_label, alone, others, within = _class_triplets(ctx, distances, labels)
     pushed = within & others
     pulled = jnp.any(pushed, axis=1) | alone | p.add_center_loss

@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import require
 from ..context import Context, ParamSpec
 from ..dtypes import promote
-from ..helpers import canonical_axis, first
-from ..loss import class_numbers, classes_of_rows, own_classes
+from ..helpers import canonical_axis, first_top
+from ..loss import classes_of_rows, label_indices, label_mask
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import normalize_rows
@@ -72,7 +72,7 @@ def margin_inner_product_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
     weight, count = blobs
-    d_top = promote(first(dy))
+    d_top = promote(first_top(dy))
     mixed = _lambda(ctx, next_pass(count))
     _, cosine, norm = _products(ctx, weight, x)
     is_label, value, slope = _margin(ctx, labels, cosine)
@@ -138,7 +138,7 @@ def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
     # the angle is between k pi / m and (k + 1) pi / m: the cosine is below k of the bounds cos(pi j / m)
     k = sum(jnp.asarray(c < math.cos(math.pi * j / times), c.dtype) for j in range(1, times)) + jnp.zeros_like(c)
     sign = 1 - 2 * (k % 2)
-    is_label = own_classes(class_numbers(labels, c.shape[1]), c.shape)
+    is_label = label_mask(label_indices(labels, c.shape[1]), c.shape)
     return is_label, sign * chebyshev - 2 * k, sign * slope
 
 
@@ -200,7 +200,7 @@ def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
     )
     require(0 <= ctx.param.m <= math.pi, f"m must be an angle from 0 to pi, not {ctx.param.m:g}")
     rows = promote(x).reshape(x.shape[0], math.prod(x.shape[1:]))
-    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
     return is_label, rows, rows > math.cos(math.pi - ctx.param.m)
 
 
@@ -234,7 +234,7 @@ def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[Par
 def label_specific_rescale_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[Any, ...]:
-    d_top = first(dy)
+    d_top = first_top(dy)
     weight, _ = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
     diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
@@ -248,7 +248,7 @@ def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
     require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
     bias = jnp.full((1,), p.bias, x.dtype)
     rows = promote(x).reshape(x.shape[0], -1)
-    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
     added = jnp.where(is_label & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
     top = added.reshape(x.shape).astype(x.dtype)
     return (top, bias) if ctx.n_tops == 2 else top
@@ -257,7 +257,7 @@ def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
 def label_specific_add_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
 ) -> tuple[jax.Array, None]:
-    return first(dy), None
+    return first_top(dy), None
 
 
 _INDICES = Indices((1,), classes_of_rows)
@@ -310,6 +310,6 @@ def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -
     """Return a mask of the scores of the own class, and the factors of the scores, (items, classes)."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
-    is_label = own_classes(class_numbers(labels, rows.shape[1]), rows.shape)
+    is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
     scaled = rows > 0 if p.for_ip else True
     return is_label, jnp.where(is_label, jnp.where(scaled, weight, 1), p.negative_weight)

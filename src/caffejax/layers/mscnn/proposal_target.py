@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import LayerError, require
 from ..boxes import overlaps
 from ..context import Context, Shape
-from ..helpers import generator, no_gradient, promoted
+from ..helpers import no_gradient, numpy_rng, promote_numpy
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .box_maps import normalization, read_rows, require_rows, with_four_axes
@@ -124,8 +124,8 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box, overlap], 0 for background. A
     seventh top has weights with which objects make up `fg_fraction`.
     """
-    p, ground_truth = ctx.param, _read_truth(ctx, promoted(truth))
-    rows = read_rows(promoted(rois), "bottom 0 (ROIs)", 5)
+    p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
+    rows = read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5)
     rows = rows[rows[:, 0] >= 0]
     for name, images in ("ROIs", rows[:, 0]), ("ground truth", ground_truth.rows[:, 0]):
         require(
@@ -135,7 +135,7 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
         )
     if p.append_gtbox:
         rows = np.concatenate([rows, ground_truth.rows])
-    sample = sample_rois(p, rows, ground_truth, lambda: generator(ctx))
+    sample = sample_rois(p, rows, ground_truth, lambda: numpy_rng(ctx))
     labels = np.zeros(len(sample.rows), rows.dtype)
     labels[: sample.objects] = ground_truth.labels[sample.match[: sample.objects]]
     tops = (

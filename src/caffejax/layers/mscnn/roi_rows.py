@@ -14,7 +14,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
-from ..helpers import four_axis_shape, no_gradient, promoted
+from ..helpers import four_axis_shape, no_gradient, promote_numpy
 from ..registry import register
 from ..types import (
     OWN_IMAGES,
@@ -59,11 +59,11 @@ def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array
 
 
 def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
-    delta_rows, rows = map(promoted, _rows(deltas, rois, *matched))
+    delta_rows, rows = map(promote_numpy, _rows(deltas, rois, *matched))
     boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(delta_rows[:, 4:], xp=np), xp=np)
     keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
     for matches in matched:
-        overlap = read_rows(promoted(matches), "bottom 2 (matched ground truth)")[:, -1]
+        overlap = read_rows(promote_numpy(matches), "bottom 2 (matched ground truth)")[:, -1]
         keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
     require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
     return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
@@ -122,7 +122,7 @@ def route(ctx: Context, rois: jax.Array) -> jax.Array:
 
 
 def route_rows(ctx: Context, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    suits = np.flatnonzero(_suits(ctx, read_rows(promoted(rois), "bottom 0 (ROIs)", 5), np))
+    suits = np.flatnonzero(_suits(ctx, read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5), np))
     return tuple(with_four_axes(x)[suits] for x in (rois, *others))
 
 
@@ -187,7 +187,7 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
         np.all(images < p.num_image),
         f"ROIs must be of images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
-    numbers, ranked = np.arange(len(images)), promoted(scores).reshape(-1)
+    numbers, ranked = np.arange(len(images)), promote_numpy(scores).reshape(-1)
     order = np.lexsort((-numbers, -ranked, images))  # of equal scores the last row comes first
     order = order[there[order]]
     first = np.searchsorted(images[order], images[order])

@@ -12,7 +12,7 @@ from ..registry import register
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
-from .modules import find_module, named
+from .modules import find_module, get_dotted
 
 log = logging.getLogger("caffejax.net")
 
@@ -37,7 +37,7 @@ def make_python(ctx: Context, site: Site) -> LayerType:
         module = find_module(p.module, site.folder)
     except LayerError as error:  # there is no such module
         return _built_in(ctx, site, error)
-    found = find_in(module, p.layer)
+    found = find_callable(module, p.layer)
     if not inspect.isclass(found):
         return traced.function_type(ctx.type, site, found, where)
     if callable(getattr(found, "forward", None)):
@@ -72,13 +72,13 @@ def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
     return kind
 
 
-def find_in(module: Any, name: str) -> Any:
+def find_callable(module: Any, name: str) -> Any:
     """Return the class or function of that name.
 
     Raises:
         LayerError: if the module has none; the message names the nearest.
     """
-    found = named(module, name)
+    found = get_dotted(module, name)
     if not callable(found):
         known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         what = "no" if found is None else f"a {type(found).__name__}, but no"
@@ -97,7 +97,7 @@ def name_python_layer(layer: Any, user: Any) -> str:
         LayerError: if it cannot be found by name, as it was made inside a function.
     """
     module, name = user.__module__, user.__qualname__
-    if named(find_module(module, None), name) is not user:
+    if get_dotted(find_module(module, None), name) is not user:
         raise LayerError(f"{name} cannot be found in module '{module}': define it at the top level of a module")
     layer.python_param.module, layer.python_param.layer = module, name
     return PYTHON.name

@@ -14,11 +14,11 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Context, ParamSpec, Shape, Site
 from ..data_source import Look
-from ..helpers import every
+from ..helpers import as_tuple
 from ..types import LayerType, OnHost, Reads
 from .blob import Blob
 from .layer import BlobVec, Layer
-from .user import give_settings, noted
+from .user import set_settings, with_error_note
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -41,7 +41,7 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
         return layer.forward(blobs, bottoms)
 
     def rule(ctx: Context, blobs: Arrays, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[Any, ...]:
-        return layer.backward(blobs, bottoms, every(dy), ctx.propagate_down)
+        return layer.backward(blobs, bottoms, as_tuple(dy), ctx.propagate_down)
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return layer.params([b.shape for b in bottoms])
@@ -66,7 +66,7 @@ class HostLayer:
 
     def __init__(self, site: Site, cls: type, where: str) -> None:
         self._site, self._where = site, where
-        make = noted(cls, site, where)
+        make = with_error_note(cls, site, where)
         self.user = make(site.layer) if issubclass(cls, Layer) else make()
         self._bottoms = [Blob() for _ in site.layer.bottom]
         # in place is the same blob, as in Caffe
@@ -125,7 +125,7 @@ class HostLayer:
         Raises:
             LayerError: if it gives what JSON cannot hold.
         """
-        state = noted(self.user.get_state, self._site, f"{self._where}.get_state")()
+        state = with_error_note(self.user.get_state, self._site, f"{self._where}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ class HostLayer:
 
     def set_state(self, state: Any) -> None:
         """Take the instance to a place that `get_state` gave."""
-        noted(self.user.set_state, self._site, f"{self._where}.set_state")(state)
+        with_error_note(self.user.set_state, self._site, f"{self._where}.set_state")(state)
 
     @property
     def _blobs(self) -> list[Blob]:
@@ -142,7 +142,7 @@ class HostLayer:
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
             return
-        give_settings(self.user, self._site)
+        set_settings(self.user, self._site)
         if not isinstance(getattr(self.user, "blobs", None), BlobVec):
             self.user.blobs = BlobVec()
         for blob, shape in zip(self._bottoms, bottoms, strict=True):
@@ -155,7 +155,7 @@ class HostLayer:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
             with self.user.blobs.as_own():
-                noted(function, self._site, f"{self._where}.{method}")(*args)
+                with_error_note(function, self._site, f"{self._where}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._told or all(_equal(b.data, np.float32(given)) for b, given in zip(self._blobs, blobs, strict=True)):

@@ -63,7 +63,7 @@ def _remove_last(path: list[str], place: str) -> None:
         del path[len(path) - 1 - path[::-1].index(place)]
 
 
-def named(module: ModuleType, name: str) -> Any:
+def get_dotted(module: ModuleType, name: str) -> Any:
     """Return what the module has under a name, which may have dots; None if nothing."""
     found: Any = module
     for part in name.split("."):

@@ -13,12 +13,12 @@ import numpy as np
 from ...errors import LayerError
 from ..context import Context, ParamSpec, Site
 from ..types import LayerType, Traced
-from .user import give_settings, noted
+from .user import set_settings, with_error_note
 
 
 def function_type(kind: LayerType, site: Site, function: Callable[..., Any], where: str) -> LayerType:
     """Make the type of a function `f(*bottoms)`, which gets `key=` too if it has a parameter of that name."""
-    call = noted(function, site, where)
+    call = with_error_note(function, site, where)
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
@@ -33,9 +33,9 @@ def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) 
     With `blobs(*bottoms)`, a list of `caffejax.ParamSpec`, it has learnable blobs, of which it gets a tuple first.
     With `backward`, a rule in the registry's form but without `ctx`, it has a hand-written Backward.
     """
-    instance = noted(cls, site, where)()
-    give_settings(instance, site)
-    call = noted(instance, site, f"{where}.__call__")
+    instance = with_error_note(cls, site, where)()
+    set_settings(instance, site)
+    call = with_error_note(instance, site, f"{where}.__call__")
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
@@ -48,7 +48,7 @@ def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) 
 
 
 def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSpec]]:
-    declare = noted(instance.blobs, site, f"{where}.blobs")
+    declare = with_error_note(instance.blobs, site, f"{where}.blobs")
 
     def params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         return list(declare(*bottoms))
@@ -57,7 +57,7 @@ def _params(instance: Any, site: Site, where: str) -> Callable[..., list[ParamSp
 
 
 def _rule(instance: Any, site: Site, where: str) -> Callable[..., Sequence[Any]]:
-    backward = noted(instance.backward, site, f"{where}.backward")
+    backward = with_error_note(instance.backward, site, f"{where}.backward")
 
     def rule(ctx: Context, *arrays: Any, y: Any, dy: Any) -> Sequence[Any]:
         return backward(*arrays, y=y, dy=dy)

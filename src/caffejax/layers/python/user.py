@@ -12,7 +12,7 @@ from .modules import importable
 R = TypeVar("R")
 
 
-def noted(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]:
+def with_error_note(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]:
     """Let the function import what its module could, and note layer and function on an exception that it raises."""
     note = f"in layer '{site.layer.name}' ({site.layer.type}): {what}"
 
@@ -29,7 +29,7 @@ def noted(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]
     return call
 
 
-def give_settings(instance: Any, site: Site) -> None:
+def set_settings(instance: Any, site: Site) -> None:
     """Set `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
     instance.param_str = instance.param_str_ = site.layer.python_param.param_str
     instance.phase = 0 if site.training else 1

@@ -13,7 +13,7 @@ from ...errors import require
 from ...kernels.host_constant import table
 from ..context import Context
 from ..dtypes import promote
-from ..helpers import no_gradient, possible_plane
+from ..helpers import check_plane_size, no_gradient
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import are_rows_of_five
@@ -97,7 +97,7 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     require(len(x.shape) == 4, f"the bottom must be N x C x H x W, not of shape {x.shape}")
     sizes = ctx.param.output_height, ctx.param.output_width
     require(min(sizes) > 0, f"output_height and output_width must be > 0, not {sizes}")
-    possible_plane(sizes, x.shape)
+    check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (
         table(partial(_along, n, m, of_gradient), (m, n), dtype) for n, m in zip(x.shape[2:], sizes, strict=True)

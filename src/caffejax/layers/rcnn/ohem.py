@@ -12,7 +12,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
-from ..helpers import first, no_gradient
+from ..helpers import first_top, no_gradient
 from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
 from ..registry import register
 from ..smooth_l1 import huber, huber_slope
@@ -63,7 +63,7 @@ def smooth_l1_loss_ohem_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array, y: Any, dy: Any
 ) -> tuple[jax.Array | None, ...]:
     d, divisor = _difference(ctx, a, b, *weights)
-    diff = first(dy) * huber_slope(d) / divisor
+    diff = first_top(dy) * huber_slope(d) / divisor
     return diff, -diff, *(None,) * len(weights)
 
 

@@ -13,7 +13,7 @@ from ...errors import require
 from ..boxes import overlaps
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..helpers import generator, no_gradient
+from ..helpers import no_gradient, numpy_rng
 from ..param_str import settings
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
 from .rois import are_rows_of_five
@@ -160,7 +160,7 @@ def proposal_target_layer(
     rois = np.pad(boxes, ((0, 0), (1, 0)))
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
     most = overlap.max(axis=1, initial=0.0)
-    random = generator(ctx)
+    random = numpy_rng(ctx)
     positive = np.flatnonzero(most >= s["fg_thresh"])
     positive = _draw_most(random, positive, round(s["fg_fraction"] * s["batch_size"]))
     negative = np.flatnonzero((most < s["bg_thresh_hi"]) & (most >= s["bg_thresh_lo"]))

@@ -15,7 +15,7 @@ from ...kernels.channel_reductions import FIRST
 from ...kernels.normalization_op import batch_normalized
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
-from ..helpers import first, rsqrt, stop_gradient
+from ..helpers import first_top, rsqrt, stop_gradient
 from ..normalization import less_moved, statistics, synced_over
 from ..registry import register
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
@@ -174,7 +174,7 @@ def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 
 
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
-    d_top, scale = first(dy), blobs[0]
+    d_top, scale = first_top(dy), blobs[0]
     if _learns(ctx):
         return normalized_diffs(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))

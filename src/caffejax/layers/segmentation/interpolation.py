@@ -16,7 +16,7 @@ from ...kernels.custom_gradient import with_gradient
 from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..helpers import possible_plane
+from ..helpers import check_plane_size
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -162,7 +162,7 @@ def _interp_size(ctx: Context, x: Any) -> Shape:
 
 
 def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[Positions, Positions]:
-    possible_plane(size, x.shape)
+    check_plane_size(size, x.shape)
     begin, end = _interp_crop(ctx, x)
     rows, columns = (_corner_aligned(stop - begin, n) for stop, n in zip(end, size, strict=True))
     return rows, columns
@@ -224,7 +224,7 @@ def _resize_positions(ctx: Context, x: Any) -> tuple[Positions, Positions]:
     p, first = ctx.param, _FIRST[_read_format(ctx, x)]
     old, channels = x.shape[first : first + 2], x.shape[3 if first == 1 else 1]
     size = _output_side(p, "height", old[0]), _output_side(p, "width", old[1])
-    possible_plane(size, (x.shape[0], channels))
+    check_plane_size(size, (x.shape[0], channels))
     rows, columns = (_resize_axis(p, n, out) for n, out in zip(old, size, strict=True))
     return rows, columns
 

@@ -11,7 +11,7 @@ from ...errors import require
 from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
-from ..helpers import possible_sides
+from ..helpers import check_side_length
 from ..loss import require_one_batch
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -107,7 +107,7 @@ register(
 
 def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
     """Resize integer images bilinearly to integers, as OpenCV does."""
-    possible_sides(size)
+    check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):
         near, far, weight = _neighbours(x.shape[axis], n)
         along = weight.reshape(-1, *(1,) * (3 - axis)).astype(x.dtype)
