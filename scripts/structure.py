@@ -70,10 +70,10 @@ LEVELS: tuple[dict[str, str], ...] = (
         "errors": "exceptions, and suggestions of similar names",
         "glog": "log lines in Caffe's form",
         "host_memory": "the memory of the machine or its control group",
-        "human_readable": "sizes and counts as people write them",
         "text_table": "tables for a terminal",
         "_version": "the version, which setuptools-scm writes",
     },
+    {"human_readable": "sizes and counts as people write them"},
 )
 LEVEL_OF = {name: number for number, level in enumerate(LEVELS) for name in level}
 

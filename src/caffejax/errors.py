@@ -8,9 +8,11 @@ for a mistake in a file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, TypeGuard
 
 # characters, so that no file makes a message endless, and each message still says where
 _LONGEST = 10_000  # of what is wrong
@@ -125,6 +127,33 @@ def check_all(*checks: Callable[[], object]) -> None:
             errors.append(error)
     if errors:
         raise type(errors[0])(problem for error in errors for problem in error.problems) from errors[0].__cause__
+
+
+def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
+    """Raise one error with all problems; do nothing if there is none.
+
+    Args:
+        error: the class of the error.
+        problems: messages, or problems with a place.
+        file: the file of problems that are messages; or None if they concern no file.
+    """
+    if listed := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
+        raise error(listed)
+
+
+def is_integer(value: Any) -> TypeGuard[int]:
+    """Return whether a value is an integer of Python or NumPy; booleans are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def describe_type(value: Any) -> str:
+    """Return "None" or "a value of type NAME", for messages about a value of a wrong type."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def shorten_list(names: Sequence[str], longest: int = 8) -> list[str]:
+    """Return at most `longest` names of a list: if it is longer, its first ones, "..." and its last one."""
+    return [*names[: longest - 2], "...", names[-1]] if len(names) > longest else list(names)
 
 
 UNKNOWN_TYPE = "unknown layer type"  # how the message about one begins

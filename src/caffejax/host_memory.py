@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .human_readable import in_words
+
 if TYPE_CHECKING:
     import jax
 
@@ -26,6 +28,21 @@ def memory() -> int:
     """Return the bytes that the machine has, or the narrowest of its control groups."""
     own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([own, *(limit.size for limit in limits())])
+
+
+def memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
+    """Return a message if this machine can never hold some arrays, or None if it can.
+
+    Args:
+        size: bytes that the arrays take.
+        purpose: the arrays, as a noun phrase: "a batch".
+        remedy: what to check or to change.
+        available: bytes that there are in all; default: the memory of this machine.
+    """
+    total = memory() if available is None else available
+    if size <= total:
+        return None
+    return f"needs {in_words(size)} for {purpose}, and there are {in_words(total)} of memory in all: {remedy}"
 
 
 def free_memory() -> int:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from numbers import Integral
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, get_origin
 
-from .errors import CaffejaxError, SolverError, did_you_mean
+from .errors import CaffejaxError, SolverError, did_you_mean, is_integer, raise_all
 
 if TYPE_CHECKING:
     import jax
@@ -58,14 +57,9 @@ def quoted(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def is_whole(value: Any) -> bool:
-    """Return whether a value is a whole number; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Raise an error with these problems, and those of fields whose type is bool or a Literal."""
-    _raise_of([*_wrong_types(config), *problems], error)
+    raise_all(error, [*_wrong_types(config), *problems])
 
 
 def _wrong_types(config: Any) -> Iterator[str]:
@@ -77,11 +71,6 @@ def _wrong_types(config: Any) -> Iterator[str]:
             yield f"{name} must be {' or '.join(map(quoted, allowed))}, not {quoted(value)}{hint}"
         elif hint == "bool" and not isinstance(value, bool):
             yield f"{name} must be True or False, not {quoted(value)}"
-
-
-def _raise_of(problems: Any, error: type[CaffejaxError] = CaffejaxError) -> None:
-    if found := list(problems):
-        raise error(found)
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,7 @@ class Run:
         return replace(self, kernels="reference")
 
     def _wrong(self) -> Iterator[str]:
-        if self.memory_limit is not None and (not is_whole(self.memory_limit) or self.memory_limit < 0):
+        if self.memory_limit is not None and (not is_integer(self.memory_limit) or self.memory_limit < 0):
             yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
         if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
             yield f"axis_name must be the name of a mesh axis, or None, not {quoted(self.axis_name)}"
@@ -152,7 +141,7 @@ class Share:
     of: int = 1
 
     def __post_init__(self) -> None:
-        _raise_of(self._wrong())
+        raise_all(CaffejaxError, self._wrong())
 
     def owns(self, number: int) -> bool:
         """Return whether the batch of this number belongs to the share."""
@@ -166,7 +155,7 @@ class Share:
         return rounds * self.of + self.first + turn
 
     def _wrong(self) -> Iterator[str]:
-        known = [is_whole(value) for value in (self.first, self.count, self.of)]
+        known = [is_integer(value) for value in (self.first, self.count, self.of)]
         if not known[0] or self.first < 0:
             yield f"share.first must be a whole number from 0 on, not {quoted(self.first)}"
         if not known[1] or self.count < 1:
@@ -217,12 +206,12 @@ class Reading:
         _check(self, self._wrong())
 
     def _wrong(self) -> Iterator[str]:
-        if not is_whole(self.seed):
+        if not is_integer(self.seed):
             yield f"seed must be a whole number, not {quoted(self.seed)}"
-        if not is_whole(self.workers) or self.workers < 0:
+        if not is_integer(self.workers) or self.workers < 0:
             yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
         for name in ("max_image_pixels", "max_hdf5_bytes"):
-            if not is_whole(value := getattr(self, name)) or value < 1:
+            if not is_integer(value := getattr(self, name)) or value < 1:
                 yield f"{name} must be a whole number from 1 on, not {quoted(value)}"
         if not isinstance(self.share, Share):
             yield f"share must be a Share, not {quoted(self.share)}"
@@ -262,7 +251,7 @@ class Parallel:
         _check(self, self._wrong())
 
     def _wrong(self) -> Iterator[str]:
-        if not is_whole(self.model) or self.model < 1:
+        if not is_integer(self.model) or self.model < 1:
             yield f"model must be a whole number from 1 on, not {quoted(self.model)}"
 
 
@@ -367,22 +356,22 @@ class TrainConfig:
             yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(self.device)}"
         devices: Any = self.devices
         several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
-        if not (devices is None or several or (is_whole(devices) and devices > 0)):
+        if not (devices is None or several or (is_integer(devices) and devices > 0)):
             yield f"devices must be a number from 1 on or a list of JAX's devices, not {quoted(devices)}"
         if self.device is not None and devices is not None:
             yield "give device or devices, not both"
         for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}"
-        if not (self.keep_last is None or is_whole(self.keep_last)):
+        if not (self.keep_last is None or is_integer(self.keep_last)):
             yield f"keep_last must be None or a whole number, not {quoted(self.keep_last)}"
         elif self.keep_last is not None and self.keep_last < 1:
             yield f"keep_last must be 1 or more, not {self.keep_last}"
-        if not (self.seed is None or is_whole(self.seed)):
+        if not (self.seed is None or is_integer(self.seed)):
             yield f"seed must be None or a whole number, not {quoted(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quoted(self.keep_best)}"
-        if not is_whole(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
+        if not is_integer(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
             yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(self.steps_per_dispatch)}"
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
             yield "on_snapshot_error must be 'stop' where processes train together: all wait for what one cannot write"
@@ -458,5 +447,5 @@ def resolved(
             made.append(replace(value, **own))
         except CaffejaxError as error:
             problems += [problem.message for problem in error.problems]
-    _raise_of(problems)
+    raise_all(CaffejaxError, problems)
     return made[0], made[1]

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 
+from .errors import shorten_list
 from .human_readable import counted
 
 Params = dict[str, dict[int, jax.Array]]
 ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # what users may write instead
 Blobs = dict[str, jax.Array]
-
-_SHOWN = 8  # layers of a tree that is printed
 
 
 class Variables(NamedTuple):
@@ -70,10 +69,8 @@ def _shapes(tree: Params) -> str:
     """Return the shapes of a tree's arrays, by layer, for people; the arrays themselves are not looked at."""
     if not isinstance(tree, Mapping):
         return repr(tree)
-    names = list(tree)
-    shown = [*names[: _SHOWN - 1], None, names[-1]] if len(names) > _SHOWN else names
-    layers = ["..." if name is None else f"{name} ({', '.join(map(_shape, _in_order(tree[name])))})" for name in shown]
-    return f"{counted(len(names), 'layer')}: {', '.join(layers)}" if names else "none"
+    layers = [f"{name} ({', '.join(map(_shape, _in_order(blobs)))})" for name, blobs in tree.items()]
+    return f"{counted(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
 def _in_order(blobs: Any) -> list[Any]:

@@ -118,7 +118,7 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
 def test_a_batch_that_no_memory_holds_is_refused_before_it_is_made(open_source, hdf5_layer, tmp_path):
     path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
     said = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
-    assert "a batch takes 72.76 TiB, and there are" in said
+    assert "needs 72.76 TiB for a batch, and there are" in said
 
 
 def test_of_many_bad_files_the_first_are_named(open_source, hdf5_layer, tmp_path):

@@ -38,5 +38,5 @@ def test_shapes_are_found_without_it() -> None:
 
 
 def test_one_that_no_memory_holds_is_refused_at_once() -> None:
-    with pytest.raises(LayerError, match=r"table of shape \(1099511627776,\), which takes 4.00 TiB"):
+    with pytest.raises(LayerError, match=r"needs 4.00 TiB for a table of shape \(1099511627776,\)"):
         table(lambda: np.zeros(1), (1 << 40,), np.float32)

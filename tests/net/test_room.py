@@ -36,14 +36,14 @@ def net(layer: str, channels: int = 3, **options: str) -> Net:
     ],
 )
 def test_what_there_is_no_room_for_is_refused_before_anything_is_allocated(layer: str) -> None:
-    with pytest.raises(GraphError, match=r"layer 'l' .*takes .* there are .* in all: is one of its sizes"):
+    with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are .* in all: check the layer"):
         net(layer).init(jax.random.key(0))
 
 
 def test_data_that_there_is_no_room_for_are_refused() -> None:
     data = """layer { name: "d" type: "DummyData" top: "x"
         dummy_data_param { shape { dim: 1000000 dim: 1000000 } } }"""
-    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): takes .* 3.64 TiB for its tops .* there are"):
+    with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): needs .* 3.64 TiB of tops .* there are"):
         Net(data).init(jax.random.key(0))
 
 
@@ -127,5 +127,5 @@ def test_no_way_in_is_without_the_check() -> None:
         reshaped,
     ]
     for way in ways:
-        with pytest.raises(GraphError, match=r"layer '(l|in)' .*takes .* there are .* in all: is one of its sizes"):
+        with pytest.raises(GraphError, match=r"layer '(l|in)' .*needs .* there are .* in all: check the layer"):
             way()

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import Problem, WeightsError, did_you_mean
+from ..errors import Problem, WeightsError, did_you_mean, shorten_list
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..human_readable import counted
 from ..schema.blob_proto import Array, Legacy4D, shape_text
 
 Stored = Mapping[str, Sequence[Array | None]]
-_SHOWN = 6  # layers of a list that is cut short
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ def match_blobs(
 def _listed(names: Sequence[str]) -> str:
     if not names:
         return "none"
-    shown = [*names[: _SHOWN - 1], "...", names[-1]] if len(names) > _SHOWN else names
-    return f"{len(names)} ({', '.join(shown)})"
+    return f"{len(names)} ({', '.join(shorten_list(names))})"
 
 
 def fit(

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, is_integer
 
 _MAX_POSITION = 2**62  # examples; larger numbers are damage
 
@@ -26,7 +26,7 @@ def decode_position(state: Mapping[str, int]) -> int:
         DataError: if `state` is not a position.
     """
     examples = state.get("examples") if isinstance(state, Mapping) else None
-    if not isinstance(examples, int) or isinstance(examples, bool) or not 0 <= examples < _MAX_POSITION:
+    if not is_integer(examples) or not 0 <= examples < _MAX_POSITION:
         raise DataError(f"{str(state)[:60]} is not the position of a data source")
     return examples
 

@@ -6,8 +6,7 @@ import math
 from abc import ABC, abstractmethod
 
 from ..errors import DataError, located
-from ..host_memory import memory
-from ..human_readable import in_words
+from ..host_memory import memory_problem
 from ..layers.context import Site
 from ..layers.data_source import Look, Source, Tops
 from ..layers.types import Reads
@@ -74,9 +73,6 @@ class DataLayer(ABC):
 
 def _check_batch_fits(tops: Tops) -> None:
     """Raise `DataError` for a batch larger than the memory of this machine."""
-    size, available = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops), memory()
-    if size > available:
-        raise DataError(
-            f"a batch takes {in_words(size)}, and there are {in_words(available)} of memory in all; "
-            "make batch_size, or what is cut out of each image, smaller"
-        )
+    size = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
+    if problem := memory_problem(size, "a batch", "make batch_size, or the crop of each image, smaller"):
+        raise DataError(problem)

@@ -13,7 +13,7 @@ from ..human_readable import in_words
 from ..layers.context import Site
 from ..paths import content
 
-_SHOWN = 20
+_MAX_PROBLEMS = 20  # that an error about a list shows
 _LONGEST = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
@@ -138,8 +138,8 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
     """Return the first of many problems, and a problem with the number of the others."""
     problems = list(problems)
-    more = len(problems) - _SHOWN
-    return problems if more <= 1 else [*problems[:_SHOWN], Problem(f"and {more} more", problems[0].file)]
+    more = len(problems) - _MAX_PROBLEMS
+    return problems if more <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {more} more", problems[0].file)]
 
 
 class _Listings:

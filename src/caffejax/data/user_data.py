@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import DataError, Problem, did_you_mean
+from ..errors import DataError, Problem, describe_type, did_you_mean, is_integer, raise_all
 from ..graph import Graph
 from .common import dims
 
@@ -152,7 +152,7 @@ class EpochIterator:
         if isinstance(data, str | bytes) or not (callable(data) or isinstance(data, Iterable)):
             raise DataError(
                 f"{name} must be {{blob: array}} of all examples, an iterable of batches, or a function that is given "
-                f"the number of the epoch and returns either, not {_kind(data)}"
+                f"the number of the epoch and returns either, not {describe_type(data)}"
             )
         self._name, self._data = name, data
         # an iterator cannot begin again
@@ -245,7 +245,7 @@ class EpochIterator:
             else:
                 raise DataError(
                     f"{self._name}({self._number}) must return {{blob: array}} of all examples or an iterable of "
-                    f"batches, not {_kind(data)}"
+                    f"batches, not {describe_type(data)}"
                 )
             self._skip, self._resume, self._unit = 0, None, None
         return self._open
@@ -268,11 +268,7 @@ def _is_position(state: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    return is_integer(value) and bool(0 <= value < _MAX_COUNT)
 
 
 class UserData:
@@ -313,7 +309,7 @@ class UserData:
             joined = pieces[0]
             if len(pieces) > 1:
                 joined = {blob: np.concatenate([piece[blob] for piece in pieces]) for blob in self._blobs}
-            self._raise_of(
+            self._raise_batch_problems(
                 f"has {len(a)} examples in '{blob}', which cannot be divided among {self._parts} devices"
                 for blob, a in joined.items()
                 if a.ndim and len(a) % self._parts
@@ -348,10 +344,12 @@ class UserData:
         names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
         if isinstance(batch, tuple | list):
             if len(batch) != len(self._blobs):
-                self._raise_of([f"has {len(batch)} arrays, but the net is fed {len(self._blobs)}: {names}"])
+                self._raise_batch_problems([f"has {len(batch)} arrays, but the net is fed {len(self._blobs)}: {names}"])
             batch = dict(zip(self._blobs, batch, strict=True))
         if not isinstance(batch, Mapping):
-            self._raise_of([f"must be {{blob: array}}, or a tuple of arrays for {names}, not of type {kind}"])
+            self._raise_batch_problems(
+                [f"must be {{blob: array}}, or a tuple of arrays for {names}, not of type {kind}"]
+            )
         arrays, problems = {}, []
         for blob, spec in self._blobs.items():
             if blob not in batch:
@@ -365,7 +363,7 @@ class UserData:
                 problems.append(f"'{blob}' {problem}")
             else:
                 arrays[blob] = np.array(array, spec.dtype)  # a copy, as the caller may write to the original
-        self._raise_of(problems)
+        self._raise_batch_problems(problems)
         return arrays
 
     def _problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
@@ -377,10 +375,9 @@ class UserData:
             return f"is empty, of shape {array.shape}"
         return None
 
-    def _raise_of(self, problems: Iterable[str]) -> None:
+    def _raise_batch_problems(self, problems: Iterable[str]) -> None:
         where = f"{self._name}, {self._epochs.position}"
-        if located := [Problem(f"{where}: the batch {problem}", self._file) for problem in problems]:
-            raise DataError(located)
+        raise_all(DataError, (f"{where}: the batch {problem}" for problem in problems), self._file)
 
 
 def format_inputs(graph: Graph) -> Iterator[str]:

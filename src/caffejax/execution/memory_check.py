@@ -9,7 +9,7 @@ import jax
 
 from ..errors import GraphError, Problem
 from ..graph import Graph
-from ..host_memory import device_memory, memory
+from ..host_memory import device_memory, memory, memory_problem
 from ..human_readable import in_words
 from ..summary import layer_summary
 
@@ -28,16 +28,16 @@ def check_room(graph: Graph, shardings: Any = None) -> None:
         raise GraphError(problems)
 
 
-def _problems(graph: Graph, room: int) -> Iterator[Problem]:
+def _problems(graph: Graph, available: int) -> Iterator[Problem]:
     for layer in graph.layers:
-        found = layer_summary(layer, graph, count=False)
-        if found.parameter_bytes + found.activation_bytes > room:
-            shapes = ", ".join(map(str, (*found.param_shapes, *found.top_shapes)))
-            sizes = [in_words(n) for n in (found.parameter_bytes, found.activation_bytes, room)]
-            yield layer.problem(
-                f"takes {sizes[0]} for its params and {sizes[1]} for its tops ({shapes}), and there are {sizes[2]} in "
-                "all: is one of its sizes, or of its inputs', a mistake?"
-            )
+        summary = layer_summary(layer, graph, count=False)
+        shapes = ", ".join(map(str, (*summary.param_shapes, *summary.top_shapes)))
+        sizes = [in_words(n) for n in (summary.parameter_bytes, summary.activation_bytes)]
+        purpose = f"{sizes[0]} of params and {sizes[1]} of tops ({shapes})"
+        remedy = "check the layer's sizes and its inputs'"
+        total = summary.parameter_bytes + summary.activation_bytes
+        if problem := memory_problem(total, purpose, remedy, available):
+            yield layer.problem(problem)
 
 
 def _room() -> int:

@@ -11,14 +11,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, WeightsError, did_you_mean
+from ..errors import (
+    CaffejaxError,
+    GraphError,
+    LayerError,
+    Problem,
+    WeightsError,
+    describe_type,
+    did_you_mean,
+    is_integer,
+    raise_all,
+    shorten_list,
+)
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
-from ..options import is_whole, quoted
+from ..options import quoted
 from ..variables import Variables, index_blobs
 from . import PassInputs
-
-_SHOWN = 20  # blobs, where none is like the one that was asked for
 
 
 def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
@@ -26,7 +35,7 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
     problems = []
     if phase not in get_args(Phase):
         problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
-    if not is_whole(level):
+    if not is_integer(level):
         problems.append(f"level must be a whole number, not {quoted(level)}")
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
         problems.append(f"stages must be a list of names, not {quoted(stages)}")
@@ -38,7 +47,7 @@ def check_key(key: Any) -> None:
     """Raise `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
-        raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {_kind(key)}")
+        raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {describe_type(key)}")
 
 
 def check_given(graph: Graph, given: PassInputs) -> PassInputs:
@@ -51,9 +60,11 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
     """
     check_inputs(graph, graph.input_names, given.blobs)
     known_names(graph, "taps", given.taps)
-    wrong = {name: _kind(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
-    _raise_of(
-        graph, [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()]
+    wrong = {name: describe_type(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
+    raise_all(
+        GraphError,
+        [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()],
+        graph.file,
     )
     params, state = check_variables(graph, given.params, given.state)
     if given.key is not None:
@@ -64,7 +75,7 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
 def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
     """Raise `GraphError` unless each blob that is fed gets numbers; more may be given."""
     if not isinstance(inputs, Mapping):
-        raise GraphError(Problem(f"inputs must be {{blob: array}}, not {_kind(inputs)}", graph.file))
+        raise GraphError(Problem(f"inputs must be {{blob: array}}, not {describe_type(inputs)}", graph.file))
     missing = [name for name in fed if name not in inputs]
     problems = [f"no input given for blob '{name}'" for name in missing]
     for name, value in inputs.items():
@@ -74,8 +85,8 @@ def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
                 f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
             )
         elif name in fed and not _is_numeric(value):
-            problems.append(f"the input for blob '{name}' must be an array of numbers, not {_kind(value)}")
-    _raise_of(graph, problems)
+            problems.append(f"the input for blob '{name}' must be an array of numbers, not {describe_type(value)}")
+    raise_all(GraphError, problems, graph.file)
 
 
 def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
@@ -85,21 +96,24 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
         GraphError: naming those that the net does not have.
     """
     if isinstance(names, str):
-        _raise_of(graph, [f'{argument} must be several names, ("{names}",), not one'])
+        raise_all(GraphError, [f'{argument} must be several names, ("{names}",), not one'], graph.file)
     if not isinstance(names, Iterable):
-        _raise_of(graph, [f"{argument} must be names of blobs, not {_kind(names)}"])
+        raise_all(GraphError, [f"{argument} must be names of blobs, not {describe_type(names)}"], graph.file)
     found = tuple(names)
-    _raise_of(graph, [f"{argument} must be names of blobs, not {_kind(n)}" for n in found if not isinstance(n, str)])
+    raise_all(
+        GraphError,
+        [f"{argument} must be names of blobs, not {describe_type(n)}" for n in found if not isinstance(n, str)],
+        graph.file,
+    )
     unknown = [name for name in found if name not in graph.blobs]
-    _raise_of(graph, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown])
+    raise_all(GraphError, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown], graph.file)
     return found
 
 
 def _nearest(name: str, graph: Graph) -> str:
     """Name the blob nearest to a name, or where none is near all of them, if they are few."""
     own = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
-    shown = [*own][:_SHOWN] + ["..."] * (len(own) > _SHOWN)
-    return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shown)}"
+    return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*own], 20))}"
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
@@ -113,7 +127,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     for name, tree in trees.items():
         if not isinstance(tree, Mapping):
             both = "; give its two parts, .params and .state" if hasattr(tree, "params") else ""
-            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {_kind(tree)}{both}"))
+            problems.append(Problem(f"{name} must be {{layer: blobs}}, not {describe_type(tree)}{both}"))
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
         problems = [problem for layer in graph.layers for problem in _layer_problems(layer, trees)]
@@ -139,7 +153,7 @@ def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
         return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):
-        return f"must be an array, not {_kind(blob)}"
+        return f"must be an array, not {describe_type(blob)}"
     if tuple(blob.shape) != shape:
         return f"must be of shape {shape}, not {tuple(blob.shape)}"
     return None if jnp.issubdtype(blob.dtype, jnp.floating) else f"must be floating point, not {blob.dtype}"
@@ -163,11 +177,6 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
         raise LayerError(replace(p, message=p.message + hint) for p in error.problems) from error.__cause__
 
 
-def _raise_of(graph: Graph, problems: Sequence[str]) -> None:
-    if problems:
-        raise GraphError(Problem(p, graph.file) for p in problems)
-
-
 def _is_numeric(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype):
@@ -176,7 +185,3 @@ def _is_numeric(value: Any) -> bool:
         except Exception:  # whatever an object raises that is no array
             return False
     return jnp.issubdtype(dtype, np.number) or dtype == np.bool_
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"

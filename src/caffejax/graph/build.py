@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located, require
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located
+from ..host_memory import memory_problem
 from ..human_readable import counted
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
 from ..layers.context import Shape, resolve_type, strip_wiring
@@ -288,8 +289,9 @@ def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -
 def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
     """Raise `LayerError` for a top that is too large for any machine."""
     for top in tops:
-        message = f"has a top of shape {top.shape}, which no machine can hold; check the layer's sizes"
-        require(math.prod(top.shape) < _MAX_SIZE, message)
+        size = math.prod(top.shape)
+        if problem := memory_problem(size, f"a top of shape {top.shape}", "check the layer's sizes", _MAX_SIZE - 1):
+            raise LayerError(problem)
 
 
 def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer, ...]:

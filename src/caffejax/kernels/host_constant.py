@@ -16,9 +16,8 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from ..errors import require
-from ..host_memory import memory
-from ..human_readable import in_words
+from ..errors import LayerError
+from ..host_memory import memory_problem
 
 _table = Primitive("caffejax_table")
 
@@ -30,12 +29,9 @@ def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> j
         LayerError: if the machine has no memory for it.
     """
     shape, dtype = tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(dtype)
-    size, there = math.prod(shape) * dtype.itemsize, memory()
-    require(
-        size <= there,
-        f"computes with a table of shape {shape}, which takes {in_words(size)}, and there are {in_words(there)} of "
-        "memory in all: is one of its sizes, or of its bottoms', a mistake?",
-    )
+    size = math.prod(shape) * dtype.itemsize
+    if problem := memory_problem(size, f"a table of shape {shape}", "check the layer's sizes and its bottoms'"):
+        raise LayerError(problem)
     found: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
     return found
 

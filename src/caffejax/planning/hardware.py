@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from jax.experimental import topologies
 
-from ..errors import CaffejaxError, Problem, did_you_mean
+from ..errors import CaffejaxError, Problem, did_you_mean, is_integer
 
 _EXAMPLES = "tpu:v5e:2x2 or cuda:h100:4"
 _MOST = 4096  # devices along an axis
@@ -206,7 +206,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
             yield "compiler must be a table of names and numbers"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
             yield f"cores must be a small number, not {value!r}"
-        elif name == "joined" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        elif name == "joined" and (not is_integer(value) or value < 1):
             yield f"joined must be a number of devices, not {value!r}"
         elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
             yield f"{name} must be a positive number, not {value!r}"

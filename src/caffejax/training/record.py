@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from ..errors import Problem, WeightsError
+from ..errors import Problem, WeightsError, is_integer
 from ..human_readable import in_words
 
 _LARGEST = 2**63 - 1
@@ -72,7 +72,7 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if not isinstance(data["test"], list) or not all(isinstance(net, dict) for net in data["test"]):
             yield "'data.test'", f"{_kind(data['test'])}, not a list of places by layer"
     seed = record.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool) or not -_LARGEST < seed < _LARGEST:
+    if not is_integer(seed) or not -_LARGEST < seed < _LARGEST:
         yield "'seed'", f"{_kind(seed)}, not a whole number"
     key = record.get("key", [0, 0])
     if not isinstance(key, list) or len(key) not in _KEY_NUMBERS or not all(_is_whole(n, 2**32) for n in key):
@@ -96,7 +96,7 @@ def _at_most() -> str:
 
 
 def _is_whole(value: Any, below: int = _LARGEST) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
+    return is_integer(value) and bool(0 <= value < below)
 
 
 def _is_number(value: Any) -> bool:
