@@ -19,7 +19,7 @@ def test_statistics_shared_by_name_are_updated_one_after_the_other() -> None:
     net = Net(INPUT + layers, "TRAIN")
     params, state = net.init(jax.random.key(0))
     _, state = net.forward(params, state, {"a": np.full((8, 2), 1.0), "b": np.full((8, 2), 3.0)})
-    mean, _, factor = state["bn_a"]
+    mean, _, factor = state["bn_a"].values()
     np.testing.assert_allclose(factor, [1 + 0.999], rtol=1e-6)
     np.testing.assert_allclose(mean, [3 + 0.999 * 1] * 2, rtol=1e-6)
     assert "bn_b" not in state

@@ -60,7 +60,7 @@ def test_training_goes_on_from_the_weights_that_forward_wrote(tmp_path: Path) ->
     solver = Solver(tmp_path / "solver.prototxt")
     before = np.array(solver.variables.params["far"][0])
     solver.step(1)  # with a rate of 0, all that happens
-    (after,) = solver.variables.params["far"]
+    after = solver.variables.params["far"][0]
     norm = np.linalg.norm(before, axis=1, keepdims=True)
     assert np.all(np.abs(norm - 1) > 1e-3)
     np.testing.assert_allclose(after, before / norm, rtol=1e-4)

@@ -128,7 +128,7 @@ def test_what_is_carried_is_no_blob_and_in_no_weight_file(
     save_weights(tmp_path / "w.caffemodel", model.graph, Variables(params, state))
     fresh = model.init(jax.random.key(1))
     loaded = load_weights(tmp_path / "w.caffemodel", model.graph, fresh)
-    for mine, theirs in zip(loaded.params["layer"], params["layer"], strict=True):
+    for mine, theirs in zip(loaded.params["layer"].values(), params["layer"].values(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert not any(np.any(s) for s in jax.tree.leaves(loaded.state))
 

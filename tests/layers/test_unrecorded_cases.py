@@ -184,5 +184,5 @@ def test_indices_outside_the_table_are_seen() -> None:
 )
 def test_blobs_at_the_start(kind: str, text: str, expected: list[Any]) -> None:
     params, _ = Net(net(kind, text, [(2, 3, 4)])).init(jax.random.key(0))
-    for blob, value in zip(params["layer"], expected, strict=True):
+    for blob, value in zip(params["layer"].values(), expected, strict=True):
         np.testing.assert_array_equal(blob, value)

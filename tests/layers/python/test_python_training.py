@@ -78,7 +78,7 @@ def test_a_caffemodel_has_the_blobs_and_gives_them_back(tmp_path: Path) -> None:
     s.step(3)
     s.snapshot()
     stored = read_caffemodel(tmp_path / "x_iter_3.caffemodel")
-    for ours, theirs in zip(s.train_state.params["ip"], stored["ip"], strict=True):
+    for ours, theirs in zip(s.train_state.params["ip"].values(), stored["ip"], strict=True):
         np.testing.assert_array_equal(ours, theirs)
     started = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS, weights=[tmp_path / "x_iter_3.caffemodel"])
     np.testing.assert_array_equal(started.train_state.params["ip"][0], s.train_state.params["ip"][0])
