@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -24,8 +25,9 @@ class Limit(NamedTuple):
     left: int
 
 
+@functools.cache
 def memory() -> int:
-    """Return the bytes that the machine has, or the narrowest of its control groups."""
+    """Return the bytes that the machine has, or the narrowest of its control groups; read once per process."""
     own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([own, *(limit.size for limit in limits())])
 

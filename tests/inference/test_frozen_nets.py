@@ -282,3 +282,19 @@ def test_what_is_written_later_to_an_input_is_not_seen() -> None:
     given[...] = 3
     assert (np.asarray(found["x"]) == 2).all()
     assert (np.asarray(found["y"]) == 2).all()
+
+
+@pytest.mark.parametrize(("option", "shift", "kind"), [(jax.debug_nans, "nan", "nan"), (jax.debug_infs, "inf", "inf")])
+def test_invalid_values_raise_with_the_options_of_jax(option: Any, shift: str, kind: str) -> None:
+    net = Net(net_of((1, 2), f"low Power x | shift: {shift}", "s Softmax x"), "TEST")
+    frozen = net.freeze(variables_of(net))
+    inputs = {"x": np.ones((1, 2), np.float32)}
+    assert not np.isfinite(frozen(inputs)["low"]).any()
+    with option(True), pytest.raises(FloatingPointError, match=rf"\({kind}\).*blob 'low'"):
+        frozen(inputs)
+
+
+def test_valid_values_pass_with_debug_nans() -> None:
+    net = Net(net_of((1, 2), "s Softmax x"), "TEST")
+    with jax.debug_nans(True):
+        net.freeze(variables_of(net))({"x": np.ones((1, 2), np.float32)})

@@ -1,10 +1,13 @@
-"""Garbage waits while a program is compiled."""
+"""Garbage collection around compilation, and arrays that are put on a CPU without compiling."""
 
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from caffejax.kernels import compiling
@@ -20,3 +23,21 @@ def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPa
     with pytest.raises(TypeError, match="spoilt"):
         compiling.jit(failing, "fast")(1.0)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.int32, jnp.bfloat16])
+@pytest.mark.parametrize("committed", [False, True])
+def test_filled_equals_full(dtype: Any, committed: bool) -> None:
+    device = jax.devices("cpu")[-1] if committed else None
+    array, expected = compiling.filled((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
+    np.testing.assert_array_equal(array, expected)
+    assert (array.dtype, array.committed, array.devices()) == (expected.dtype, committed, expected.devices())
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_zeros_like_stay_on_the_device_of_the_array(committed: bool) -> None:
+    device = jax.devices("cpu")[-1]
+    array = jax.device_put(np.ones(3, np.float32), device if committed else None)
+    zeros = compiling.zeros_like(array)
+    assert not zeros.any()
+    assert (zeros.committed, zeros.devices()) == (committed, array.devices())

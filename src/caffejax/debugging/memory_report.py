@@ -15,7 +15,7 @@ from ..graph import Graph
 from ..graph.reshape import with_batch
 from ..kernels import compiling
 from ..net import Net
-from ..summary import LayerSummary, layer_summary
+from ..summary import LayerSummary, layer_sizes, layer_summary
 
 SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -115,5 +115,5 @@ def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
 
 def net_sizes(graph: Graph) -> tuple[int, int]:
     """Return the number of elements in a net's parameters, and in its activations."""
-    layers = [layer_summary(layer, graph, count=False) for layer in graph.layers]
-    return sum(layer.parameters for layer in layers), sum(layer.activations for layer in layers)
+    sizes = [layer_sizes(layer, graph) for layer in graph.layers]
+    return sum(parameters for parameters, *_ in sizes), sum(activations for _, activations, _ in sizes)

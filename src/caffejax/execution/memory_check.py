@@ -11,7 +11,7 @@ from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..host_memory import device_memory, memory, memory_problem
 from ..human_readable import in_words
-from ..summary import layer_summary
+from ..summary import layer_sizes
 
 
 def check_room(graph: Graph, shardings: Any = None) -> None:
@@ -30,13 +30,15 @@ def check_room(graph: Graph, shardings: Any = None) -> None:
 
 def _problems(graph: Graph, available: int) -> Iterator[Problem]:
     for layer in graph.layers:
-        summary = layer_summary(layer, graph, count=False)
-        shapes = ", ".join(map(str, (*summary.param_shapes, *summary.top_shapes)))
-        sizes = [in_words(n) for n in (summary.parameter_bytes, summary.activation_bytes)]
-        purpose = f"{sizes[0]} of params and {sizes[1]} of tops ({shapes})"
+        parameters, _, activation_bytes = layer_sizes(layer, graph)
+        parameter_bytes = 4 * parameters  # float32
+        if parameter_bytes + activation_bytes <= available:
+            continue
+        top_shapes = (graph.blobs[top].shape for top in layer.tops)
+        shapes = ", ".join(map(str, (*(p.spec.shape for p in layer.params), *top_shapes)))
+        purpose = f"{in_words(parameter_bytes)} of params and {in_words(activation_bytes)} of tops ({shapes})"
         remedy = "check the layer's sizes and its inputs'"
-        total = summary.parameter_bytes + summary.activation_bytes
-        if problem := memory_problem(total, purpose, remedy, available):
+        if problem := memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
             yield layer.problem(problem)
 
 

@@ -55,10 +55,12 @@ class CompiledShapes:
     ) -> None:
         self._variables, self._device = variables, device
         self.graph, self._constants = without_constants(graph, variables)
-        self.schedule: Schedule = plan(self.graph)
-        self.programs: dict[Any, Lowered] = {}
+        self.schedule: Schedule
+        self.programs: dict[Any, Lowered]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
             self.schedule, self.programs = partition(self.graph, graph, variables)
+        else:
+            self.schedule, self.programs = plan(self.graph), {}
         self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
         self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
@@ -100,6 +102,8 @@ class CompiledShapes:
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
             step(values, key)
+        if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+            _check_finite({name: value for name, value in values.items() if name not in inputs})
         return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
 
     def _as_jax(self, array: Any, name: str = "") -> jax.Array:
@@ -108,9 +112,7 @@ class CompiledShapes:
             return array
         if name in self.graph.input_names:
             array = np.array(array)
-        if self._device is not None and array.dtype == np.float32 and compiling.only_cpus():
-            return compiling.as_jax(array, self._device)
-        return jax.device_put(array, self._device)
+        return compiling.as_jax(array, self._device, committed=not compiling.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
         """Yield a step for each program, for each layer that can compute with NumPy, and for what is between them."""
@@ -260,6 +262,21 @@ def _host_step(layer: Layer) -> Step | None:
         values.update(compute_tops([values[b] for b in layer.bottoms]))
 
     return step
+
+
+def _check_finite(values: Mapping[str, Any]) -> None:
+    """Check blobs as JAX checks what it computes with the options jax_debug_nans and jax_debug_infs.
+
+    Raises:
+        FloatingPointError: naming the first blob with such a value.
+    """
+    checks = ("nan", jax.config.jax_debug_nans, np.isnan), ("inf", jax.config.jax_debug_infs, np.isinf)
+    for name, value in values.items():
+        for kind, is_on, is_invalid in checks:
+            if is_on and np.any(is_invalid(np.asarray(value, np.float32))):
+                raise FloatingPointError(
+                    f"invalid value ({kind}) in blob {name!r} of a frozen net; jax_debug_{kind}s is on"
+                )
 
 
 def _feed(values: dict[str, Any], key: jax.Array | None) -> None:

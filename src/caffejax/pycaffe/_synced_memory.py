@@ -14,9 +14,9 @@ import sys
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from ..kernels.compiling import filled
 from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
@@ -85,7 +85,7 @@ class Memory:
         if self._waiting_for is not None:
             self._waiting_for.resolve()
         if self.is_zero:
-            return jnp.zeros(shape, jnp.float32, device=device)
+            return filled(shape, 0, device=device)
         written = self._on_host and self._handed_out
         if written or self._array is None or self._array.shape != shape:
             count = math.prod(shape)

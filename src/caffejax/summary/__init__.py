@@ -1,7 +1,7 @@
 """Summaries of nets: shapes, parameters, multiply-adds and receptive fields of each layer, without running it."""
 
 from .multiply_adds import multiply_adds
-from .net_summary import FAMILIES, Family, LayerSummary, Summary, family_of, layer_summary, summarize
+from .net_summary import FAMILIES, Family, LayerSummary, Summary, family_of, layer_sizes, layer_summary, summarize
 
 __all__ = [
     "FAMILIES",
@@ -9,6 +9,7 @@ __all__ = [
     "LayerSummary",
     "Summary",
     "family_of",
+    "layer_sizes",
     "layer_summary",
     "multiply_adds",
     "summarize",

@@ -190,11 +190,19 @@ class LayerSummary:
         return None if self.field is None else tuple(map(float, self.field.stride))
 
 
-def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Field | None = None) -> LayerSummary:
-    """Return the summary of a layer; multiply-adds, which take longest, are counted only if `count`."""
-    tops = [graph.blobs[top] for top in layer.tops]
+def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
+    """Count the numbers in a layer's own params, the numbers in its new tops, and the bytes of these tops."""
     shared = layer.tops if layer.type.traits.copies else layer.bottoms
-    new = [x for name, x in zip(layer.tops, tops, strict=True) if name not in shared]
+    new = [graph.blobs[name] for name in layer.tops if name not in shared]
+    counts = [math.prod(blob.shape) for blob in new]
+    size = sum(count * blob.dtype.itemsize for count, blob in zip(counts, new, strict=True))
+    return sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner), sum(counts), size
+
+
+def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> LayerSummary:
+    """Return the summary of a layer."""
+    tops = [graph.blobs[top] for top in layer.tops]
+    parameters, activations, activation_bytes = layer_sizes(layer, graph)
     return LayerSummary(
         key=layer.key,
         name=layer.name,
@@ -204,10 +212,10 @@ def layer_summary(layer: Layer, graph: Graph, *, count: bool = True, field: Fiel
         tops=layer.tops,
         top_shapes=tuple(x.shape for x in tops),
         param_shapes=tuple(p.spec.shape for p in layer.params),
-        parameters=sum(math.prod(p.spec.shape) for p in layer.params if p.is_owner),
-        activations=sum(math.prod(x.shape) for x in new),
-        activation_bytes=sum(math.prod(x.shape) * x.dtype.itemsize for x in new),
-        multiply_adds=_multiply_adds(layer, graph) if count else None,
+        parameters=parameters,
+        activations=activations,
+        activation_bytes=activation_bytes,
+        multiply_adds=_multiply_adds(layer, graph),
         field=field,
     )
 
