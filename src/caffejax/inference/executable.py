@@ -102,7 +102,7 @@ class CompiledShapes:
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
             step(values, key)
-        if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+        if jax.debug_nans.value or jax.debug_infs.value:
             _check_finite({name: value for name, value in values.items() if name not in inputs})
         return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
 
@@ -270,7 +270,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
     Raises:
         FloatingPointError: naming the first blob with such a value.
     """
-    checks = ("nan", jax.config.jax_debug_nans, np.isnan), ("inf", jax.config.jax_debug_infs, np.isinf)
+    checks = ("nan", jax.debug_nans.value, np.isnan), ("inf", jax.debug_infs.value, np.isinf)
     for name, value in values.items():
         for kind, is_on, is_invalid in checks:
             if is_on and np.any(is_invalid(np.asarray(value, np.float32))):
