@@ -1,3 +1,12 @@
 """Nets, solvers and modes under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`."""
 
-from .pycaffe import __getattr__ as __getattr__
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(sys.modules[__name__.rpartition(".")[0]], name)
