@@ -112,7 +112,7 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
     ("arguments", "messages"),
     [
         ([], ["2 layers need weights: name a file with --weights; --random_weights"]),
-        (["--weights=part.caffemodel"], ["layer 'two' (InnerProduct): the weights have no blobs for it"]),
+        (["--weights=part.caffemodel"], ["layer 'two' (InnerProduct): the weight files have no blobs for this layer"]),
         (["--weights=other.caffemodel"], ["other.caffemodel: layer 'one'", "other.caffemodel: layer 'two'"]),
         (["--weights=none.caffemodel"], ["none.caffemodel"]),
         ([WEIGHTS, "--outputs=one,tow,x"], ["no blob 'tow' in the net; did you mean 'two'?", "no blob 'x'"]),

@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax import CaffejaxError, Net
 from caffejax.data.synthetic_inputs import complete_inputs
-from caffejax.export import Subject, export_stablehlo, subject_of
+from caffejax.export import Subject, export_stablehlo, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.layers.context import Phase
 from caffejax.net import Variables
@@ -70,7 +70,7 @@ def _subject(path: str, phase: Phase) -> Subject:
     """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
-    outputs = subject_of(net, filled(net), None if net.outputs else read_last).net
+    outputs = make_subject(net, filled(net), None if net.outputs else read_last).net
     wanted, left = list(outputs.outputs), set[str]()
     for layer in outputs.graph.layers:
         if layer.type.on_host or left.intersection(layer.bottoms):
@@ -80,7 +80,7 @@ def _subject(path: str, phase: Phase) -> Subject:
             wanted += layer.bottoms
     blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
     kept = [name for name in dict.fromkeys(wanted) if name in blobs]
-    return subject_of(net, _measured(path, phase, filled(net), kept), kept)
+    return make_subject(net, _measured(path, phase, filled(net), kept), kept)
 
 
 def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:

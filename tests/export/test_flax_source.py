@@ -15,7 +15,7 @@ import pytest
 from flax_nets import LAYERS, NETS, SHARED, images, layer, one_layer, residual_net, subject_for
 
 from caffejax import CaffejaxError, Net
-from caffejax.export import Subject, subject_of
+from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
 from export.filled import filled
@@ -296,7 +296,7 @@ def test_what_can_be_written_is_said_with_what_cannot(tmp_path: Path) -> None:
     subject = subject_for("\n".join(layers))
     with pytest.raises(CaffejaxError, match=r"\(SPP\)(?s:.)*this much can be written: --outputs=ip$"):
         write_flax(subject, tmp_path / "net")
-    write_flax(subject_of(subject.net, subject.variables, ["ip"]), tmp_path / "net")
+    write_flax(make_subject(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
 
 def test_what_repeats_is_a_class_and_a_list(written: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from caffejax import CaffejaxError, Net, save_weights
 from caffejax.cli import main
 from caffejax.data import write_lmdb
-from caffejax.export import Preprocessing, of_data_layer, subject_of
+from caffejax.export import Preprocessing, data_layer_preprocessing, make_subject
 from caffejax.pycaffe.classifier import Classifier
 from caffejax.schema import caffe_pb2
 
@@ -111,9 +111,9 @@ def test_transform_param(job: Path, transform: str) -> None:
 
 def test_channels_are_left_as_they_are_where_there_are_not_three(job: Path) -> None:
     net = Net(deploy(channels=1))
-    subject = subject_of(net, net.init(jax.random.key(0)))
+    subject = make_subject(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*no transform_param"):
-        of_data_layer(net, subject)
+        data_layer_preprocessing(net, subject)
     grey = Preprocessing("data", (10, 10, 1), (10, 10), (0,))
     np.testing.assert_array_equal(grey(IMAGES[:, :10, :10, :1])[:, 0], IMAGES[:, :10, :10, 0])
 
@@ -131,7 +131,7 @@ def test_channels_are_left_as_they_are_where_there_are_not_three(job: Path) -> N
         (["--preprocess=classify", "--mean_file=none.npy"], "none.npy"),
         (["--preprocess=classify", "--mean_file=two.npy"], "Mean channels incompatible"),
         (["--preprocess=classify", "--to=flax"], "--preprocess goes with stablehlo and onnx only"),
-        (["--preprocess=classify", "--outputs=aside"], "one input of four axes is needed"),
+        (["--preprocess=classify", "--outputs=aside"], "needs exactly one input of four axes"),
     ],
 )
 def test_flags_that_cannot_work(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net, load_weights
-from caffejax.export import BatchError, Subject, export_stablehlo, subject_of, write_stablehlo
-from caffejax.export.inference_model import any_batch
+from caffejax.export import BatchError, Subject, export_stablehlo, make_subject, write_stablehlo
+from caffejax.export.inference_model import symbolic_batch_shapes
 from jax_transforms.processes import reload
 
 REPOSITORY = Path(__file__).parents[2]
@@ -101,11 +101,11 @@ def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Sub
     net = Net(model, phase)
     variables = net.init(jax.random.key(0))
     if weights is not None:
-        return subject_of(net, load_weights(weights, net.graph, variables))
+        return make_subject(net, load_weights(weights, net.graph, variables))
     draw = np.random.default_rng(0)
     params = jax.tree.map(lambda p: p + 0.1 * draw.normal(size=p.shape).astype(np.float32), variables.params)
     state = jax.tree.map(lambda s: draw.uniform(0.5, 1.5, s.shape).astype(np.float32), variables.state)
-    return subject_of(net, variables._replace(params=params, state=state))
+    return make_subject(net, variables._replace(params=params, state=state))
 
 
 def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
@@ -189,7 +189,7 @@ def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
     """Whole nets, which are not run; None for those that take one number of rows only."""
     net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
     shapes = jax.eval_shape(net.init, jax.random.key(0))
-    one = subject_of(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
+    one = make_subject(net, jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes))
     if takes is None:
         with pytest.raises(BatchError, match="layer '"):
             export_stablehlo(one)
@@ -203,7 +203,7 @@ def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
 
 def test_inputs_that_must_be_of_one_length_share_it() -> None:
     sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
-    shapes = any_batch(subject(REGIONS + fed("offsets", 3, 4) + sum_of_both))
+    shapes = symbolic_batch_shapes(subject(REGIONS + fed("offsets", 3, 4) + sum_of_both))
     lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
     assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
@@ -317,7 +317,7 @@ def test_what_cannot_be_exported_is_named(
 
 
 def test_a_net_that_is_too_large_for_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.export.stablehlo._MOST_BYTES", 100)
-    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, nearly all of it weights"):
+    monkeypatch.setattr("caffejax.export.stablehlo._MAX_BYTES", 100)
+    with pytest.raises(CaffejaxError, match=r"net\.stablehlo: takes .* KiB, mostly weights"):
         write_stablehlo(subject(SIAMESE), tmp_path / "net.stablehlo")
     assert list(tmp_path.iterdir()) == []

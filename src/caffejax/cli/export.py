@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     form = _form(options)
     _check_place(form, options)
-    from ..export import Subject, weights_of, zeros
+    from ..export import Subject, load_export_weights, zero_weight_warnings
 
     net = net_flags.net_of(options)
     inference = net.for_inference(flags.several(options.outputs) if options.outputs else None)
@@ -72,8 +72,8 @@ def run(options: argparse.Namespace) -> None:
     if isinstance(options.batch, int):
         inference = inference.with_batch(options.batch, options.batch_axis or 0)
     files = flags.several(options.weights)
-    subject = Subject(inference, weights_of(net, inference, files, random=options.random_weights))
-    for warning in zeros(subject):
+    subject = Subject(inference, load_export_weights(net, inference, files, random=options.random_weights))
+    for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
     takes, gives = _WRITERS[form](net, subject, options)
     log.info("Exported %s: %s to %s", counted(len(subject.layers), "layer"), _listed(takes), _listed(gives))
@@ -239,12 +239,12 @@ def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) ->
         subject: what is exported of it.
         options: the flags.
     """
-    from ..export import image_input, of_data_layer
+    from ..export import data_layer_preprocessing, image_input
 
     if options.preprocess is None:
         return None
     if options.preprocess == _TRANSFORM:
-        return of_data_layer(net, subject, options.images_dim, options.channel_swap)
+        return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
     with image_flags.refusals(options.model):
         return _as_classify(image_input(subject), subject, options)
 

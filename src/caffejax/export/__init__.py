@@ -1,9 +1,9 @@
-"""Take a net anywhere: as StableHLO, as ONNX, as flax source."""
+"""Export of nets to StableHLO, ONNX and flax source."""
 
-from .inference_model import BatchError, Subject, subject_of
-from .preprocessing import Preprocessing, colour_order, image_input, of_data_layer
+from .inference_model import BatchError, Subject, make_subject
+from .preprocessing import Preprocessing, colour_order, data_layer_preprocessing, image_input
 from .stablehlo import PLATFORMS, export_stablehlo, require_package, write_stablehlo
-from .weights import weights_of, zeros
+from .weights import load_export_weights, zero_weight_warnings
 
 __all__ = [
     "PLATFORMS",
@@ -11,12 +11,12 @@ __all__ = [
     "Preprocessing",
     "Subject",
     "colour_order",
+    "data_layer_preprocessing",
     "export_stablehlo",
     "image_input",
-    "of_data_layer",
+    "load_export_weights",
+    "make_subject",
     "require_package",
-    "subject_of",
-    "weights_of",
     "write_stablehlo",
-    "zeros",
+    "zero_weight_warnings",
 ]

@@ -1,4 +1,4 @@
-"""What is exported: a net in phase TEST, cut to the layers that its outputs need, with its weights."""
+"""The net to export: in phase TEST, reduced to the layers that the outputs need, with its weights."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..net import Blobs, Net, Variables
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A net to be exported, each of its blobs made once.
+    """A net to export. Each blob has one producer.
 
     Attributes:
         net: the net, see `Net.for_inference`.
-        variables: its params and state; there may be more than it needs.
+        variables: its params and state; they may contain arrays of other layers.
     """
 
     net: Net
@@ -30,29 +30,31 @@ class Subject:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers that compute, in the order of execution; not those that the net is fed by."""
+        """The layers that compute, in the order of execution, without input layers."""
         return tuple(layer for layer in self.net.graph.layers if not layer.type.is_fed)
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Shape and dtype of each blob that the net is fed."""
+        """Shape and dtype of each input."""
         return {name: self.net.graph.blobs[name] for name in self.net.input_names}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The blobs that are wanted."""
+        """Names of the output blobs."""
         return self.net.outputs
 
     def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
-        """Return a layer's params and state, in Caffe's order, whoever owns them."""
+        """Return a layer's params and state in Caffe's order, shared ones included."""
         return layer.arrays(*self.variables)
 
     @contextmanager
-    def naming_random_layers(self) -> Iterator[None]:
-        """Name the layers that draw random numbers, where one fails for want of a key: nobody could pass it one.
+    def report_random_layers(self) -> Iterator[None]:
+        """Context in which an error becomes one that names the layers that draw random numbers.
+
+        An exported net takes no PRNG key, so that these layers fail.
 
         Raises:
-            GraphError: naming them, with what else is wrong.
+            GraphError: naming these layers, and any other problems.
         """
         try:
             yield
@@ -60,7 +62,7 @@ class Subject:
             blobs = self.net.graph.blobs
             random = {
                 layer.name: layer.problem(
-                    "cannot be exported: it draws random numbers; ask for outputs that do not need it"
+                    "cannot be exported: it draws random numbers; export outputs that do not depend on it (--outputs)"
                 )
                 for layer in self.layers
                 if not layer.type.on_host and is_random(layer, [blobs[name] for name in layer.bottoms])
@@ -75,13 +77,13 @@ class Subject:
         return self.net.apply(*self.variables, inputs)[0]
 
 
-def subject_of(net: Net, variables: Variables, outputs: Iterable[str] | None = None) -> Subject:
-    """Return what is to be exported of a net.
+def make_subject(net: Net, variables: Variables, outputs: Iterable[str] | None = None) -> Subject:
+    """Prepare a net for export.
 
     Args:
         net: the whole net, of either phase.
         variables: its params and state.
-        outputs: the blobs that are wanted; what the net predicts unless given.
+        outputs: names of the output blobs; default: the net's predictions.
 
     Raises:
         GraphError: naming the blobs that the net does not have.
@@ -93,21 +95,21 @@ Shapes = Mapping[str, jax.ShapeDtypeStruct]
 
 
 class BatchError(GraphError):
-    """A net that cannot take any number of rows; its problems name the layers."""
+    """Error of a net that does not support a symbolic batch size; its problems name the layers."""
 
 
-def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return shapes of the inputs in which an axis may be of any length.
+def symbolic_batch_shapes(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the input shapes with a symbolic size along the batch axis.
 
-    Each of several inputs has a length of its own, `batch_0`, `batch_1`, ..., where the layers allow that: of images
-    and regions, say. Else those that are of one length in the net share one, or all have the same, `batch`.
+    Several inputs get different sizes `batch_0`, `batch_1`, ... where the layers allow that, as for images and
+    regions. Otherwise inputs of equal size in the net share a symbol, or else all inputs share `batch`.
 
     Args:
         subject: the net.
-        axis: the axis; inputs that have none of that number keep their shapes.
+        axis: the batch axis; inputs with fewer axes keep their shapes.
 
     Raises:
-        BatchError: naming every layer that takes no symbolic length, with the reason.
+        BatchError: naming every layer that does not support a symbolic size, with the reason.
     """
     scope = export.SymbolicScope()
     ways: list[Callable[[str], str]] = [lambda name: "batch"]
@@ -117,9 +119,9 @@ def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct
         ways.insert(0, lambda name: f"batch_{lengths.index(lengths[names.index(name)])}")
         ways.insert(0, lambda name: f"batch_{names.index(name)}")
     problems: list[Problem] = []
-    for called in ways:
+    for symbol_of in ways:
         shapes = {
-            name: _with_symbol(blob, axis, called(name), scope) if axis < blob.ndim else blob
+            name: _replace_axis(blob, axis, symbol_of(name), scope) if axis < blob.ndim else blob
             for name, blob in subject.inputs.items()
         }
         if not (problems := _problems(subject, shapes)):
@@ -127,7 +129,7 @@ def any_batch(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct
     raise BatchError(problems)
 
 
-def _with_symbol(
+def _replace_axis(
     blob: jax.ShapeDtypeStruct, axis: int, symbol: str, scope: export.SymbolicScope
 ) -> jax.ShapeDtypeStruct:
     (length,) = export.symbolic_shape(symbol, scope=scope)
@@ -135,7 +137,7 @@ def _with_symbol(
 
 
 def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
-    """Return what keeps layers from taking these shapes, those apart that follow one that cannot."""
+    """Return the problems of layers with these input shapes; layers behind a failing layer are skipped."""
     blobs, problems = dict(inputs), list[Problem]()
     for layer in subject.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):

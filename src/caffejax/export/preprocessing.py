@@ -1,4 +1,4 @@
-"""From images as decoders give them to a net's input, as part of what is exported."""
+"""Image preprocessing as part of an exported net: from decoded images to the net's input."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def _zero() -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """What makes a net's input of images: the middle of each, (pixel * factor - mean) * scale.
+    """Conversion of images to a net's input: a centre crop, then (pixel * factor - mean) * scale.
 
     Attributes:
-        blob: the input.
-        image: height, width and channels of the images, which are uint8 (N, H, W, C), colours in the order R, G, B.
-        size: height and width of the input.
-        order: for each channel of the input the image's: (2, 1, 0) makes R, G, B to B, G, R.
-        factor: what pixels are multiplied by first.
-        mean: what is subtracted then: float32 (C, 1, 1), or (C, h, w) of the input's size.
-        scale: what the difference is multiplied by.
+        blob: the name of the input.
+        image: (height, width, channels) of the images. Images are uint8 (N, H, W, C) with channels R, G, B.
+        size: (height, width) of the input, at most the image's.
+        order: the image channel of each input channel: (2, 1, 0) turns RGB to BGR.
+        factor: the factor of the pixels before the mean is subtracted.
+        mean: the mean, float32, (C, 1, 1) or (C, h, w) of the input's size.
+        scale: the factor after the mean is subtracted.
 
     Raises:
-        GraphError: naming all that does not fit.
+        GraphError: naming all settings that do not fit together.
     """
 
     blob: str
@@ -48,27 +48,31 @@ class Preprocessing:
         *sides, channels = self.image
         problems = []
         if any(n < least for n, least in zip(sides, self.size, strict=True)):
-            problems.append(f"images of {_by(sides)} are smaller than the input '{self.blob}', {_by(self.size)}")
+            problems.append(
+                f"images of {_format_shape(sides)} are smaller than the input '{self.blob}', {_format_shape(self.size)}"
+            )
         if not all(0 <= i < channels for i in self.order):
-            problems.append(f"images of {channels} channels have none of the numbers {self.order}, counted from 0")
+            problems.append(f"channel order {self.order} is out of range: images have channels 0 to {channels - 1}")
         if any(n not in (1, whole) for n, whole in zip(self.mean.shape, (len(self.order), *self.size), strict=True)):
             whole = (len(self.order), *self.size)
-            problems.append(f"the mean is {_by(self.mean.shape)}; the input '{self.blob}' is {_by(whole)}")
+            problems.append(
+                f"the mean is {_format_shape(self.mean.shape)}; the input '{self.blob}' is {_format_shape(whole)}"
+            )
         if problems:
             raise GraphError(problems)
 
     @property
     def corner(self) -> tuple[int, int]:
-        """The row and the column of the image where the input begins."""
+        """Row and column of the image where the crop begins."""
         (height, width, _), (h, w) = self.image, self.size
         return (height - h) // 2, (width - w) // 2
 
     def images(self, blob: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """Return what is taken in place of an input of this shape, whose first axis may be symbolic."""
+        """Return the shape and dtype of the images for an input of this shape. The first axis may be symbolic."""
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Return the input, float32 (N, C, h, w)."""
+        """Return the input, float32 (N, C, h, w), of images, uint8 (N, H, W, C)."""
         (top, left), (h, w) = self.corner, self.size
         pixels = images[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
         if self.order != tuple(range(pixels.shape[1])):
@@ -77,58 +81,58 @@ class Preprocessing:
 
 
 def image_input(subject: Subject) -> str:
-    """Return the input that takes images: the only one with four axes.
+    """Return the name of the only input with four axes.
 
     Raises:
-        GraphError: if there is no such input, or more than one.
+        GraphError: if no input, or more than one, has four axes.
     """
-    found = [name for name, blob in subject.inputs.items() if blob.ndim == 4]
-    if len(found) != 1:
-        shapes = ", ".join(f"{name} {_by(blob.shape)}" for name, blob in subject.inputs.items()) or "none"
-        message = f"one input of four axes is needed for images to be preprocessed; the net's inputs are {shapes}"
+    candidates = [name for name, blob in subject.inputs.items() if blob.ndim == 4]
+    if len(candidates) != 1:
+        shapes = ", ".join(f"{name} {_format_shape(blob.shape)}" for name, blob in subject.inputs.items()) or "none"
+        message = f"preprocessing needs exactly one input of four axes; the net's inputs are {shapes}"
         raise GraphError(Problem(message, subject.net.graph.file))
-    return found[0]
+    return candidates[0]
 
 
 def colour_order(channels: int) -> tuple[int, ...]:
-    """Return the order that Caffe's tools leave channels in: B, G, R."""
+    """Return the channel order of Caffe's tools: B, G, R for three channels, else unchanged."""
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
 
-def of_data_layer(
+def data_layer_preprocessing(
     net: Net, subject: Subject, image: Sequence[int] | None = None, order: Sequence[int] | None = None
 ) -> Preprocessing:
-    """Return what a net's data layer does in phase TEST, by its transform_param, to images that are not mirrored.
+    """Return the preprocessing that a net's data layer does in phase TEST, as its transform_param defines it.
 
     Args:
         net: the whole net.
-        subject: what is exported of it.
-        image: height and width of the images; unless given those of the mean, if it is an image, or the input's.
-        order: of the channels, see `Preprocessing`; unless given B, G, R, as Caffe's tools store images.
+        subject: the exported part.
+        image: height and width of the images; default: the mean image's size, else the input's.
+        order: channel order, see `Preprocessing`; default: B, G, R, as Caffe's tools store images.
 
     Raises:
-        GraphError: if no data layer with a transform_param feeds the input, or the images do not fit.
+        GraphError: if no data layer with a transform_param makes the input, or the image size is wrong.
     """
     blob = image_input(subject)
     key = next(layer.key for layer in subject.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
     finish = layer.look.finish if layer.look else None
     if not isinstance(finish, Normalize):
-        message = f"makes '{blob}' and has no transform_param to export; say with other flags how images become it"
+        message = f"makes '{blob}' and has no transform_param to export; specify the preprocessing with other flags"
         raise GraphError(layer.problem(message))
     channels, *size = subject.inputs[blob].shape[1:]
-    whole = finish.mean.shape[1:] != (1, 1)
-    height, width = image or (finish.mean.shape[1:] if whole else size)
+    has_mean_image = finish.mean.shape[1:] != (1, 1)
+    height, width = image or (finish.mean.shape[1:] if has_mean_image else size)
     order = tuple(order or colour_order(channels))
-    made = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(finish.scale))
-    if not whole:
-        return replace(made, mean=finish.mean)
+    result = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(finish.scale))
+    if not has_mean_image:
+        return replace(result, mean=finish.mean)
     if finish.mean.shape[1:] != (height, width):
-        sizes = f"{_by(finish.mean.shape[1:])}, not {height}x{width}"
-        raise GraphError(layer.problem(f"images must be as large as its mean_file, {sizes}"))
-    (top, left), (h, w) = made.corner, made.size
-    return replace(made, mean=finish.mean[:, top : top + h, left : left + w])
+        sizes = f"{_format_shape(finish.mean.shape[1:])}, not {height}x{width}"
+        raise GraphError(layer.problem(f"images must have the size of its mean_file, {sizes}"))
+    (top, left), (h, w) = result.corner, result.size
+    return replace(result, mean=finish.mean[:, top : top + h, left : left + w])
 
 
-def _by(shape: Sequence[int]) -> str:
+def _format_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))

@@ -1,4 +1,4 @@
-"""A net as StableHLO: one function of its inputs, weights included, in the file format of `jax.export`."""
+"""Export to StableHLO: one function of the net's inputs, weights included, in the file format of `jax.export`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jax import export
 from ..atomic import replacing
 from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import in_words
-from .inference_model import Subject, any_batch
+from .inference_model import Subject, symbolic_batch_shapes
 from .preprocessing import Preprocessing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-_KNOWN = (*PLATFORMS, "rocm")
-_MOST_BYTES = (1 << 31) - (1 << 20)  # of a flatbuffer, less what is not the program
+_PLATFORMS = (*PLATFORMS, "rocm")
+_MAX_BYTES = (1 << 31) - (1 << 20)  # a flatbuffer holds 2 GiB; 1 MiB is reserved for its other fields
 
 
 def export_stablehlo(
@@ -29,55 +29,57 @@ def export_stablehlo(
     batch_axis: int = 0,
     preprocessing: Preprocessing | None = None,
 ) -> export.Exported:
-    """Return a net as a function `{input: array}` to `{output: array}`, lowered to StableHLO.
+    """Lower a net to StableHLO, as a function from `{input: array}` to `{output: array}`.
 
-    It contains its weights, and XLA's own operations only. Layers that carry something from pass to pass start at each
-    call from what the subject's state holds. Tops whose number of rows depends on the data have as many as there can
-    be, those of padding last.
+    The function contains the weights, and only XLA's standard operations. Recurrent layers that carry state between
+    passes start each call from the subject's state. Tops with a data-dependent number of rows are padded to the
+    maximum; the padding rows come last.
 
     Args:
         subject: the net with its weights.
-        platforms: what it may run on, as JAX calls it.
-        batch: whether it takes any number of rows, or those of the net's shapes.
-        batch_axis: the axis of the inputs along which rows lie.
-        preprocessing: what makes an input of images, which are then taken in its place.
+        platforms: the platforms to lower for, by JAX's names.
+        batch: True for a symbolic batch size, False for the batch size of the net.
+        batch_axis: the axis of the inputs that is the batch.
+        preprocessing: preprocessing to include; its input then takes uint8 images instead.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
-        BatchError: naming every layer that cannot take any number of rows.
+        BatchError: naming every layer that does not support a symbolic batch size.
         CaffejaxError: for platforms that JAX does not know.
     """
-    unknown = [name for name in platforms if name not in _KNOWN]
+    unknown = [name for name in platforms if name not in _PLATFORMS]
     if unknown or not platforms:
-        wrong = ", ".join(map(repr, unknown)) or "none"
-        raise CaffejaxError(f"platforms must be some of {', '.join(_KNOWN)}, not {wrong}")
+        received = ", ".join(map(repr, unknown)) or "none"
+        raise CaffejaxError(f"platforms must be some of {', '.join(_PLATFORMS)}, not {received}")
     _check_layers(subject)
-    inputs = any_batch(subject, batch_axis) if batch else subject.inputs
+    inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
     if preprocessing is not None:
         inputs[preprocessing.blob] = preprocessing.images(inputs[preprocessing.blob])
-    run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may matter by its shape alone
-    with subject.naming_random_layers():
+    run = jax.jit(_function(subject, preprocessing), keep_unused=True)  # an input may be used for its shape only
+    with subject.report_random_layers():
         return export.export(run, platforms=platforms)(inputs)
 
 
 def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: Any) -> export.Exported:
-    """Write a net to a file that `jax.export.deserialize` reads, and return what that gives.
+    """Export a net to a file that `jax.export.deserialize` reads.
 
     Args:
         subject: the net with its weights.
         path: the file.
         options: as for `export_stablehlo`.
 
+    Returns:
+        The exported function.
+
     Raises:
-        CaffejaxError: as `export_stablehlo` does; if the file cannot be written or would be too large, or the package
+        CaffejaxError: as for `export_stablehlo`; if the file cannot be written or would be too large, or the package
             flatbuffers is missing.
     """
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
-    if (size := len(exported.mlir_module_serialized)) > _MOST_BYTES:
-        message = (
-            f"takes {in_words(size)}, nearly all of it weights; a file of jax.export holds {in_words(_MOST_BYTES)}"
-        )
+    if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
+        limit = in_words(_MAX_BYTES)
+        message = f"takes {in_words(size)}, mostly weights; the format of jax.export is limited to {limit}"
         raise CaffejaxError(Problem(message, os.fspath(path)))
     with replacing(path) as file:
         file.write(exported.serialize(vjp_order=0))
@@ -93,7 +95,7 @@ def _check_layers(subject: Subject) -> None:
 
 
 def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
-    """Return the function, called as the net is, which is what messages about it say."""
+    """Return the function to lower. It has the net's name, which JAX's messages mention."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:
@@ -105,14 +107,14 @@ def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
 
 
 def require_package(name: str, purpose: str) -> None:
-    """Check that a package is there.
+    """Check that a package is installed.
 
     Args:
         name: the package.
-        purpose: what it is needed for, in words.
+        purpose: what uses it, as a clause for the message: "writes models".
 
     Raises:
-        CaffejaxError: naming the extra that brings it.
+        CaffejaxError: naming the extra to install, if the package is missing.
     """
     try:
         import_module(name)

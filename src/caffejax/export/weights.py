@@ -1,4 +1,4 @@
-"""The weights that a net is exported with: nothing random that nobody asked for."""
+"""Weights for an exported net: read from files, and random only if requested."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ..net import Net, Variables
 from .inference_model import Subject
 
 
-def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
-    """Return the variables of a part of a net, with the weights in some files, one after the other.
+def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, random: bool = False) -> Variables:
+    """Read the variables of the exported part of a net from weight files.
 
     Args:
         net: the whole net.
-        part: what is to be exported of it, see `Net.for_inference`; perhaps for another batch size.
-        files: .caffemodel or .caffemodel.h5.
-        random: whether fillers may make what the files lack.
+        part: the part that is exported, see `Net.for_inference`; its batch size may differ.
+        files: .caffemodel or .caffemodel.h5 files; later files override earlier ones.
+        random: whether to initialise blobs that the files lack with their fillers.
 
     Raises:
-        WeightsError: naming every layer without weights, and every blob that does not fit.
+        WeightsError: naming every layer without weights, and every blob of a wrong shape.
     """
     files = list(files)
     key = jax.random.key(0)
 
-    def initial(key: jax.Array) -> Variables:
-        whole, own = net.init(key), part.init(key)  # the part's layers may use params of others
-        return Variables(whole.params | own.params, whole.state | own.state)
+    def init(key: jax.Array) -> Variables:
+        whole, added = net.init(key), part.init(key)  # the part's layers may use params of other layers
+        return Variables(whole.params | added.params, whole.state | added.state)
 
-    variables = jax.eval_shape(initial, key)
+    variables = jax.eval_shape(init, key)
     problems: list[Problem] = []
     for file in files:
         try:
@@ -45,16 +45,16 @@ def weights_of(net: Net, part: Net, files: Iterable[str | Path], *, random: bool
             problems += error.problems
     if problems:
         raise WeightsError(problems)
-    lacking = [layer for layer in part.graph.layers if any(_lacking(layer, variables))]
-    if lacking and not random:
-        raise WeightsError(_explained(lacking, files, net.graph.file))
+    missing = [layer for layer in part.graph.layers if any(_missing_blobs(layer, variables))]
+    if missing and not random:
+        raise WeightsError(_missing_weight_problems(missing, files, net.graph.file))
     if not any(map(_is_shape, jax.tree.leaves(variables))):
         return variables
-    return jax.tree.map(lambda found, made: made if _is_shape(found) else found, variables, initial(key))
+    return jax.tree.map(lambda read, filled: filled if _is_shape(read) else read, variables, init(key))
 
 
-def zeros(subject: Subject) -> Iterator[Problem]:
-    """Yield a warning for layers whose weights are 0: Caffe's filler where none is named, as in nets for deployment."""
+def zero_weight_warnings(subject: Subject) -> Iterator[Problem]:
+    """Yield a warning if layers have weights that are all 0 (Caffe's default filler, usual in deploy nets)."""
     names = [
         layer.name
         for layer in subject.layers
@@ -62,12 +62,12 @@ def zeros(subject: Subject) -> Iterator[Problem]:
     ]
     if names:
         first, more = f"'{names[0]}'", f" and {len(names) - 1} more" if len(names) > 1 else ""
-        message = "the weights are 0, as Caffe's filler makes them where a layer names none; so outputs say nothing"
+        message = "all weights are 0 (the default filler), so the outputs are meaningless; pass --weights"
         yield Problem(f"layer {first}{more}: {message}", subject.net.graph.file)
 
 
-def _lacking(layer: Layer, variables: Variables) -> Iterator[bool]:
-    """Yield for each of a layer's blobs whether there is none in a file, nor in the net's definition."""
+def _missing_blobs(layer: Layer, variables: Variables) -> Iterator[bool]:
+    """Yield, for each blob of a layer, whether neither a file nor the net's definition provides its values."""
     for param in layer.params:
         array = variables[not param.spec.learnable][param.owner.layer][param.owner.index]
         yield _is_shape(array) and not has_own_values(layer, param)
@@ -77,11 +77,11 @@ def _is_shape(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _explained(lacking: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
-    remedy = "--random_weights exports what fillers make"
+def _missing_weight_problems(missing: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
+    remedy = "--random_weights exports weights drawn by the fillers"
     if not files:
-        need = f"{counted(len(lacking), 'layer')} {'needs' if len(lacking) == 1 else 'need'} weights"
+        need = f"{counted(len(missing), 'layer')} {'needs' if len(missing) == 1 else 'need'} weights"
         yield Problem(f"{need}: name a file with --weights; {remedy}", net)
         return
-    for layer in lacking:
-        yield layer.problem(f"the weights have no blobs for it: layers match by name; {remedy}")
+    for layer in missing:
+        yield layer.problem(f"the weight files have no blobs for this layer: layers match by name; {remedy}")

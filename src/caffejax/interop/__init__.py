@@ -1,1 +1,1 @@
-"""Nets as modules of other frameworks. Nothing else in caffejax imports this."""
+"""Nets as modules of other frameworks. No other part of caffejax imports this package."""

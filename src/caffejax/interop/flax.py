@@ -1,4 +1,4 @@
-"""Any net as a flax module, with Caffe's weights in it.
+"""A Caffe net as a flax module.
 
     net = caffejax.Net("train_val.prototxt", phase="TRAIN")
     model = CaffeModule(net, rngs=nnx.Rngs(0))  # or CaffeModule(net, load_weights(...), rngs=...)
@@ -12,7 +12,7 @@
 
     net.apply(*variables_of(model), batch)
 
-`variables_of` is the way back: plain variables, for nets, weight files and solvers.
+`variables_of` converts back to plain variables, for nets, weight files and solvers.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from ..variables import index_blobs
 
 
 class Carried(nnx.Variable[Any]):
-    """What a recurrent layer leaves to the next forward pass."""
+    """State that a recurrent layer carries to the next forward pass."""
 
 
 class CaffeModule(nnx.Module):
-    """A net as a module: the net's functions, and variables that they read and change.
+    """A flax module that runs a net's functions on variables that it stores.
 
-    A forward pass updates running statistics and what recurrent layers carry. In train mode dropout and its like
-    draw a new key from their stream in each pass; in eval mode the key is always the same. `train()` and `eval()`
-    change how the layers behave, not which layers there are: those are of the phase that the net was built for,
-    which is also the mode to begin with.
+    A forward pass updates running statistics and the state of recurrent layers. In train mode, random layers such as
+    dropout use a new key for each pass; in eval mode the key stays the same. `train()` and `eval()` change how layers
+    behave, but not which layers exist: the net's phase decides that, and also the initial mode.
 
     Args:
         net: the net.
-        variables: its params and state, from `Net.init`, `load_weights` or a solver; new ones unless given.
-        rngs: `params` starts new variables, `dropout` is for layers that are random; `default` stands in for both.
+        variables: its params and state, from `Net.init`, `load_weights` or a solver; default: initialised with `rngs`.
+        rngs: stream `params` initialises variables, stream `dropout` is for random layers; `default` replaces either.
 
     Attributes:
         net: the net.
-        weights: `{layer: nnx.Param of each blob}`, in Caffe's order and shapes; a shared blob once, in its owner.
-        state: likewise the running statistics (nnx.BatchStat), then what is carried (Carried).
-        deterministic: whether in eval mode.
+        weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes; a shared blob is stored in its owner only.
+        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat), then recurrent state (Carried).
+        deterministic: whether the module is in eval mode.
 
     Raises:
-        ValueError: if there are neither variables nor rngs to start them with.
+        ValueError: if both variables and rngs are None.
     """
 
     def __init__(self, net: Net, variables: Variables | None = None, *, rngs: nnx.Rngs | None = None) -> None:
         if variables is None:
             if rngs is None:
-                raise ValueError("give variables, or rngs to start new ones with")
+                raise ValueError("pass variables, or rngs to initialise them")
             variables = net.init(rngs.params())
         variables = Variables(*map(index_blobs, variables))
         self.net = net
@@ -72,19 +71,19 @@ class CaffeModule(nnx.Module):
         """Run one forward pass.
 
         Args:
-            inputs: an array for each of the net's `fed` blobs; their first axis may differ from the prototxt's.
-            blobs: the blobs to return; the net's outputs unless given.
+            inputs: an array for each of the net's inputs; the first axis may differ from the prototxt's.
+            blobs: names of the blobs to return; default: the net's outputs.
 
         Returns:
             The blobs by name.
 
         Raises:
-            LayerError: in train mode, if a layer is random and there were no rngs for it.
+            LayerError: in train mode, if a layer is random and no rngs were passed.
         """
         return self.loss(inputs, blobs=blobs)[1]
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
-        """Run one forward pass; return the sum of the losses, a scalar, and the blobs. Arguments as for a call."""
+        """Run one forward pass; return the sum of the losses, a scalar, and the blobs. Arguments as for `__call__`."""
         key = None
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
@@ -97,23 +96,24 @@ class CaffeModule(nnx.Module):
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
-        """Set the mode for `nnx.view(module, deterministic=True)`."""
+        """Set the mode, for `nnx.view(module, deterministic=True)`."""
         if deterministic is not None:
             self.deterministic = deterministic
 
 
 def variables_of(module: CaffeModule) -> Variables:
-    """Return the module's arrays as plain variables, as `Net.init` gives them."""
+    """Return the module's arrays as plain variables, in the form of `Net.init`."""
     params, state = jax.tree.map(_array, (module.weights, module.state), is_leaf=_is_variable)
     return Variables(params, state)
 
 
 def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
-    """Make a linen module of a net, through flax's bridge.
+    """Return a linen module of a net, through flax's bridge.
 
-    `init({"params": key, "dropout": key}, inputs)` starts from `variables` if given. Collections are `params`,
-    `batch_stats` and `Carried`; what a pass changes is returned for those that are `mutable`. `nnx_method="loss"`
-    gives the loss as well. Pass `rngs={"dropout": key}` to `apply` in TRAIN: the bridge puts a constant in its place.
+    `init({"params": key, "dropout": key}, inputs)` starts from `variables`, if they are not None. Collections are
+    `params`, `batch_stats` and `Carried`; `apply` returns the updated collections that are `mutable`.
+    `nnx_method="loss"` returns the loss as well. In TRAIN, pass `rngs={"dropout": key}` to `apply`, since the bridge
+    otherwise uses a constant key.
     """
 
     def module(*, rngs: nnx.Rngs) -> CaffeModule:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx_oracle import assert_same
 
-from caffejax.export import subject_of
+from caffejax.export import make_subject
 from caffejax.export.onnx.layer_operators import OPERATORS
 from caffejax.layers import layer_types
 from caffejax.net import Variables
@@ -39,7 +39,7 @@ def test_layer_gives_the_same(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
     last = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}
-    subject = subject_of(replay.net, Variables(replay.params, replay.state), layer.tops)
+    subject = make_subject(replay.net, Variables(replay.params, replay.state), layer.tops)
     assert subject.outputs == tuple(last.values())
     inputs = {name: np.asarray(replay.inputs[name]) for name in subject.inputs}
     options = {"batch": False} if case["type"] in FIXED else {}

@@ -10,7 +10,7 @@ import pytest
 from onnx_oracle import assert_equal, assert_same, expected, run
 
 from caffejax import Net, __version__
-from caffejax.export import Preprocessing, Subject, subject_of
+from caffejax.export import Preprocessing, Subject, make_subject
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
 from export.filled import filled
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
@@ -54,7 +54,7 @@ LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test
 def made(text: Any, outputs: Any = None) -> Subject:
     """A net whose weights and statistics are no zeros."""
     net = Net(text)
-    return subject_of(net, filled(net), outputs)
+    return make_subject(net, filled(net), outputs)
 
 
 def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
@@ -135,8 +135,8 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
 
 
 def test_large_weights_lie_in_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MOST_BYTES", 1000)
-    monkeypatch.setattr("caffejax.export.onnx.onnx_files._APART", 100)
+    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MAX_BYTES", 1000)
+    monkeypatch.setattr("caffejax.export.onnx.onnx_files._MIN_WEIGHT_BYTES", 100)
     subject, path = made(CLASSIFICATION), tmp_path / "net.onnx"
     model = write_onnx(subject, path)
     data = tmp_path / "net.onnx.data"

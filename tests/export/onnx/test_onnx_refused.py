@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from caffejax import CaffejaxError, GraphError, Net
-from caffejax.export import BatchError, subject_of
+from caffejax.export import BatchError, make_subject
 from caffejax.export.onnx import export_onnx, write_onnx
 from caffejax.layers import LayerType, Signature, Traced
 from caffejax.layers.registry import registered
@@ -34,7 +34,7 @@ ON_HOST = f"""
 
 def write(text: str, path: Path, **options: object) -> None:
     net = Net(text)
-    write_onnx(subject_of(net, net.init(jax.random.key(0))), path, **options)
+    write_onnx(make_subject(net, net.init(jax.random.key(0))), path, **options)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_function_without_operators_names_the_layer() -> None:
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
     with registered(odd):
         net = Net(text)
-        subject = subject_of(net, net.init(jax.random.key(0)))
+        subject = make_subject(net, net.init(jax.random.key(0)))
         with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):
             export_onnx(subject)
 

@@ -1,7 +1,7 @@
-"""A net as an ONNX model, through the package `onnx`.
+"""Export to ONNX models, through the package `onnx`.
 
 Raises:
-    CaffejaxError: when it is imported without that package.
+    CaffejaxError: on import, if that package is missing.
 """
 
 from ..stablehlo import require_package

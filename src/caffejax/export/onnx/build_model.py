@@ -1,4 +1,4 @@
-"""A net as a model: its layers one after the other, each blob under its name."""
+"""Build an ONNX model from a net, layer by layer. Values keep the names of the net's blobs."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from .jaxpr_to_onnx import convert, sizes
 from .layer_operators import OPERATORS, Call
 
 
-def assembled(
+def build_model(
     subject: Subject,
     inputs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
     preprocessing: Preprocessing | None,
 ) -> ModelProto:
-    """Return a net as a model.
+    """Build the ONNX model of a net.
 
     Args:
         subject: the net with its weights.
-        inputs: the inputs' shapes, symbolic sizes among them.
-        opset: the version of ONNX's operators.
-        preprocessing: what makes an input of images, which are then taken in its place.
+        inputs: shapes and dtypes of the inputs; sizes may be symbolic.
+        opset: the version of ONNX's operator set.
+        preprocessing: preprocessing to include; its input then takes uint8 images instead.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
     """
-    return _Assembly(subject, inputs, opset, preprocessing).model()
+    return _ModelBuilder(subject, inputs, opset, preprocessing).model()
 
 
-class _Assembly:
+class _ModelBuilder:
     def __init__(
         self,
         subject: Subject,
@@ -60,36 +60,36 @@ class _Assembly:
         self.values: dict[str, Value] = {}
         self.readers = Counter(name for layer in subject.layers for name in layer.bottoms)
         self.readers.update(subject.outputs)
-        begun = padded_blobs(subject.layers)
-        self.trimmed = {name: begun[name] for name in subject.outputs if name in begun}
+        padded = padded_blobs(subject.layers)
+        self.trimmed = {name: padded[name] for name in subject.outputs if name in padded}
         self.problems: list[Problem] = []
         self.fed: list[Value] = []
         for name, blob in inputs.items():
             self._feed(name, blob, preprocessing if preprocessing and preprocessing.blob == name else None)
 
     def _feed(self, name: str, blob: jax.ShapeDtypeStruct, preprocessing: Preprocessing | None) -> None:
-        given = blob if preprocessing is None else preprocessing.images(blob)
-        fed = computed(name, sizes(given.shape), given.dtype)
-        self.fed.append(fed)
-        for axis, n in enumerate(fed.shape):
+        image = blob if preprocessing is None else preprocessing.images(blob)
+        source = computed(name, sizes(image.shape), image.dtype)
+        self.fed.append(source)
+        for axis, n in enumerate(source.shape):
             if not isinstance(n, int):
                 self.builder.sizes.sources.setdefault(str(n), (name, axis))
-        self.values[name] = fed
+        self.values[name] = source
         if preprocessing is not None:
-            with self.builder.of_layer(f"preprocess/{name}"):
-                (made,) = convert(self.builder, preprocessing, [fed])
-                self.values[name] = self.builder.expanded(made)
+            with self.builder.layer_scope(f"preprocess/{name}"):
+                (preprocessed,) = convert(self.builder, preprocessing, [source])
+                self.values[name] = self.builder.expanded(preprocessed)
 
     def model(self) -> ModelProto:
-        """Return the model."""
+        """Add all layers and return the model."""
         layers = list(self.subject.layers)
         while layers:
             layer = layers.pop(0)
             if any(name not in self.values for name in layer.bottoms):
-                continue  # it follows one that cannot be exported
-            following = self._joining(layer, layers)
+                continue  # a layer before it cannot be exported
+            following = self._fusible_scale(layer, layers)
             try:
-                with layer.located(), self.builder.of_layer(layer.key):
+                with layer.located(), self.builder.layer_scope(layer.key):
                     self._add(layer, following)
             except CaffejaxError as error:
                 self.problems += error.problems
@@ -99,33 +99,36 @@ class _Assembly:
             raise GraphError(self.problems)
         return self._proto([self._output(name) for name in self.subject.outputs])
 
-    def _joining(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
-        """Return the layer that becomes one node with this one, as a Scale does: the only reader of its top."""
+    def _fusible_scale(self, layer: Layer, later: Sequence[Layer]) -> Layer | None:
+        """Return the later layer that is merged into this layer's node, such as the Scale after a BatchNorm, or None.
+
+        The later layer must be the only reader of this layer's top.
+        """
         x = self.values[layer.bottoms[0]] if layer.bottoms else None
         if x is None or len(layer.tops) != 1 or self.readers[layer.tops[0]] != 1:
             return None
-        if not may_be_scaled(layer, self._arrays(layer), x):
+        if not accepts_scale(layer, self._arrays(layer), x):
             return None
         reader = next((other for other in later if layer.tops[0] in other.bottoms), None)
-        return reader if reader is not None and joins(reader, self._arrays(reader), x.shape[1]) else None
+        return reader if reader is not None and is_channel_scale(reader, self._arrays(reader), x.shape[1]) else None
 
     def _add(self, layer: Layer, following: Layer | None) -> None:
         start, bottoms = len(self.builder.nodes), [self.values[name] for name in layer.bottoms]
         if following is None:
             names, tops = layer.tops, add_layer(self.builder, layer, self._arrays(layer), bottoms)
         else:
-            by = self._arrays(following)
+            scale_arrays = self._arrays(following)
             names = following.tops
-            tops = add_scaled(self.builder, layer, self._arrays(layer), bottoms[0], following, by)
+            tops = add_layer_with_scale(self.builder, layer, self._arrays(layer), bottoms[0], following, scale_arrays)
         renamed: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
-            wanted = f"{blob}/padded" if blob in self.trimmed else blob
+            new_name = f"{blob}/padded" if blob in self.trimmed else blob
             name = self.builder.whole(top)
-            if name not in renamed and self.builder.rename(start, name, wanted):
-                renamed[name] = wanted
+            if name not in renamed and self.builder.rename(start, name, new_name):
+                renamed[name] = new_name
             else:
-                self._node("Identity", [renamed.get(name, name)], wanted)
-            self.values[blob] = computed(wanted, top.shape, top.dtype)
+                self._node("Identity", [renamed.get(name, name)], new_name)
+            self.values[blob] = computed(new_name, top.shape, top.dtype)
 
     def _node(self, op: str, inputs: Sequence[str], output: str) -> None:
         self.builder.rename(len(self.builder.nodes), self.builder.node(op, inputs), output)
@@ -134,7 +137,7 @@ class _Assembly:
         return [np.asarray(array, np.float32) for array in self.subject.arrays(layer)]
 
     def _output(self, name: str) -> Value:
-        """Return an output, without rows of padding."""
+        """Return an output without its padding rows."""
         value = self.values[name]
         if name not in self.trimmed:
             return value
@@ -143,7 +146,7 @@ class _Assembly:
         if (axis := matching_rows_axis(blob, like)) is None:
             self._node("Identity", [b.whole(value)], name)
             return computed(name, value.shape, value.dtype)
-        with b.of_layer(f"trim/{name}"):
+        with b.layer_scope(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
             end = b.reshaped(b.cast(b.whole(rows), np.int64), (1,))
             self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
@@ -151,15 +154,15 @@ class _Assembly:
 
     def _proto(self, outputs: Sequence[Value]) -> ModelProto:
         b, graph = self.builder, self.subject.net.graph
-        given = {str(v.what) for v in (*self.fed, *outputs)}
-        made = [v for v in self.values.values() if v.what not in given]
+        interface = {str(v.what) for v in (*self.fed, *outputs)}
+        inner = [v for v in self.values.values() if v.what not in interface]
         proto = helper.make_graph(
             [*b.sizes.nodes, *b.nodes],
             graph.name or "net",
             [value_info(v) for v in self.fed],
             [value_info(v) for v in outputs],
             list(b.initializers.values()),
-            value_info=[value_info(v) for v in made],
+            value_info=[value_info(v) for v in inner],
         )
         model = helper.make_model(
             proto,
@@ -172,26 +175,26 @@ class _Assembly:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Count the rows of a padded top that are none of padding, as `layers.row_padding.count` does."""
+    """Return the number of valid rows of a padded top, like `layers.row_padding.count`."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
 class Shaped(NamedTuple):
-    """What has a shape, of numbers and names such as "batch", and a dtype."""
+    """A shape, whose sizes are numbers or names such as "batch", and a dtype."""
 
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
 
 
 def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, Shaped]:
-    """Return the shape and dtype of values, by name."""
-    found = {}
+    """Return the shape and dtype of each value, by name."""
+    shapes = {}
     for value in values:
         tensor = value.type.tensor_type
         shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
-        found[value.name] = Shaped(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-    return found
+        shapes[value.name] = Shaped(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    return shapes
 
 
 def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> list[Value]:
@@ -209,46 +212,46 @@ def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], botto
         if tops is None:
             del builder.nodes[start:]
     if tops is None:
-        found = convert(builder, lambda *given: _forward(layer, blobs, given), bottoms)
+        results = convert(builder, lambda *arrays: _forward(layer, blobs, arrays), bottoms)
     else:
-        found = [tops] if isinstance(tops, Value) else list(tops)
-    return found
+        results = [tops] if isinstance(tops, Value) else list(tops)
+    return results
 
 
-def add_scaled(
+def add_layer_with_scale(
     builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
 ) -> list[Value]:
-    """Add a layer and the factor and bias by channel that follow it, such as BatchNorm and Scale; return the top."""
-    known_by, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
-    assert known_by is not None
+    """Add a layer merged with the per-channel factor and bias that follow it (BatchNorm and Scale); return the top."""
+    by_channel, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
+    assert by_channel is not None
     assert scaled is not None
-    factor, bias = map(np.asarray, known_by.factor_and_bias(scale.context, tuple(by)))
+    factor, bias = map(np.asarray, by_channel.factor_and_bias(scale.context, tuple(by)))
     return [scaled.emit(_call(builder, layer, blobs, [bottom]), factor, bias)]
 
 
-def may_be_scaled(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
-    """Return whether a layer's operators take in a factor and a bias for each channel that follow."""
+def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
+    """Return whether a layer's operators can include a per-channel factor and bias."""
     operators = OPERATORS.get(layer.type.name)
     if operators is None or operators.scaled is None:
         return False
     return operators.scaled.holds(Call(Builder(0), layer.context, blobs, [bottom], [], ""))
 
 
-def joins(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
-    """Return whether a layer is no more than a factor and a bias for each channel."""
+def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
+    """Return whether a layer only multiplies and shifts each channel."""
     by = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
     return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.applies(layer.context, shapes, 1, channels)
 
 
 def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> Call:
-    given = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
-    tops = jax.eval_shape(lambda *xs: _forward(layer, blobs, xs), *given)
+    avals = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in bottoms]
+    tops = jax.eval_shape(lambda *xs: _forward(layer, blobs, xs), *avals)
     return Call(builder, layer.context, blobs, bottoms, [sizes(top.shape) for top in tops], layer.key)
 
 
 def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """Run a layer by the plain lowering, in float32."""
+    """Run a layer's forward pass by the plain lowering, in float32."""
     context = replace(layer.context, run=Run().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

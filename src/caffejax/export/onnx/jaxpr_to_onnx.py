@@ -1,4 +1,4 @@
-"""The general way: a JAX function traced to a jaxpr, and its equations converted one by one."""
+"""Conversion of any JAX function to ONNX: trace it to a jaxpr and convert each equation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .builder import Builder, Shape, Value, known
+from .builder import Builder, Shape, Value, constant_value
 from .primitives import Equation, handler, is_elementwise
 
-_FOLDED = 1 << 16  # results of so many numbers are computed here, whatever they are computed from
-_LATER = {
+_MAX_FOLDED_SIZE = 1 << 16  # results of at most this many elements are always computed at export
+_NOT_FOLDED = {
     "dim_as_value",
     "broadcast_in_dim",
     "iota",
@@ -22,92 +22,94 @@ _LATER = {
     "scan",
     "while",
     "cond",
-}  # their own conversion does as well
+}  # their converters handle constants themselves
 
 
 def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Value]) -> list[Value]:
-    """Add what a function computes to a model; return its results, in the order of their tree's leaves.
+    """Trace a function and add its computation to a model; return its results as a flat list.
 
     Args:
         builder: the model.
-        function: takes arrays of JAX's.
-        inputs: the values that they are in the model; those that are known already are so for the function, too.
+        function: a function of JAX arrays.
+        inputs: its arguments as values of the model.
 
     Raises:
-        LayerError: if it computes something that ONNX has no operator for.
+        LayerError: if it uses a primitive that ONNX has no operator for.
     """
     arguments = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
-    return inlined(builder, jax.make_jaxpr(function)(*arguments), inputs)
+    return convert_jaxpr(builder, jax.make_jaxpr(function)(*arguments), inputs)
 
 
-def inlined(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
-    """Add what a jaxpr computes; return its results."""
+def convert_jaxpr(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
+    """Add the computation of a jaxpr; return its results."""
     jaxpr = closed.jaxpr
-    found: dict[Any, Value] = dict(zip(jaxpr.constvars, map(known, closed.consts), strict=True))
-    found.update(zip(jaxpr.invars, inputs, strict=True))
+    values: dict[Any, Value] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
+    values.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Value:
         if isinstance(atom, Literal):
-            return known(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
-        return found[atom]
+            return constant_value(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
+        return values[atom]
 
-    for eqn in _needed(jaxpr):
-        results = _converted(builder, eqn, [read(atom) for atom in eqn.invars])
-        found.update(zip(eqn.outvars, results, strict=True))
+    for eqn in _used_equations(jaxpr):
+        results = _convert_equation(builder, eqn, [read(atom) for atom in eqn.invars])
+        values.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _needed(jaxpr: Any) -> list[Any]:
+def _used_equations(jaxpr: Any) -> list[Any]:
     """Return the equations whose results are used."""
     used = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
-    kept = []
+    equations = []
     for eqn in reversed(jaxpr.eqns):
         if not used.isdisjoint(eqn.outvars):
-            kept.append(eqn)
+            equations.append(eqn)
             used.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
-    return kept[::-1]
+    return equations[::-1]
 
 
-def _converted(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequence[Value]:
+def _convert_equation(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequence[Value]:
     name = eqn.primitive.name
     shapes = [sizes(v.aval.shape) for v in eqn.outvars]
     dtypes = [np.dtype(v.aval.dtype) for v in eqn.outvars]
     run = handler(name)
-    if name not in _LATER and all(v.array is not None for v in inputs) and _has_no_jaxpr(eqn):
-        folded = _folded(eqn, inputs, shapes)
+    if name not in _NOT_FOLDED and all(v.array is not None for v in inputs) and _has_no_jaxpr(eqn):
+        folded = _fold(eqn, inputs, shapes)
         if folded is not None:
             return folded
-    equation = Equation(builder, name, inputs, shapes, dtypes, eqn.params, lambda *given: inlined(builder, *given))
+    equation = Equation(
+        builder, name, inputs, shapes, dtypes, eqn.params, lambda *given: convert_jaxpr(builder, *given)
+    )
     result = run(equation)
     values = [result] if isinstance(result, Value) else list(result)
-    return [_of_shape(v, shape) for v, shape in zip(values, shapes, strict=True)]
+    return [_with_shape(v, shape) for v, shape in zip(values, shapes, strict=True)]
 
 
-def _folded(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Value] | None:
-    """Compute an equation now, of arrays that are known, unless that takes much memory; None if it has to wait."""
+def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Value] | None:
+    """Compute an equation of constants now; None if the result is too large or its shape is symbolic."""
     arrays = [v.array for v in inputs if v.array is not None]
     if is_elementwise(eqn.primitive.name):
         results = eqn.primitive.bind(*np.broadcast_arrays(*arrays), **eqn.params)
         rank = len(shapes[0])
         array = np.asarray(results[0] if eqn.primitive.multiple_results else results)
-        return [known(array.reshape((1,) * (rank - array.ndim) + array.shape), shapes[0])]
+        return [constant_value(array.reshape((1,) * (rank - array.ndim) + array.shape), shapes[0])]
     if any(not isinstance(n, int) for v in inputs for n in v.shape) or any(
         not isinstance(n, int) for shape in shapes for n in shape
     ):
         return None
-    if sum(map(math.prod, shapes)) > max(_FOLDED, 2 * sum(a.size for a in arrays)):
+    if sum(map(math.prod, shapes)) > max(_MAX_FOLDED_SIZE, 2 * sum(a.size for a in arrays)):
         return None
     whole = [np.broadcast_to(a, v.shape) for a, v in zip(arrays, inputs, strict=True)]
     results = eqn.primitive.bind(*whole, **eqn.params)
-    return [known(np.asarray(r)) for r in (results if eqn.primitive.multiple_results else [results])]
+    return [constant_value(np.asarray(r)) for r in (results if eqn.primitive.multiple_results else [results])]
 
 
 def _has_no_jaxpr(eqn: Any) -> bool:
     return not any(hasattr(value, "eqns") or isinstance(value, ClosedJaxpr) for value in eqn.params.values())
 
 
-def _of_shape(value: Value, shape: Shape) -> Value:
-    """Return a value with all axes: an operand without any may have gone for another's."""
+def _with_shape(value: Value, shape: Shape) -> Value:
+    """Return a value with all axes of a shape; an operand without axes may have replaced another one."""
     if value.shape == shape:
         return value
     held = (1,) * (len(shape) - len(value.held)) + value.held
@@ -116,5 +118,5 @@ def _of_shape(value: Value, shape: Shape) -> Value:
 
 
 def sizes(shape: Sequence[Any]) -> Shape:
-    """Return a shape with plain integers where JAX has NumPy's."""
+    """Return a shape with Python integers instead of NumPy's."""
     return tuple(int(n) if isinstance(n, int | np.integer) else n for n in shape)

@@ -1,4 +1,4 @@
-"""ONNX operators of layer types, by Caffe's type name: for those of which ONNX has the like."""
+"""Conversion of layer types to ONNX operators with the same meaning."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Emitter: TypeAlias = Callable[["Call"], Tops | None]
 
 @dataclass(frozen=True)
 class Call:
-    """A layer to be put into a model.
+    """A layer to convert.
 
     Attributes:
         builder: the model.
-        context: what the layer computes with.
+        context: the layer's settings and site.
         blobs: its params and state.
         bottoms: its bottoms.
-        shapes: its tops' shapes.
-        prefix: what its initializers' names begin with.
+        shapes: shapes of its tops.
+        prefix: prefix of its initializers' names.
     """
 
     builder: Builder
@@ -45,7 +45,7 @@ class Call:
 
     @property
     def param(self) -> Any:
-        """The type's own parameter message."""
+        """The parameter message of the layer's type."""
         return self.context.param
 
     @property
@@ -55,38 +55,38 @@ class Call:
 
     @property
     def like(self) -> jax.ShapeDtypeStruct:
-        """What has the first bottom's shape and dtype."""
+        """Shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
     def name(self, value: Value) -> str:
-        """Return the name of a whole value."""
+        """Return the name of a value in its full shape."""
         return self.builder.whole(value)
 
     def array(self, array: Any, name: str | int) -> str:
-        """Return the name of an initializer, `layer/name`."""
+        """Return the name of an initializer, `prefix/name`."""
         return self.builder.constant(np.asarray(array), f"{self.prefix}/{name}")
 
     def blob(self, i: int) -> str:
-        """Return the name of one of its blobs."""
+        """Return the name of the initializer of blob `i`."""
         return self.array(self.blobs[i], i)
 
     def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> Value:
-        """Add a node on a bottom and further inputs; return it as the top of that number."""
+        """Add a node on a bottom and further inputs; return it as the top of the same index."""
         name = self.builder.node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
         return self.top(name, bottom)
 
     def top(self, name: str, i: int = 0) -> Value:
-        """Return a top."""
+        """Return the value of that name as top `i`."""
         return computed(name, self.shapes[i], self.x.dtype)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """How a type is put into a model together with a factor and a bias for each channel that follow it.
+    """Conversion of a layer merged with a per-channel factor and bias that follow it.
 
     Attributes:
-        holds: whether that can be done with a layer.
-        emit: gives the only top of both.
+        holds: predicate: whether this conversion applies to a layer.
+        emit: `emit(call, factor, bias)` returns the top of both.
     """
 
     holds: Callable[[Call], bool]
@@ -95,13 +95,13 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Operators:
-    """How a type is put into a model.
+    """Conversion of a layer type.
 
     Attributes:
-        emit: gives the tops; None where the layer's settings are such that it goes the general way.
+        emit: returns the tops, or None if these settings need the general conversion by jaxpr.
         words: the operators, for the table in the documentation.
-        unless: when it goes the general way, in words.
-        scaled: how it takes in a factor and a bias by channel that follow.
+        unless: when the general conversion is used, for the same table.
+        scaled: conversion merged with a factor and bias that follow, or None.
     """
 
     emit: Emitter
@@ -114,7 +114,7 @@ OPERATORS: dict[str, Operators] = {}
 
 
 def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None = None) -> Callable[[Emitter], Emitter]:
-    """Register the operators of types; see `Operators`."""
+    """Register the conversion of layer types; see `Operators`."""
 
     def register(emitter: Emitter) -> Emitter:
         OPERATORS.update(dict.fromkeys(types, Operators(emitter, operators, unless, scaled)))
@@ -123,50 +123,50 @@ def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None =
     return register
 
 
-_MOST_AXES = 3  # of space, that engines take
+_MAX_AXES = 3  # spatial axes that engines support
 _UNLESS = "more than 3 axes of space, or an `axis` other than 1"
 
 
 @emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNLESS)
 def convolution(call: Call) -> Tops | None:
-    """Conv, once for each bottom."""
-    return _convolved(call, correlation(call.context, (call.like,)))
+    """Convert to Conv, one for each bottom."""
+    return _emit_convolution(call, correlation(call.context, (call.like,)))
 
 
 @emits("ConvolutionDepthwise", operators="Conv", unless=_UNLESS)
 def depthwise(call: Call) -> Tops | None:
-    """Conv with a group for each channel."""
+    """Convert to Conv with a group for each channel."""
     context = by_channels(call.context, call.like)
-    return _convolved(call, correlation(context, (call.like,)))
+    return _emit_convolution(call, correlation(context, (call.like,)))
 
 
-def _convolved(call: Call, c: Correlation) -> Tops | None:
-    if not _usual(c):
+def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
+    if not _is_supported(c):
         return None
     size = c.size(call.like)
     window = c.window if c.window.output(size) == convolution_output(size, c.window) else None
     window = window or c.window.ending(size, convolution_output(size, c.window))
     weights = [call.blob(i) for i in range(len(call.blobs))]
-    attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_steps(window)}
+    attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_window_attributes(window)}
     return [call.emit("Conv", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]
 
 
 @emits("Deconvolution", operators="ConvTranspose", unless=_UNLESS)
 def deconvolution(call: Call) -> Tops | None:
-    """ConvTranspose, once for each bottom."""
+    """Convert to ConvTranspose, one for each bottom."""
     c = correlation(call.context, (call.like,))
-    if not _usual(c):
+    if not _is_supported(c):
         return None
     weights = [call.blob(i) for i in range(len(call.blobs))]
-    attributes = {"kernel_shape": list(c.window.kernel), "group": c.group, **_steps(c.window)}
+    attributes = {"kernel_shape": list(c.window.kernel), "group": c.group, **_window_attributes(c.window)}
     return [call.emit("ConvTranspose", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]
 
 
-def _usual(c: Correlation) -> bool:
-    return c.axis == 1 and 0 < len(c.window.kernel) <= _MOST_AXES
+def _is_supported(c: Correlation) -> bool:
+    return c.axis == 1 and 0 < len(c.window.kernel) <= _MAX_AXES
 
 
-def _steps(window: Window) -> dict[str, Any]:
+def _window_attributes(window: Window) -> dict[str, Any]:
     low, high = zip(*window.padding, strict=True)
     return {"strides": list(window.stride), "pads": [*low, *high], "dilations": list(window.dilation)}
 
@@ -177,7 +177,7 @@ def _steps(window: Window) -> dict[str, Any]:
     unless="an `axis` other than 1, or a fork's form; then Reshape, MatMul, Add",
 )
 def inner_product(call: Call) -> Tops | None:
-    """Gemm of rows, flattened unless they are vectors."""
+    """Convert to Gemm, with bottoms of more than two axes flattened first."""
     if canonical_axis(call.param.axis, call.x.shape) != 1 or call.context.type.traits.fold_scale_bias is None:
         return None
     b, rows = call.builder, call.name(call.x)
@@ -194,7 +194,7 @@ def inner_product(call: Call) -> Tops | None:
     unless="STOCHASTIC, two tops, or windows that leave out much of the plane",
 )
 def pooling(call: Call) -> Tops | None:
-    """Pooling with the padding that Caffe's sizes, which round up, ask for."""
+    """Convert to pooling with the extra padding that Caffe's rounding up of sizes needs."""
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
@@ -203,21 +203,21 @@ def pooling(call: Call) -> Tops | None:
     if out == (1, 1) and window.kernel == size and not any(window.low):
         return call.emit("GlobalMaxPool" if method == "MAX" else "GlobalAveragePool")
     if method == "AVE":
-        name = averaged(call, call.name(call.x), window, out)
+        name = add_average_pool(call, call.name(call.x), window, out)
         return None if name is None else call.top(name)
     window = pad_to_cover(call.like, window, out)
     pads = _pads(window)
-    return None if pads is None else call.emit("MaxPool", pads=pads, **_slides(window))
+    return None if pads is None else call.emit("MaxPool", pads=pads, **_pool_attributes(window))
 
 
-def averaged(call: Call, name: str, window: Window, out: Shape) -> str | None:
-    """Add means over windows, divided by as many cells as each has in the padded plane; None if no operator can."""
+def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str | None:
+    """Add means over windows, divided by the cells of each window inside the padded plane; None if no operator can."""
     areas = window_areas(call.x.shape[2:], window, out)
     window = pad_to_cover(call.like, window, out)
     pads, b = _pads(window), call.builder
     if pads is None:
         return None
-    means: str = b.node("AveragePool", [name], pads=pads, count_include_pad=1, **_slides(window))
+    means: str = b.node("AveragePool", [name], pads=pads, count_include_pad=1, **_pool_attributes(window))
     cells = np.float32(np.prod(window.kernel))
     if np.all(areas == cells):
         return means
@@ -225,24 +225,24 @@ def averaged(call: Call, name: str, window: Window, out: Shape) -> str | None:
     return found
 
 
-def _slides(window: Window) -> dict[str, Any]:
+def _pool_attributes(window: Window) -> dict[str, Any]:
     return {"kernel_shape": list(window.kernel), "strides": list(window.stride)}
 
 
 def _pads(window: Window) -> list[int] | None:
-    """Return the padding as ONNX has it: none that is negative, or wider than the kernel."""
+    """Return the padding in ONNX's order, or None if it is negative or at least the kernel's size."""
     low, high = zip(*window.padding, strict=True)
     fits = all(0 <= pad < kernel for pads in (low, high) for pad, kernel in zip(pads, window.kernel, strict=True))
     return [*low, *high] if fits else None
 
 
-def normalises_by_stored(call: Call) -> bool:
-    """Return whether a BatchNorm is one BatchNormalization."""
+def uses_stored_statistics(call: Call) -> bool:
+    """Return whether a BatchNorm layer maps to one BatchNormalization."""
     return call.context.settings.uses_stored and len(call.blobs) == 3
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:
-    """Normalise by the stored statistics, with a factor and a bias for each channel."""
+    """Add a normalisation by the stored statistics, with a factor and a bias for each channel."""
     mean, variance = map(np.asarray, stored(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
@@ -253,11 +253,11 @@ def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Val
     "BatchNorm",
     operators="BatchNormalization, with the Scale that follows",
     unless="it normalises by the batch, or has five blobs: then Mul, Add",
-    scaled=Scaled(normalises_by_stored, batch_normalization),
+    scaled=Scaled(uses_stored_statistics, batch_normalization),
 )
 def batch_norm(call: Call) -> Tops | None:
-    """Normalise by the stored statistics."""
-    if not normalises_by_stored(call):
+    """Convert to BatchNormalization by the stored statistics."""
+    if not uses_stored_statistics(call):
         return None
     channels = call.x.shape[1]
     return batch_normalization(call, np.ones(channels, np.float32), np.zeros(channels, np.float32))
@@ -265,13 +265,13 @@ def batch_norm(call: Call) -> Tops | None:
 
 @emits("LRN", operators="LRN; within channels AveragePool, Pow, Div")
 def lrn(call: Call) -> Tops | None:
-    """Across channels ONNX's own; within them by means of squares."""
+    """Convert to LRN across channels; within channels to average pooling of squares."""
     p, b = call.param, call.builder
     if p.norm_region == p.ACROSS_CHANNELS:
         return call.emit("LRN", size=p.local_size, alpha=p.alpha, beta=p.beta, bias=p.k)
     x = call.name(call.x)
     window = Window.symmetric((p.local_size,) * 2, (1, 1), (p.local_size // 2,) * 2)
-    means = averaged(call, b.node("Mul", [x, x]), window, call.x.shape[2:])
+    means = add_average_pool(call, b.node("Mul", [x, x]), window, call.x.shape[2:])
     if means is None:
         return None
     scale = b.node("Add", [b.node("Mul", [means, _number(call, p.alpha)]), _number(call, 1)])
@@ -284,91 +284,91 @@ def _number(call: Call, number: float) -> str:
 
 @emits("Softmax", operators="Softmax")
 def softmax(call: Call) -> Tops:
-    """exp(x / temperature) normalised to sum 1 along an axis."""
+    """Convert to Softmax of x / temperature."""
     axis = canonical_axis(call.param.axis, call.x.shape)
     if call.param.temperature != 1:
-        cooled = call.builder.node("Div", [call.name(call.x), _number(call, call.param.temperature)])
-        return call.top(call.builder.node("Softmax", [cooled], axis=axis))
+        scaled = call.builder.node("Div", [call.name(call.x), _number(call, call.param.temperature)])
+        return call.top(call.builder.node("Softmax", [scaled], axis=axis))
     return call.emit("Softmax", axis=axis)
 
 
 @emits("ReLU", operators="Relu, LeakyRelu")
 def relu(call: Call) -> Tops:
-    """max(x, 0), or with a slope below 0."""
+    """Convert to Relu, or LeakyRelu with a negative slope."""
     slope = call.param.negative_slope
     return call.emit("LeakyRelu", alpha=slope) if slope else call.emit("Relu")
 
 
 @emits("PReLU", operators="PRelu")
 def prelu(call: Call) -> Tops:
-    """A slope below 0 for each channel."""
+    """Convert to PRelu, with a slope for each channel."""
     slope = call.blobs[0]
     return call.emit("PRelu", call.array(slope.reshape(*slope.shape, *(1,) * (len(call.x.shape) - 2)), 0))
 
 
 @emits("ELU", operators="Elu")
 def elu(call: Call) -> Tops:
-    """alpha * (exp(x) - 1) below 0."""
+    """Convert to Elu: alpha * (exp(x) - 1) below 0."""
     return call.emit("Elu", alpha=call.param.alpha)
 
 
 @emits("AbsVal", operators="Abs")
 def absval(call: Call) -> Tops:
-    """|x|."""
+    """Convert to Abs."""
     return call.emit("Abs")
 
 
 @emits("BNLL", operators="Softplus")
 def bnll(call: Call) -> Tops:
-    """log(1 + exp(x))."""
+    """Convert to Softplus: log(1 + exp(x))."""
     return call.emit("Softplus")
 
 
 @emits("Clip", operators="Clip", unless="`min` is more than `max`")
 def clip(call: Call) -> Tops | None:
-    """x held between bounds."""
+    """Convert to Clip."""
     p = call.param
-    return None if p.min > p.max else _clipped(call, p.min, p.max)
+    return None if p.min > p.max else _emit_clip(call, p.min, p.max)
 
 
 @emits("ReLU6", operators="Clip", unless="it has a slope below 0")
 def relu6(call: Call) -> Tops | None:
-    """x held between 0 and 6."""
-    return None if call.param.negative_slope else _clipped(call, 0, 6)
+    """Convert to Clip between 0 and 6."""
+    return None if call.param.negative_slope else _emit_clip(call, 0, 6)
 
 
-def _clipped(call: Call, low: float, high: float) -> Tops:
+def _emit_clip(call: Call, low: float, high: float) -> Tops:
     bounds = (call.array(np.float32(low), "min"), call.array(np.float32(high), "max"))
     return call.emit("Clip", *bounds)
 
 
 @emits("HardSigmoid", operators="HardSigmoid")
 def hard_sigmoid(call: Call) -> Tops:
-    """alpha * x + beta held between 0 and 1."""
+    """Convert to HardSigmoid: alpha * x + beta, clipped to [0, 1]."""
     return call.emit("HardSigmoid", alpha=call.param.alpha, beta=call.param.beta)
 
 
 @emits("HardSwish", operators="HardSwish")
 def hard_swish(call: Call) -> Tops:
-    """x * HardSigmoid(x)."""
+    """Convert to HardSwish: x * HardSigmoid(x)."""
     return call.emit("HardSwish")
 
 
 @emits("Dropout", operators="Dropout", unless="it scales or drops in TEST")
 def dropout(call: Call) -> Tops | None:
-    """Nothing, in inference."""
+    """Convert to Dropout, the identity in inference."""
     return call.emit("Dropout") if dropout_is_identity(call.context) else None
 
 
 @emits("Split", operators="Identity")
 def split(call: Call) -> Tops:
-    """The bottom for each top."""
+    """Return the bottom for each top."""
     return [call.x] * len(call.shapes)
 
 
 @emits("Eltwise", operators="Add, Mul, Max", unless="not MAX: then Mul by `coeff`, Add")
 def eltwise(call: Call) -> Tops | None:
-    """Max of all bottoms."""
+    """Convert MAX to Max."""
     if call.param.EltwiseOp.Name(call.param.operation) != "MAX":
         return None
     return call.emit("Max", *map(call.name, call.bottoms[1:]))
@@ -376,14 +376,14 @@ def eltwise(call: Call) -> Tops | None:
 
 @emits("Flatten", operators="Flatten", unless="it keeps axes beside the first: then Reshape")
 def flatten(call: Call) -> Tops | None:
-    """All axes from the second on as one."""
+    """Convert to Flatten if all axes from the second on become one."""
     p, rank = call.param, len(call.x.shape)
     return call.emit("Flatten", axis=1) if p.axis % rank == 1 and p.end_axis % rank == rank - 1 else None
 
 
 @emits("Tile", operators="Tile")
 def tile(call: Call) -> Tops:
-    """Several times in a row along an axis."""
+    """Convert to Tile along an axis."""
     times = np.ones(len(call.x.shape), np.int64)
     times[call.param.axis] = call.param.tiles
     return call.emit("Tile", call.array(times, "tiles"))
@@ -391,17 +391,21 @@ def tile(call: Call) -> Tops:
 
 @emits("Interp", operators="Resize", unless="it cuts off rows or columns")
 def interp(call: Call) -> Tops | None:
-    """Linear, corners on corners."""
+    """Convert to bilinear Resize with aligned corners."""
     if call.param.pad_beg or call.param.pad_end:
         return None
-    how: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
-    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **how)
+    attributes: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **attributes)
 
 
 @emits("Upsample", operators="Resize", unless="it places maxima (SegNet's): then ScatterElements")
 def upsample(call: Call) -> Tops | None:
-    """Each number several times along height and width."""
+    """Convert to nearest Resize along height and width."""
     if len(call.bottoms) > 1:
         return None
-    how: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **how)
+    attributes: dict[str, Any] = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    }
+    return call.emit("Resize", "", "", call.builder.sizes.vector(call.shapes[0]), **attributes)

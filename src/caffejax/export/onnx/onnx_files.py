@@ -1,4 +1,4 @@
-"""Writing a net as an ONNX model: checked first, and whole or not at all."""
+"""ONNX files: check a model, and write it atomically, with a second file for large weights."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from onnx.external_data_helper import set_external_data
 
 from ...atomic import replacing
 from ...errors import CaffejaxError, GraphError
-from ..inference_model import Subject, any_batch
+from ..inference_model import Subject, symbolic_batch_shapes
 from ..preprocessing import Preprocessing
-from .build_model import assembled
+from .build_model import build_model
 
-OPSETS = range(17, 24)  # of ONNX's operators, the versions that models can be written in
-OPSET = 18  # the first in which numbers scattered to one place can be compared, as SegNet's layers do
-_MOST_BYTES = (1 << 31) - (1 << 24)  # of weights in one protobuf message, less what is not weights
+OPSETS = range(17, 24)  # supported versions of ONNX's operator set
+OPSET = 18  # the first with max and min reductions in ScatterElements, which SegNet's layers need
+_MAX_BYTES = (1 << 31) - (1 << 24)  # a protobuf message holds 2 GiB; 16 MiB are reserved for the program
 
 
 def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
-    """Write a net to a file as an ONNX model, and return that.
+    """Export a net to an ONNX file; return the model.
 
-    Weights of more than 2 GB, which one file of ONNX cannot hold, go to a second one, `<path>.data`; the model that is
-    returned then names that file in their place.
+    An ONNX file holds at most 2 GB. Larger weights are written to a second file, `<path>.data`, and the returned model
+    refers to that file.
 
     Args:
         subject: the net with its weights.
@@ -34,7 +34,7 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -
         options: as for `export_onnx`.
 
     Raises:
-        CaffejaxError: as `export_onnx` does; if the file cannot be written.
+        CaffejaxError: as for `export_onnx`; if the file cannot be written.
     """
     model = export_onnx(subject, **options)
     with replacing_with_data(path, model) if _is_large(model) else replacing(path) as file:
@@ -50,30 +50,30 @@ def export_onnx(
     batch_axis: int = 0,
     preprocessing: Preprocessing | None = None,
 ) -> ModelProto:
-    """Return a net as an ONNX model, checked.
+    """Return the ONNX model of a net, checked by ONNX's checker.
 
-    Values are called as the net's blobs, nodes as its layers; initializers are the weights. Outputs have no rows of
-    padding. Layers that carry something from pass to pass start from what the subject's state holds each time.
+    Values have the names of the net's blobs, nodes the names of its layers; initializers are the weights. Outputs
+    contain no padding rows. Recurrent layers that carry state between passes start each call from the subject's state.
 
     Args:
         subject: the net with its weights.
-        opset: the version of ONNX's operators.
-        batch: whether it takes any number of rows, or those of the net's shapes.
-        batch_axis: the axis of the inputs along which rows lie.
-        preprocessing: what makes an input of images, which are then taken in its place.
+        opset: the version of ONNX's operator set.
+        batch: True for a symbolic batch size, False for the batch size of the net.
+        batch_axis: the axis of the inputs that is the batch.
+        preprocessing: preprocessing to include; its input then takes uint8 images instead.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
-        BatchError: naming every layer that cannot take any number of rows.
-        CaffejaxError: for an opset that is none of those known.
+        BatchError: naming every layer that does not support a symbolic batch size.
+        CaffejaxError: for an unsupported opset.
     """
     if isinstance(opset, bool) or opset not in OPSETS:
         raise CaffejaxError(f"opset must be a number from {OPSETS[0]} to {OPSETS[-1]}, not {opset!r}")
     if host := [layer for layer in subject.layers if layer.type.on_host]:
         raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
-    inputs = any_batch(subject, batch_axis) if batch else subject.inputs
-    with subject.naming_random_layers():
-        model = assembled(subject, inputs, opset, preprocessing)
+    inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
+    with subject.report_random_layers():
+        model = build_model(subject, inputs, opset, preprocessing)
     if _is_large(model):
         check_program(model)
     else:
@@ -82,22 +82,22 @@ def export_onnx(
 
 
 def _is_large(model: ModelProto) -> bool:
-    return bytes_of_weights(model) > _MOST_BYTES
+    return bytes_of_weights(model) > _MAX_BYTES
 
 
-_APART = 1024  # bytes from which on an initializer is a weight: smaller ones, such as axes, are part of the program
+_MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the model file
 
 
 def bytes_of_weights(model: ModelProto) -> int:
-    """Return how many bytes a model's initializers take, which is nearly all of it."""
+    """Return the size of a model's initializers in bytes, which is most of the model."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def check_program(model: ModelProto) -> None:
-    """Check a model with its weights as inputs, since the checker takes no more than one file holds."""
+    """Check a large model with its weights declared as inputs, since the checker is limited to 2 GB."""
     graph, weights = model.graph, list(_weights(model))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
-    small = [x for x in graph.initializer if len(x.raw_data) < _APART]
+    small = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
     program = helper.make_graph(
         graph.node, graph.name, [*graph.input, *inputs], graph.output, small, value_info=graph.value_info
     )
@@ -108,13 +108,13 @@ def check_program(model: ModelProto) -> None:
 
 @contextmanager
 def replacing_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
-    """Write a model's weights to `<path>.data`, and open the file that takes the place of `path`.
+    """Write a model's weights to `<path>.data`, and open a file that replaces `path`.
 
-    From then on the model's tensors name that file and hold no numbers. Both files appear when all is written; if
-    anything goes wrong before, neither does.
+    The model's tensors then refer to the data file and hold no numbers. Both files appear when all is written; after an
+    error neither does.
 
     Raises:
-        CaffejaxError: if one of them cannot be written.
+        CaffejaxError: if a file cannot be written.
     """
     data = Path(f"{os.fspath(path)}.data")
     with replacing(path) as file, replacing(data) as numbers:
@@ -127,4 +127,4 @@ def replacing_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iter
 
 
 def _weights(model: ModelProto) -> Iterator[TensorProto]:
-    return (tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _APART)
+    return (tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= _MIN_WEIGHT_BYTES)

@@ -1,4 +1,4 @@
-"""Sizes that depend on the batch, and are computed when the model runs."""
+"""Nodes that compute symbolic sizes, such as the batch size, at run time."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ import numpy as np
 import onnx
 from onnx import helper
 
-Shape = tuple[Any, ...]  # sizes, and of the batch what `jax.export.symbolic_shape` gives
+Shape = tuple[Any, ...]  # of integers and symbolic sizes from `jax.export.symbolic_shape`
 
 
 class Names(Protocol):
-    """What gives names in a model: its builder."""
+    """Protocol of the builder: unique names and integer constants."""
 
-    def free(self, wanted: str) -> str:
-        """Return a name that no value has."""
+    def free(self, preferred: str) -> str:
+        """Return an unused name for a value."""
         ...
 
     def integers(self, numbers: Sequence[int]) -> str:
-        """Return the name of an initializer with these numbers in int64."""
+        """Return the name of an int64 initializer."""
         ...
 
 
 class Sizes:
-    """Makes nodes that compute sizes; they come before all others, so that subgraphs may read them.
+    """Builds the nodes that compute sizes. They precede all other nodes, so that subgraphs may read them.
 
     Attributes:
-        nodes: these.
-        sources: by the name of each symbolic size, the input that has it and along which axis.
+        nodes: the nodes.
+        sources: symbol: (name of an input, axis of that input with this size).
     """
 
     def __init__(self, builder: Names) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.sources: dict[str, tuple[str, int]] = {}
         self._builder = builder
-        self._found: dict[Any, str] = {}
+        self._names: dict[Any, str] = {}
 
     def one(self, size: Any) -> str:
-        """Return the name of a size: an int64 vector of one number."""
+        """Return the name of an int64 vector that holds one size."""
         if isinstance(size, int | np.integer):
             return self._builder.integers([int(size)])
         return self._computed(_tree(size))
 
     def _computed(self, size: ast.expr) -> str:
         key = ast.unparse(size)
-        if key not in self._found:
-            self._found[key] = self._new(size)
-        return self._found[key]
+        if key not in self._names:
+            self._names[key] = self._new(size)
+        return self._names[key]
 
     def _new(self, size: ast.expr) -> str:
-        """Add what computes an expression, in JAX's grammar of symbolic sizes."""
+        """Add the nodes for an expression in JAX's syntax of symbolic sizes."""
         match size:
             case ast.Constant(value=int(number)):
                 return self._builder.integers([number])
@@ -72,22 +72,22 @@ class Sizes:
                 return self.node("Div", [whole, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.node(_FUNCTIONS[name], map(self._computed, args))
-        raise NotImplementedError(f"a size {ast.unparse(size)}")
+        raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
 
     def vector(self, shape: Shape) -> str:
-        """Return the name of a shape, as Reshape and Expand want it."""
+        """Return the name of an int64 vector of a shape, for Reshape and Expand."""
         if all(isinstance(n, int | np.integer) for n in shape):
             return self._builder.integers(shape)
         key = tuple(map(str, shape))
-        if key not in self._found:
-            self._found[key] = self.one(shape[0]) if len(shape) == 1 else self.node("Concat", map(self.one, shape), 0)
-        return self._found[key]
+        if key not in self._names:
+            self._names[key] = self.one(shape[0]) if len(shape) == 1 else self.node("Concat", map(self.one, shape), 0)
+        return self._names[key]
 
     def node(self, op: str, inputs: Any, axis: int | None = None, **attributes: Any) -> str:
-        """Add a node; return its output's name."""
+        """Add a node; return the name of its output."""
         name = self._builder.free(f"sizes/{op}")
-        given = attributes if axis is None else {"axis": axis, **attributes}
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **given))
+        attributes_ = attributes if axis is None else {"axis": axis, **attributes}
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes_))
         return name
 
 
@@ -96,5 +96,5 @@ _FUNCTIONS = {"mod": "Mod", "max": "Max", "min": "Min"}
 
 
 def _tree(size: Any) -> ast.expr:
-    """Return a size's expression; what JAX prints of it is what `jax.export.symbolic_shape` reads."""
+    """Return the syntax tree of a size, from the text that JAX prints for it."""
     return ast.parse(str(size).replace("^", "**"), mode="eval").body

@@ -1,4 +1,4 @@
-"""Number by number: arithmetic, comparisons, choices, casts."""
+"""Converters of element-wise arithmetic, comparisons, selections and casts, and of reductions and sorts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _SAME = {
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "gt": "Greater", "lt": "Less",
     "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
 }  # fmt: skip
-_NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}  # of either operand, or of the second
+# the neutral element: of the second operand for sub and div, of either operand for the others
+_NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast(*values: Value) -> Shape:
-    """Return the shape in which a result of these is held; operands without axes go with any."""
+    """Return the broadcast of the held shapes; operands without axes broadcast to any rank."""
     rank = max(len(v.held) for v in values)
     shapes = [(1,) * (rank - len(v.held)) + v.held for v in values]
     return tuple(
@@ -30,7 +31,7 @@ def broadcast(*values: Value) -> Shape:
 
 
 def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
-    """Add a node that broadcasts."""
+    """Add a node that broadcasts its operands' held arrays."""
     name = eqn.builder.node(op, [eqn.builder.held(v) for v in values], **attributes)
     held = broadcast(*values)
     shape = max((v.shape for v in values), key=len)
@@ -38,14 +39,14 @@ def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attribute
 
 
 def number(like: Value, value: float) -> Value:
-    """Return a number of a value's dtype."""
+    """Return a constant of a value's dtype."""
     array = np.asarray(value, like.dtype)
     return Value((), array.dtype, array, ())
 
 
 @converts(*_SAME, elementwise=True)
 def same(eqn: Equation) -> Value:
-    """An operator of the same meaning; none where one operand changes nothing."""
+    """Convert to the ONNX operator of the same meaning; no node if one operand is neutral, as in x + 0."""
     neutral = _NEUTRAL.get(eqn.name)
     if neutral is not None:
         x, y = eqn.inputs
@@ -61,7 +62,7 @@ def same(eqn: Equation) -> Value:
 
 @converts("and", "or", "xor", "not", elementwise=True)
 def logical(eqn: Equation) -> Value:
-    """Of truth values; of whole numbers bit by bit."""
+    """Convert to a logical operator for booleans, to a bitwise one for integers."""
     word = eqn.name.capitalize()
     if eqn.dtype == bool:
         return apply(eqn, word, *eqn.inputs)
@@ -72,25 +73,25 @@ def logical(eqn: Equation) -> Value:
 
 @converts("ne", elementwise=True)
 def not_equal(eqn: Equation) -> Value:
-    """Not equal."""
+    """Convert x != y."""
     return apply(eqn, "Not", apply(eqn, "Equal", *eqn.inputs, dtype=bool))
 
 
 @converts("rsqrt", elementwise=True)
 def rsqrt(eqn: Equation) -> Value:
-    """1 / sqrt(x)."""
+    """Convert 1 / sqrt(x)."""
     return apply(eqn, "Reciprocal", apply(eqn, "Sqrt", *eqn.inputs))
 
 
 @converts("square", elementwise=True)
 def square(eqn: Equation) -> Value:
-    """x * x."""
+    """Convert x * x."""
     return apply(eqn, "Mul", *eqn.inputs, *eqn.inputs)
 
 
 @converts("integer_pow", elementwise=True)
 def integer_pow(eqn: Equation) -> Value:
-    """x to a whole power."""
+    """Convert a power with an integer exponent."""
     (x,), y = eqn.inputs, eqn.params["y"]
     if y == 2:
         return apply(eqn, "Mul", x, x)
@@ -99,28 +100,28 @@ def integer_pow(eqn: Equation) -> Value:
 
 @converts("expm1", elementwise=True)
 def expm1(eqn: Equation) -> Value:
-    """exp(x) - 1."""
+    """Convert exp(x) - 1."""
     (x,) = eqn.inputs
     return apply(eqn, "Sub", apply(eqn, "Exp", x), number(x, 1))
 
 
 @converts("log1p", elementwise=True)
 def log1p(eqn: Equation) -> Value:
-    """log(1 + x)."""
+    """Convert log(1 + x)."""
     (x,) = eqn.inputs
     return apply(eqn, "Log", apply(eqn, "Add", x, number(x, 1)))
 
 
 @converts("exp2", elementwise=True)
 def exp2(eqn: Equation) -> Value:
-    """2 to the power of x."""
+    """Convert 2 ** x."""
     (x,) = eqn.inputs
     return apply(eqn, "Pow", number(x, 2), x)
 
 
 @converts("cbrt", elementwise=True)
 def cbrt(eqn: Equation) -> Value:
-    """The third root."""
+    """Convert the cube root."""
     (x,) = eqn.inputs
     root = apply(eqn, "Pow", apply(eqn, "Abs", x), number(x, 1 / 3))
     return apply(eqn, "Mul", apply(eqn, "Sign", x), root)
@@ -128,7 +129,7 @@ def cbrt(eqn: Equation) -> Value:
 
 @converts("atan2", elementwise=True)
 def atan2(eqn: Equation) -> Value:
-    """The angle of (x, y), by that of y / x."""
+    """Convert the angle of (x, y), computed from the arctangent of y / x."""
     y, x = eqn.inputs
     zero, pi = number(x, 0), number(x, np.pi)
     angle = apply(eqn, "Atan", apply(eqn, "Div", y, x))
@@ -141,7 +142,7 @@ def atan2(eqn: Equation) -> Value:
 
 @converts("round", elementwise=True)
 def round_(eqn: Equation) -> Value:
-    """To the nearest whole number: halves to even, or away from zero."""
+    """Convert rounding to the nearest integer, with halves to even or away from zero."""
     (x,) = eqn.inputs
     if int(eqn.params["rounding_method"]) == 1:
         return apply(eqn, "Round", x)
@@ -151,20 +152,20 @@ def round_(eqn: Equation) -> Value:
 
 @converts("rem", elementwise=True)
 def rem(eqn: Equation) -> Value:
-    """The remainder, with the sign of the dividend."""
+    """Convert the remainder, with the sign of the dividend."""
     return apply(eqn, "Mod", *eqn.inputs, fmod=1)
 
 
 @converts("is_finite", elementwise=True)
 def is_finite(eqn: Equation) -> Value:
-    """Neither infinite nor NaN."""
+    """Convert a test for finite numbers."""
     (x,) = eqn.inputs
     return apply(eqn, "Less", apply(eqn, "Abs", x), number(x, np.inf), dtype=bool)
 
 
 @converts("clamp", elementwise=True)
 def clamp(eqn: Equation) -> Value:
-    """Hold between bounds."""
+    """Convert clipping between bounds."""
     low, x, high = eqn.inputs
     if low.number is not None and high.number is not None:
         bounds = [Value((), v.dtype, v.array.reshape(()), ()) for v in (low, high) if v.array is not None]
@@ -174,7 +175,7 @@ def clamp(eqn: Equation) -> Value:
 
 @converts("select_n", elementwise=True)
 def select(eqn: Equation) -> Value:
-    """The case that the first operand names."""
+    """Convert a selection among cases by the first operand, a boolean or an index."""
     which, *cases = eqn.inputs
     if which.dtype == bool:
         return _where(eqn, which, cases[1], cases[0])
@@ -187,7 +188,7 @@ def select(eqn: Equation) -> Value:
 
 @converts("shift_left", "shift_right_arithmetic", elementwise=True)
 def shift(eqn: Equation) -> Value:
-    """Times a power of 2, or divided by it and rounded down."""
+    """Convert a bit shift: a product with a power of 2, or a quotient rounded down."""
     x, by = eqn.inputs
     factor = apply(eqn, "Pow", number(x, 2), by)
     if eqn.name == "shift_left":
@@ -203,7 +204,7 @@ def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
 
 @converts("convert_element_type", elementwise=True)
 def convert_element_type(eqn: Equation) -> Value:
-    """Cast, where it changes anything."""
+    """Convert a cast; no node if the dtype stays."""
     return _cast(eqn, eqn.inputs[0], eqn.dtype)
 
 
@@ -220,7 +221,7 @@ def _cast(eqn: Equation, value: Value, dtype: Any) -> Value:
 
 
 def _representable(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
-    """Return numbers that an integer can hold, NaN as 0, as XLA takes them: ONNX leaves open what becomes of others."""
+    """Clip floats to the range of an integer dtype, NaN to 0, like XLA; ONNX leaves other casts undefined."""
     b, ends = eqn.builder, np.iinfo(integers)
     numbers = b.where(b.node("IsNaN", [name]), b.constant(np.zeros((), floats)), name, floats)
     most = np.nextafter(floats.type(ends.max), floats.type(0)) if float(floats.type(ends.max)) > ends.max else ends.max
@@ -232,8 +233,8 @@ def _representable(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
     "copy", "copy_p", "stop_gradient", "reduce_precision", "optimization_barrier", "device_put",
     "sharding_constraint", "pvary",
 )  # fmt: skip
-def unchanged(eqn: Equation) -> list[Value]:
-    """What concerns gradients and devices only."""
+def identity(eqn: Equation) -> list[Value]:
+    """Pass the operands through: the primitive only concerns gradients or devices."""
     return list(eqn.inputs)
 
 
@@ -243,22 +244,22 @@ _TRUTH = {"reduce_and": "ReduceMin", "reduce_or": "ReduceMax"}
 
 @converts(*_OPS, *_TRUTH)
 def reduce(eqn: Equation) -> Value:
-    """Over some axes, which go."""
+    """Convert a reduction over axes."""
     (x,), b = eqn.inputs, eqn.builder
     axes = [int(i) for i in eqn.params["axes"]]
     if not axes:
         return x
     name = b.whole(x)
     if eqn.name in _TRUTH:
-        found = b.cast(b.reduce(_TRUTH[eqn.name], b.cast(name, np.int32), axes), bool)
+        reduced = b.cast(b.reduce(_TRUTH[eqn.name], b.cast(name, np.int32), axes), bool)
     else:
-        found = b.reduce(_OPS[eqn.name], name, axes)
-    return computed(found, eqn.shape, eqn.dtype)
+        reduced = b.reduce(_OPS[eqn.name], name, axes)
+    return computed(reduced, eqn.shape, eqn.dtype)
 
 
 @converts("argmax", "argmin")
 def arg(eqn: Equation) -> Value:
-    """The place of the largest or smallest number, the first of equal ones."""
+    """Convert argmax or argmin; the first of equal numbers wins."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
     name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
@@ -268,7 +269,7 @@ def arg(eqn: Equation) -> Value:
 
 @converts("cumsum")
 def cumsum(eqn: Equation) -> Value:
-    """Sums of all before each and itself."""
+    """Convert an inclusive cumulative sum."""
     (x,), b = eqn.inputs, eqn.builder
     axis = b.constant(np.int64(eqn.params["axis"]))
     return computed(b.node("CumSum", [b.whole(x), axis], reverse=int(eqn.params["reverse"])), eqn.shape, eqn.dtype)
@@ -276,19 +277,19 @@ def cumsum(eqn: Equation) -> Value:
 
 @converts("top_k")
 def top_k(eqn: Equation) -> list[Value]:
-    """The k largest along an axis, and their places."""
+    """Convert to the k largest numbers along an axis, and their indices."""
     (x,), axis = eqn.inputs, eqn.params.get("axis", -1) % len(eqn.inputs[0].shape)
-    values, places = _sorted(eqn, x, axis, eqn.params["k"], largest=True)
+    values, places = _emit_top_k(eqn, x, axis, eqn.params["k"], largest=True)
     return [values, places]
 
 
 @converts("sort")
 def sort(eqn: Equation) -> list[Value]:
-    """In rising order by the first operand, or the first few; equal ones stay in their order."""
+    """Convert a stable ascending sort by the first `num_keys` operands."""
     axis, keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
     values = [b.expanded(v) for v in eqn.inputs]
-    for key in reversed(range(keys)):  # by the last key first: the order of equal ones stays
-        chosen, places = _sorted(eqn, values[key], axis, values[key].shape[axis], largest=False)
+    for key in reversed(range(keys)):  # the last key first; stable sorts keep its order among equal numbers
+        chosen, places = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
         order = b.cast(b.whole(places), np.int64)
         values = [
             chosen
@@ -299,7 +300,7 @@ def sort(eqn: Equation) -> list[Value]:
     return values
 
 
-def _sorted(eqn: Equation, x: Value, axis: int, n: Any, *, largest: bool) -> tuple[Value, Value]:
+def _emit_top_k(eqn: Equation, x: Value, axis: int, n: Any, *, largest: bool) -> tuple[Value, Value]:
     b = eqn.builder
     name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
     values, places = b.node("TopK", [name, b.sizes.one(n)], outputs=2, axis=axis, largest=int(largest), sorted=1)

@@ -1,4 +1,4 @@
-"""What runs other jaxprs: calls, loops and branches."""
+"""Converters of primitives that contain jaxprs: calls, branches and loops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from ..builder import Value, computed, known
+from ..builder import Value, computed, constant_value
 from .converters import Equation, converts
-from .shape_primitives import reversed_
+from .shape_primitives import reverse_axes
 
 _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
 
@@ -22,7 +22,7 @@ _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
 def call(eqn: Equation) -> list[Value]:
-    """What is called, in the place of the call."""
+    """Inline the called jaxpr."""
     return eqn.inline(_closed(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
 
 
@@ -32,7 +32,7 @@ def _closed(jaxpr: Any) -> Any:
 
 @converts("cond")
 def cond(eqn: Equation) -> list[Value]:
-    """One of several branches."""
+    """Convert a branch: nested Ifs, or only the taken branch if the index is constant."""
     which, *operands = eqn.inputs
     branches = list(eqn.params["branches"])
     if which.number is not None:
@@ -41,14 +41,14 @@ def cond(eqn: Equation) -> list[Value]:
 
 
 def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequence[Value], at: int) -> list[Value]:
-    """If the number is no more than `at`, the first branch; else, likewise, one of the others."""
+    """Add an If: the first branch if the index is at most `at`, else a nested If of the other branches."""
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
     with b.subgraph() as first:
-        first.give(eqn.inline(branches[0], operands))
+        first.set_outputs(eqn.inline(branches[0], operands))
     with b.subgraph() as others:
-        others.give(_branch(eqn, which, branches[1:], operands, at + 1))
+        others.set_outputs(_branch(eqn, which, branches[1:], operands, at + 1))
     names = _list(
         b.node(
             "If",
@@ -63,69 +63,73 @@ def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequ
 
 @converts("platform_index")
 def platform_index(eqn: Equation) -> Value:
-    """Which platform's branch runs: the one of all others, which comes last."""
+    """Return the index of the default platform's branch, which comes last."""
     platforms = eqn.params["platforms"]
-    return known(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
+    return constant_value(np.int32(next((i for i, names in enumerate(platforms) if names is None), len(platforms) - 1)))
 
 
 @converts("while")
 def while_(eqn: Equation) -> list[Value]:
-    """As long as a condition holds."""
+    """Convert to Loop with a condition."""
     p, b = eqn.params, eqn.builder
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
     consts, start = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
-    goes_on, step, of_cond, of_body = p["cond_jaxpr"], p["body_jaxpr"], consts[:n_cond], consts[n_cond:]
-    if goes_on.out_avals[0].shape:
-        goes_on, step = _in_step(goes_on, step, n_cond, n_body)
-        of_cond = of_body = consts
-    (first,) = eqn.inline(goes_on, [*of_cond, *start])
-    with b.subgraph([known(np.int64(0)), known(np.bool_(True)), *start]) as body:
-        after = eqn.inline(step, [*of_body, *body.inputs[2:]])
-        (again,) = eqn.inline(goes_on, [*of_cond, *after])
-        body.give([again, *after])
+    cond, step, cond_consts, body_consts = p["cond_jaxpr"], p["body_jaxpr"], consts[:n_cond], consts[n_cond:]
+    if cond.out_avals[0].shape:
+        cond, step = _combine_batched_loops(cond, step, n_cond, n_body)
+        cond_consts = body_consts = consts
+    (first,) = eqn.inline(cond, [*cond_consts, *start])
+    with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *start]) as body:
+        after = eqn.inline(step, [*body_consts, *body.inputs[2:]])
+        (again,) = eqn.inline(cond, [*cond_consts, *after])
+        body.set_outputs([again, *after])
     inputs = ["", b.whole(first), *map(b.whole, start)]
     names = _list(b.node("Loop", inputs, outputs=len(start), body=body.proto("body")))
     return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 
-def _in_step(cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Make one loop of many, as vmap has them: it goes on while any does, and those that do not stay as they are.
+def _combine_batched_loops(
+    cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int
+) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """Merge the loops of a while under vmap into one, which runs while any condition is true.
 
-    Both results take the constants of both.
+    Loops whose condition is false keep their values. Both results take the constants of both jaxprs.
     """
 
-    def each(given: Sequence[Any]) -> jax.Array:
-        (on,) = jaxpr_as_fun(cond)(*given[:n_cond], *given[n_cond + n_body :])
-        return on
+    def conditions(args: Sequence[Any]) -> jax.Array:
+        (active,) = jaxpr_as_fun(cond)(*args[:n_cond], *args[n_cond + n_body :])
+        return active
 
-    def stepped(*given: Any) -> list[jax.Array]:
-        on, after = each(given), jaxpr_as_fun(body)(*given[n_cond:])
-        ons = (jnp.expand_dims(on, range(on.ndim, x.ndim)) for x in after)
-        return [jnp.where(*which) for which in zip(ons, after, given[n_cond + n_body :], strict=True)]
+    def masked_body(*args: Any) -> list[jax.Array]:
+        active, after = conditions(args), jaxpr_as_fun(body)(*args[n_cond:])
+        masks = (jnp.expand_dims(active, range(active.ndim, x.ndim)) for x in after)
+        return [jnp.where(*which) for which in zip(masks, after, args[n_cond + n_body :], strict=True)]
 
     avals = [*cond.in_avals[:n_cond], *body.in_avals]
-    return jax.make_jaxpr(lambda *given: jnp.any(each(given)))(*avals), jax.make_jaxpr(stepped)(*avals)
+    return jax.make_jaxpr(lambda *args: jnp.any(conditions(args)))(*avals), jax.make_jaxpr(masked_body)(*avals)
 
 
 @converts("scan")
 def scan(eqn: Equation) -> list[Value]:
-    """So many times, each with one item of what is gone through; what each makes is stacked."""
+    """Convert to Loop over the items of the scanned arrays; the outputs of the iterations are stacked."""
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, start = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]
     items = [b.expanded(x) for x in eqn.inputs[n_consts + n_carry :]]
-    with b.subgraph([known(np.int64(0)), known(np.bool_(True)), *start]) as body:
+    with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *start]) as body:
         number = body.inputs[0]
         if p["reverse"]:
             last = b.node("Sub", [b.node("Squeeze", [b.sizes.one(p["length"])]), b.constant(np.int64(1))])
             number = number.named(b.node("Sub", [last, b.whole(number)]))
-        own = [computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items]
-        results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *own])
-        body.give([body.inputs[1], *results])
+        item_values = [
+            computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
+        ]
+        results = eqn.inline(p["jaxpr"], [*consts, *body.inputs[2:], *item_values])
+        body.set_outputs([body.inputs[1], *results])
     inputs = [b.node("Squeeze", [b.sizes.one(p["length"])]), "", *map(b.whole, start)]
     names = _list(b.node("Loop", inputs, outputs=len(results), body=body.proto("body")))
     if p["reverse"]:
-        names = [*names[:n_carry], *(reversed_(eqn, name, [0]) for name in names[n_carry:])]
+        names = [*names[:n_carry], *(reverse_axes(eqn, name, [0]) for name in names[n_carry:])]
     return [computed(*result) for result in zip(names, eqn.shapes, eqn.dtypes, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""How each of JAX's primitives becomes nodes, by its name."""
+"""Registry of converters from JAX primitives to ONNX nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Equation:
     """One equation of a jaxpr.
 
     Attributes:
-        builder: what it adds its nodes to.
+        builder: the model.
         name: the primitive's name.
         inputs: its operands.
-        shapes, dtypes: its results'.
-        params: its params.
-        inline: `inline(closed jaxpr, inputs)` converts a jaxpr among its params.
+        shapes, dtypes: shapes and dtypes of its results.
+        params: its parameters.
+        inline: `inline(closed jaxpr, inputs)` converts a jaxpr among its parameters.
     """
 
     builder: Builder
@@ -39,26 +39,25 @@ class Equation:
 
     @property
     def shape(self) -> Shape:
-        """The shape of its only result."""
+        """Shape of the only result."""
         return self.shapes[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of its only result."""
+        """Dtype of the only result."""
         return self.dtypes[0]
 
     def emit(self, op: str, *inputs: Value, **attributes: Any) -> Value:
-        """Add a node on whole inputs, its own unless given; return it as the equation's only result."""
+        """Add a node and return its output as the only result. inputs: full-shape; default: the equation's operands."""
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 
 
 def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Handler]:
-    """Register a function for primitives of these names.
+    """Register a converter for primitives of these names.
 
     Args:
-        names: the primitives.
-        elementwise: whether each number of the result depends on the numbers at its place only, and operands
-            broadcast.
+        names: names of the primitives.
+        elementwise: whether the primitive is element-wise, with operands that broadcast.
     """
 
     def register(handler: Handler) -> Handler:
@@ -71,10 +70,10 @@ def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Hand
 
 
 def handler(name: str) -> Handler:
-    """Return what converts a primitive.
+    """Return the converter of a primitive.
 
     Raises:
-        LayerError: if nothing does.
+        LayerError: if the primitive has no converter.
     """
     if name not in _handlers:
         raise cannot(f"computes with JAX's {name}, for which ONNX has no operator")
@@ -82,10 +81,10 @@ def handler(name: str) -> Handler:
 
 
 def is_elementwise(name: str) -> bool:
-    """Return whether a primitive is one of those that broadcast."""
+    """Return whether a primitive is registered as element-wise."""
     return name in _elementwise
 
 
 def cannot(reason: str) -> LayerError:
-    """Return the error of a layer that cannot be exported."""
+    """Return the error for a layer that cannot be exported."""
     return LayerError(f"cannot be exported to ONNX: {reason}")

@@ -1,6 +1,6 @@
-"""Numbers taken from, and put to, places that are computed.
+"""Converters of gather, scatter and dynamic slices.
 
-A place is counted along the whole array, flattened, unless a whole axis is gone through with one list of indices.
+Most use indices into the flattened array. A gather of whole slices along one axis needs no flattening.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..builder import Shape, Value, computed
 from .converters import Equation, cannot, converts
-from .shape_primitives import sliced
+from .shape_primitives import slice_value
 
 _REDUCTIONS = {
     "scatter": "none",
@@ -25,15 +25,15 @@ _REDUCTIONS = {
 
 @converts("gather")
 def gather(eqn: Equation) -> Value:
-    """Slices of an array, from places that are given."""
+    """Convert a gather of slices at computed indices."""
     (x, indices), p, b = eqn.inputs, eqn.params, eqn.builder
-    how, d = out_of_bounds_are(p["mode"]), p["dimension_numbers"]
+    how, d = out_of_bounds_mode(p["mode"]), p["dimension_numbers"]
     axis = _whole_axis(x.shape, indices.shape, d, p["slice_sizes"])
     if axis is not None and how != "filled":
-        return _taken(eqn, x, indices, axis, clip=how == "clipped")
+        return _take(eqn, x, indices, axis, clip=how == "clipped")
     if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
         ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
-        part = sliced(eqn, x, corner, ends, [1] * len(corner))
+        part = slice_value(eqn, x, corner, ends, [1] * len(corner))
         return computed(b.reshaped(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
     at = Places(eqn, x.shape)
     starts = at.read(indices, d.start_index_map)
@@ -44,8 +44,8 @@ def gather(eqn: Equation) -> Value:
         axis: at.along(eqn.shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True)
     }
-    starts = {axis: at.moved(start, eqn.shape, batch) for axis, start in starts.items()}
-    valid = at.bounded(starts, p["slice_sizes"], how)
+    starts = {axis: at.align(start, eqn.shape, batch) for axis, start in starts.items()}
+    valid = at.clip_or_test(starts, p["slice_sizes"], how)
     flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
                     for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
     taken = b.node("Gather", [b.reshaped(b.whole(x), (_count(x.shape),)), flat], axis=0)
@@ -56,25 +56,25 @@ def gather(eqn: Equation) -> Value:
 
 @converts(*_REDUCTIONS)
 def scatter(eqn: Equation) -> Value:
-    """Slices put to places that are given; what lies outside of the array goes to a number more, which is cut off."""
+    """Convert a scatter of slices; out-of-bounds numbers go to an extra element, which is removed at the end."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
-    how, d, reduction = out_of_bounds_are(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
+    how, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
         raise cannot(f"scatters the {reduction}ima of numbers, which needs opset 18")
     at, shape = Places(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
     kept = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
-    offsets = {axis: at.along(shape, own) for axis, own in zip(kept, d.update_window_dims, strict=True)}
+    offsets = {axis: at.along(shape, dim) for axis, dim in zip(kept, d.update_window_dims, strict=True)}
     same = {
         axis: at.along(shape, _batch_axis(i, len(indices.shape), batch))
         for axis, i in zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
     }
     starts = at.read(indices, d.scatter_dims_to_operand_dims)
-    starts = {axis: at.moved(start, shape, batch) for axis, start in starts.items()}
+    starts = {axis: at.align(start, shape, batch) for axis, start in starts.items()}
     sizes: list[Any] = [1] * len(x.shape)
-    for axis, own in zip(kept, d.update_window_dims, strict=True):
-        sizes[axis] = shape[own]
-    valid = at.bounded(starts, sizes, how)
+    for axis, dim in zip(kept, d.update_window_dims, strict=True):
+        sizes[axis] = shape[dim]
+    valid = at.clip_or_test(starts, sizes, how)
     flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
                     for axis in range(len(x.shape))}, shape)  # fmt: skip
     count, dtype = _count(x.shape), np.int32 if x.dtype == bool else x.dtype
@@ -92,12 +92,12 @@ def scatter(eqn: Equation) -> Value:
 
 @converts("dynamic_slice")
 def dynamic_slice(eqn: Equation) -> Value:
-    """A part that starts at a place that is computed; moved inwards where it would go beyond the array."""
+    """Convert a slice at computed start indices, which are clipped so that the slice fits."""
     (x, *starts), b = eqn.inputs, eqn.builder
     if all(s.number is not None and isinstance(n, int) for s, n in zip(starts, x.shape, strict=True)):
         first = [int(np.clip(s.number, 0, n - m)) for s, n, m in zip(starts, x.shape, eqn.shape, strict=True)]
         ends = [a + m for a, m in zip(first, eqn.shape, strict=True)]
-        return sliced(eqn, x, first, ends, [1] * len(first))
+        return slice_value(eqn, x, first, ends, [1] * len(first))
     cut = [i for i, (n, m) in enumerate(zip(x.shape, eqn.shape, strict=True)) if not bool(n == m)]
     if not cut:
         return x
@@ -113,7 +113,7 @@ def dynamic_slice(eqn: Equation) -> Value:
 
 @converts("dynamic_update_slice")
 def dynamic_update_slice(eqn: Equation) -> Value:
-    """A part that starts at a place that is computed, replaced."""
+    """Convert the replacement of a slice at computed start indices."""
     (x, new, *starts), b = eqn.inputs, eqn.builder
     at = Places(eqn, x.shape)
     parts: dict[int, list[str]] = {}
@@ -130,7 +130,7 @@ def dynamic_update_slice(eqn: Equation) -> Value:
 
 
 def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> int | None:
-    """Return the axis if whole slices are taken along it, one for each index, as numpy.take does."""
+    """Return the axis along which whole slices are gathered, one for each index (like `numpy.take`), or None."""
     if d.operand_batching_dims or len(d.start_index_map) != 1 or tuple(d.collapsed_slice_dims) != d.start_index_map:
         return None
     (axis,) = d.start_index_map
@@ -141,7 +141,7 @@ def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> i
 
 
 def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
-    """Return where the only slice that is taken begins, if that is known and it lies inside of the array."""
+    """Return the start of the only gathered slice if it is constant and inside the array, else None."""
     if indices.array is None or len(indices.shape) != 1 or not indices.is_whole:
         return None
     corner = [0] * len(shape)
@@ -152,7 +152,7 @@ def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[
     return corner
 
 
-def _taken(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
+def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> Value:
     b = eqn.builder
     if indices.array is not None and indices.is_whole and isinstance(x.shape[axis], int):
         places = indices.array[..., 0].astype(np.int64)
@@ -165,12 +165,12 @@ def _taken(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) ->
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
-    """Return where an axis of the indices, whose last one holds the places, lies in the result."""
+    """Return the result's axis for batch axis `i` of the indices, whose last axis holds the coordinates."""
     return batch[i if i < rank - 1 else i - 1]
 
 
 def _filling(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return what stands for numbers from outside of the array; NaN, or the least whole number, unless told."""
+    """Return the number for out-of-bounds elements; default: NaN, or the smallest integer, as in JAX."""
     if value is not None:
         return np.asarray(value, dtype)
     if dtype == np.bool_:
@@ -191,21 +191,21 @@ def _count(shape: Shape) -> Any:
 How = Literal["clipped", "filled", "inside"]
 
 
-def out_of_bounds_are(mode: Any) -> How:
-    """Return what becomes of places outside of the array: clipped to it, filled or left out, or promised not to be."""
+def out_of_bounds_mode(mode: Any) -> How:
+    """Return the treatment of out-of-bounds indices: clipped, filled (or dropped), or promised to be inside."""
     name = str(getattr(mode, "name", mode)).upper()
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
 
 
 class Places:
-    """Places in an array of a shape; all are names of int64 values that broadcast."""
+    """Index arithmetic for an array of a shape. All names are int64 values that broadcast."""
 
     def __init__(self, eqn: Equation, shape: Shape) -> None:
         self._b = eqn.builder
         self._shape = shape
 
     def read(self, indices: Value, axes: Sequence[int]) -> dict[int, str]:
-        """Return, for each axis, the indices along it, of their shape without the last axis."""
+        """Return the start indices along each axis, without the coordinate axis of `indices`."""
         b, rank = self._b, len(indices.shape)
         name = b.cast(b.whole(indices), np.int64)
         if len(axes) == 1:
@@ -215,7 +215,7 @@ class Places:
         }
 
     def along(self, shape: Shape, axis: int) -> str:
-        """Return 0, 1, 2, ... along an axis, which broadcasts to a shape."""
+        """Return 0, 1, 2, ... along an axis, of a shape that broadcasts to `shape`."""
         n, b = shape[axis], self._b
         held = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
@@ -224,33 +224,33 @@ class Places:
         numbers = b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))])
         return b.reshaped(numbers, held)
 
-    def moved(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
-        """Return indices with axes of length 1 more, so that their own lie at these places of a shape."""
+    def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
+        """Reshape indices with extra axes of length 1, so that their axes become these `axes` of `shape`."""
         return self._b.reshaped(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
-    def bounded(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
-        """Clip where slices start; or return where they lie inside of the array, if it has to be asked."""
-        b, found = self._b, list[str]()
+    def clip_or_test(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
+        """Clip the start indices in place, or return the name of a mask of in-bounds slices; None if all are in bounds."""
+        b, tests = self._b, list[str]()
         for axis, start in starts.items():
             most = self._shape[axis] - sizes[axis]
             if how == "filled":
                 above = b.node("GreaterOrEqual", [start, b.constant(np.int64(0))])
                 below = b.node("LessOrEqual", [start, b.node("Squeeze", [b.sizes.one(most)])])
-                found.append(b.node("And", [above, below]))
+                tests.append(b.node("And", [above, below]))
             if how != "inside":
                 starts[axis] = self.clipped(start, most)
-        for other in found[1:]:
-            found[0] = b.node("And", [found[0], other])
-        return found[0] if found else None
+        for other in tests[1:]:
+            tests[0] = b.node("And", [tests[0], other])
+        return tests[0] if tests else None
 
     def clipped(self, place: str, most: Any) -> str:
-        """Hold places between 0 and the most."""
+        """Clip indices to [0, most]."""
         b = self._b
         name: str = b.node("Max", [b.node("Min", [place, b.sizes.one(most)]), b.integers([0])])
         return name
 
     def flat(self, parts: Mapping[int, Sequence[str]], shape: Shape) -> str:
-        """Return places in the flattened array, of a whole shape, from the sum of parts along each axis."""
+        """Return indices into the flattened array, broadcast to `shape`: the sum over axes of index times stride."""
         b, step = self._b, 1
         total = b.constant(np.int64(0))
         for axis in reversed(range(len(self._shape))):

@@ -1,4 +1,4 @@
-"""What moves numbers and computes none: other shapes, other orders, parts, several in one."""
+"""Converters of shape operations (reshape, transpose, slice, pad), matrix products, convolution and windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Shape, Value, computed, known
+from ..builder import Shape, Value, computed, constant_value
 from .converters import Equation, cannot, converts
 
 _END = np.iinfo(np.int64).max
@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max
 
 @converts("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> Value:
-    """Repeat along new axes: it is held without these repeats, and made whole where a reader needs it."""
+    """Broadcast along new axes. Only the held shape changes; readers expand the value where they need to."""
     x, places = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
     held = tuple(x.held[places.index(i)] if i in places else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
@@ -28,7 +28,7 @@ def broadcast_in_dim(eqn: Equation) -> Value:
 
 @converts("reshape", "squeeze", "expand_dims")
 def reshape(eqn: Equation) -> Value:
-    """The same numbers in another shape."""
+    """Convert a reshape."""
     (x,) = eqn.inputs
     if x.shape == eqn.shape:
         return x
@@ -40,7 +40,7 @@ def reshape(eqn: Equation) -> Value:
 
 @converts("transpose")
 def transpose(eqn: Equation) -> Value:
-    """The axes in another order."""
+    """Convert a transposition."""
     (x,), order = eqn.inputs, [int(i) for i in eqn.params["permutation"]]
     if order == sorted(order):
         return x
@@ -50,13 +50,13 @@ def transpose(eqn: Equation) -> Value:
 
 @converts("concatenate")
 def concatenate(eqn: Equation) -> Value:
-    """One after the other along an axis."""
+    """Convert a concatenation along an axis."""
     return eqn.inputs[0] if len(eqn.inputs) == 1 else eqn.emit("Concat", axis=eqn.params["dimension"])
 
 
 @converts("stack")
 def stack(eqn: Equation) -> Value:
-    """One beside the other along a new axis."""
+    """Convert a stack along a new axis."""
     b, axis = eqn.builder, int(eqn.params["axis"])
     axes = b.integers([axis])
     names = [b.node("Unsqueeze", [b.whole(v), axes]) for v in eqn.inputs]
@@ -65,7 +65,7 @@ def stack(eqn: Equation) -> Value:
 
 @converts("unstack")
 def unstack(eqn: Equation) -> list[Value]:
-    """The items along an axis."""
+    """Convert to the list of items along an axis."""
     (x,), b, axis = eqn.inputs, eqn.builder, int(eqn.params["axis"])
     name = b.whole(x)
     items = [b.node("Gather", [name, b.constant(np.int64(i))], axis=axis) for i in range(len(eqn.shapes))]
@@ -74,7 +74,7 @@ def unstack(eqn: Equation) -> list[Value]:
 
 @converts("tile")
 def tile(eqn: Equation) -> Value:
-    """Several times along each axis."""
+    """Convert a repetition along each axis."""
     b = eqn.builder
     times = b.sizes.vector(tuple(eqn.params["reps"]))
     return computed(b.node("Tile", [b.whole(eqn.inputs[0]), times]), eqn.shape, eqn.dtype)
@@ -82,7 +82,7 @@ def tile(eqn: Equation) -> Value:
 
 @converts("split")
 def split(eqn: Equation) -> list[Value]:
-    """Parts along an axis."""
+    """Convert a split along an axis."""
     (x,), b = eqn.inputs, eqn.builder
     sizes = b.sizes.vector(tuple(eqn.params["sizes"]))
     names = b.node("Split", [b.whole(x), sizes], outputs=len(eqn.shapes), axis=eqn.params["axis"])
@@ -92,14 +92,14 @@ def split(eqn: Equation) -> list[Value]:
 
 @converts("slice")
 def slice_(eqn: Equation) -> Value:
-    """A part, every so many of each axis."""
+    """Convert a strided slice."""
     (x,), p = eqn.inputs, eqn.params
     strides = p["strides"] or (1,) * len(x.shape)
-    return sliced(eqn, x, p["start_indices"], p["limit_indices"], strides)
+    return slice_value(eqn, x, p["start_indices"], p["limit_indices"], strides)
 
 
-def sliced(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> Value:
-    """Return a part of a value; axes that stay whole are not mentioned."""
+def slice_value(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> Value:
+    """Return a slice of a value; axes that stay whole are left out of the node."""
     b, x = eqn.builder, eqn.builder.expanded(x)
     shape = eqn.shape
     cut = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
@@ -112,23 +112,23 @@ def sliced(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], 
 
 @converts("rev")
 def rev(eqn: Equation) -> Value:
-    """Backwards along some axes."""
+    """Convert a reversal along axes."""
     (x,), b = eqn.inputs, eqn.builder
     axes = [int(i) for i in eqn.params["dimensions"]]
-    return computed(reversed_(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
+    return computed(reverse_axes(eqn, b.whole(x), axes), eqn.shape, eqn.dtype)
 
 
-def reversed_(eqn: Equation, name: str, axes: Sequence[int]) -> str:
-    """Add a Slice that goes backwards along some axes."""
+def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
+    """Add a Slice that reverses axes; return its name."""
     b, n = eqn.builder, len(axes)
     rest = (b.integers([-1] * n), b.integers([-_END] * n), b.integers(axes), b.integers([-1] * n))
-    found: str = b.node("Slice", [name, *rest])
-    return found
+    output: str = b.node("Slice", [name, *rest])
+    return output
 
 
 @converts("pad")
 def pad(eqn: Equation) -> Value:
-    """A border of one number, or cut off where it is negative; and that number between the cells."""
+    """Convert padding: positive at the edges, negative (a crop), and between the elements."""
     x, value = eqn.inputs
     config = [(low, high, inside) for low, high, inside in eqn.params["padding_config"]]
     shape = x.shape
@@ -137,11 +137,11 @@ def pad(eqn: Equation) -> Value:
             x, shape = _insert_padding(eqn, x, value, shape, axis, inside)
     if not any(low or high for low, high, _ in config):
         return x
-    return replace(padded(eqn, x, value, [c[0] for c in config], [c[1] for c in config]), shape=eqn.shape)
+    return replace(pad_value(eqn, x, value, [c[0] for c in config], [c[1] for c in config]), shape=eqn.shape)
 
 
-def padded(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequence[Any]) -> Value:
-    """Return a value with a border; cut off where that is negative."""
+def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequence[Any]) -> Value:
+    """Return a value with padding at the edges; negative padding crops."""
     b = eqn.builder
     filling = b.constant(value.array.reshape(())) if value.array is not None else b.held(value)
     name = b.node("Pad", [b.whole(x), b.sizes.vector((*low, *high)), filling])
@@ -150,12 +150,12 @@ def padded(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequ
 
 
 def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: int, inside: int) -> tuple[Value, Shape]:
-    """Put so many cells of one number between the cells of an axis: as an axis more, of which the rest is cut off."""
+    """Insert elements between those of an axis: pad a new axis, merge it, and crop the end."""
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshaped(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [inside if i == axis + 1 else 0 for i in range(rank + 1)]
-    longer = padded(eqn, longer, value, [0] * (rank + 1), high)
+    longer = pad_value(eqn, longer, value, [0] * (rank + 1), high)
     flat = b.reshaped(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
     end = n * (inside + 1) - inside
     name = b.node("Slice", [flat, b.integers([0]), b.sizes.one(end), b.integers([axis])])
@@ -165,7 +165,7 @@ def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: i
 
 @converts("iota")
 def iota(eqn: Equation) -> Value:
-    """0, 1, 2, ... along an axis, held along that axis only."""
+    """Convert 0, 1, 2, ... along an axis, held along that axis only."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
     held = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
@@ -177,13 +177,13 @@ def iota(eqn: Equation) -> Value:
 
 @converts("caffejax_table")
 def table(eqn: Equation) -> Value:
-    """Numbers that follow from sizes."""
-    return known(np.asarray(eqn.params["make"](), eqn.dtype))
+    """Return a constant array computed from sizes."""
+    return constant_value(np.asarray(eqn.params["make"](), eqn.dtype))
 
 
 @converts("dim_as_value")
 def dim_as_value(eqn: Equation) -> Value:
-    """A size as a number."""
+    """Convert a symbolic size to a number."""
     b = eqn.builder
     return computed(b.cast(b.node("Squeeze", [b.sizes.one(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype)
 
@@ -198,7 +198,7 @@ def _same(a: Any, b: Any) -> bool:
 
 @converts("dot_general")
 def dot_general(eqn: Equation) -> Value:
-    """A product over some axes of both operands: MatMul where it is one of plain matrices, else Einsum."""
+    """Convert a contraction: MatMul for plain matrices, else Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(over_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(over_y) == 1:
@@ -228,7 +228,7 @@ def transposed(eqn: Equation, x: Value, order: Sequence[int]) -> str:
 
 @converts("conv_general_dilated")
 def convolution(eqn: Equation) -> Value:
-    """Conv on (batch, channels, space), whatever order the axes have."""
+    """Convert to Conv, with transpositions for other axis orders than (batch, channels, space)."""
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
         raise cannot("convolves groups of the batch")
@@ -240,8 +240,8 @@ def convolution(eqn: Equation) -> Value:
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _dilate(eqn, x, p["lhs_dilation"])
-    if any(pad < 0 for pad in (*low, *high)):  # what is cut off
-        x = padded(eqn, x, known(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
+    if any(pad < 0 for pad in (*low, *high)):  # a crop, which Conv does not support
+        x = pad_value(eqn, x, constant_value(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
         low, high = [0] * n, [0] * n
     kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
     name = b.node(
@@ -254,12 +254,12 @@ def convolution(eqn: Equation) -> Value:
         group=p["feature_group_count"],
     )
     back = np.argsort(numbers.out_spec)
-    made = computed(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
-    return computed(transposed(eqn, made, [int(i) for i in back]), eqn.shape, eqn.dtype)
+    result = computed(name, tuple(eqn.shape[i] for i in numbers.out_spec), eqn.dtype)
+    return computed(transposed(eqn, result, [int(i) for i in back]), eqn.shape, eqn.dtype)
 
 
 def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
-    """Put zeros between the cells: a transposed convolution of each channel with a kernel of one cell."""
+    """Insert zeros between elements, by a transposed convolution of each channel with a 1-element kernel."""
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
     name = b.node(
@@ -272,7 +272,7 @@ def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
 
 @converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> Value:
-    """By pooling over the last axes; the minimum is the maximum of the negative numbers."""
+    """Convert to pooling over the last axes; a minimum is the maximum of the negated numbers."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     plain = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
@@ -289,8 +289,8 @@ def reduce_window(eqn: Equation) -> Value:
     if negative:
         flat = flat.named(b.node("Neg", [b.whole(flat)]))
     if any((*low, *high)):
-        filling = known(np.asarray(0 if summed else -np.inf, x.dtype))
-        flat = padded(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
+        filling = constant_value(np.asarray(0 if summed else -np.inf, x.dtype))
+        flat = pad_value(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
     pool: dict[str, Any] = {"kernel_shape": window[first:], "strides": strides[first:]}
     name = b.node("AveragePool" if summed else "MaxPool", [b.whole(flat)], **pool)
     if summed:
