@@ -294,7 +294,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
         ("compare none none --picture=no/a.png", "no/a.png: cannot be written"),
         ("export none --to=no/a.onnx", "no/a.onnx: cannot be written"),
         ("export none --to=file/a.stablehlo", "file/a.stablehlo: cannot be written: Not a directory"),
-        ("export none --to=flax --out=folder", "folder: is a folder with files in it"),
+        ("export none --to=flax --out=folder", "folder: is a folder that is not empty"),
         ("features none --weights=none --blob=a --out=no/a.png", "no/a.png: cannot be written"),
         ("draw_net none folder", "folder: cannot be written: Is a directory"),
         ("view none --out=no/a.html", "no/a.html: cannot be written"),

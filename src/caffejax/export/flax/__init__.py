@@ -1,4 +1,4 @@
-"""A net as flax source, as one would write it by hand, that runs and trains without caffejax."""
+"""Export to flax source that runs and trains without caffejax, in the style of handwritten code."""
 
 from .emit_context import stored_shape
 from .flax_files import check_folder, write_flax

@@ -1,4 +1,4 @@
-"""The written source of a program."""
+"""Generate the flax source of a program: classes, statements, variable names and line breaks."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def load(path: str | Path = WEIGHTS) -> {name}:
 _READER = {"safetensors": "from safetensors.flax import load_file", "orbax": "import orbax.checkpoint as ocp"}
 
 
-def settled(program: Program) -> Program:
-    """Return the program with names for the modules of the net."""
+def name_modules(program: Program) -> Program:
+    """Return the program with attribute names for the net's modules."""
     taken, names, steps = set(TAKEN), dict[int, str](), list[Step]()
     for step in program.steps:
         if step.part is None:
@@ -68,11 +68,11 @@ def net_class(program: Program, net: str) -> str:
 
 
 def source(program: Program, name: str, weights: str) -> str:
-    """Return the source of a program with its modules' names settled.
+    """Return the source of a program whose modules have names.
 
     Args:
-        program: the net.
-        name: of its class.
+        program: the program.
+        name: name of the net's class.
         weights: "safetensors" or "orbax".
     """
     helpers = [HELPERS[helper].strip("\n") for helper in HELPERS if helper in program.helpers]
@@ -93,37 +93,37 @@ def source(program: Program, name: str, weights: str) -> str:
 def _net(program: Program, name: str) -> str:
     inputs = {number: program.values[number] for number in program.inputs}
     taken = set(USED_IN_LINES)
-    given = dict[int, str]()
+    variables = dict[int, str]()
     for number, value in inputs.items():
-        given[number] = unique(identifier(value.blob, "input"), taken)
-        taken.add(given[number])
+        variables[number] = unique(identifier(value.blob, "input"), taken)
+        taken.add(variables[number])
     blobs = {value.number: value.blob for value in program.values}
-    arguments = "".join(f", {argument}: jax.Array" for argument in given.values())
+    arguments = "".join(f", {argument}: jax.Array" for argument in variables.values())
     lines = statements(program.steps, program.outputs)
-    names = named(lines, given, blobs, program.outputs)
+    names = name_variables(lines, variables, blobs, program.outputs)
     keys = output_keys(program)
     several = ", ".join(f'"{key}": <{number}>' for key, number in keys.items())
     result = f"<{program.outputs[0]}>" if len(keys) == 1 else f"{{{several}}}"
     returned = "jax.Array" if len(keys) == 1 else "dict[str, jax.Array]"
-    text = [f"class {name}(nnx.Module):", *_docstring(program, given, keys), ""]
+    text = [f"class {name}(nnx.Module):", *_docstring(program, variables, keys), ""]
     text += ["    def __init__(self, *, rngs: nnx.Rngs) -> None:", *_constructor(program.steps), ""]
-    text += laid_out(f"def __call__(self{arguments}) -> {returned}:", 4)
-    return "\n".join(text + _body(written(lines, names, result)))
+    text += break_line(f"def __call__(self{arguments}) -> {returned}:", 4)
+    return "\n".join(text + _body(emit_lines(lines, names, result)))
 
 
 def output_keys(program: Program) -> dict[str, int]:
-    """Return the outputs' names in the source with the values that they have."""
-    found = dict[str, int]()
+    """Return the outputs' names in the source, with the numbers of their values."""
+    keys = dict[str, int]()
     for number, blob in program.named_outputs:
-        found[unique(identifier(blob, "output"), found)] = number
-    return found
+        keys[unique(identifier(blob, "output"), keys)] = number
+    return keys
 
 
-def _docstring(program: Program, given: Mapping[int, str], keys: Mapping[str, int]) -> list[str]:
-    taken = [f"        {name}: {_shape(program, number)}." for number, name in given.items()]
-    made = [f"        {name}: {_shape(program, number)}." for name, number in keys.items()]
+def _docstring(program: Program, variables: Mapping[int, str], keys: Mapping[str, int]) -> list[str]:
+    arguments = [f"        {name}: {_shape(program, number)}." for number, name in variables.items()]
+    results = [f"        {name}: {_shape(program, number)}." for name, number in keys.items()]
     title = f"The net {comment(program.title)}.".replace("net .", "net.")
-    return [f'    """{title}', "", "    Takes:", *taken, "", "    Returns:", *made, '    """']
+    return [f'    """{title}', "", "    Takes:", *arguments, "", "    Returns:", *results, '    """']
 
 
 def _shape(program: Program, number: int) -> str:
@@ -133,15 +133,15 @@ def _shape(program: Program, number: int) -> str:
 
 
 def _constructor(steps: Sequence[Step]) -> list[str]:
-    found, seen = list[str](), set[str]()
+    lines, names = list[str](), set[str]()
     for step in steps:
-        if step.part is not None and step.name not in seen:
-            seen.add(step.name)
-            found += laid_out(f"self.{step.name} = {_made(step.part)}", 8)
-    return found or ["        pass"]
+        if step.part is not None and step.name not in names:
+            names.add(step.name)
+            lines += break_line(f"self.{step.name} = {_constructor_call(step.part)}", 8)
+    return lines or ["        pass"]
 
 
-def _made(part: Part) -> str:
+def _constructor_call(part: Part) -> str:
     values = [_literal(value) for _, value in part.arguments]
     if part.count:
         grown = zip(values, part.steps, strict=True)
@@ -150,10 +150,10 @@ def _made(part: Part) -> str:
         value if k < part.positional else f"{name}={value}"
         for k, ((name, _), value) in enumerate(zip(part.arguments, values, strict=True))
     ]
-    made = f"{part.maker}({', '.join([*arguments, *(['rngs=rngs'] if part.random else [])])})"
+    call = f"{part.maker}({', '.join([*arguments, *(['rngs=rngs'] if part.random else [])])})"
     if not part.count:
-        return made
-    return f"nnx.List([{made} for {'i' if any(part.steps) else '_'} in range({part.count})])"
+        return call
+    return f"nnx.List([{call} for {'i' if any(part.steps) else '_'} in range({part.count})])"
 
 
 def _times_i(step: int) -> str:
@@ -169,34 +169,34 @@ def _literal(value: Any) -> str:
 def _block(block: Block) -> str:
     parameters = "".join(f", {name}: {kind}" for name, kind in block.parameters)
     lines = statements(block.steps, [block.output])
-    names = named(lines, {block.input: "x"}, block.names, [block.output])
+    names = name_variables(lines, {block.input: "x"}, block.names, [block.output])
     text = [f"class {block.name}(nnx.Module):", f'    """{block.title}"""', ""]
-    text += laid_out(f"def __init__(self{parameters}, *, rngs: nnx.Rngs) -> None:", 4)
+    text += break_line(f"def __init__(self{parameters}, *, rngs: nnx.Rngs) -> None:", 4)
     text += [*_constructor(block.steps), "", "    def __call__(self, x: jax.Array) -> jax.Array:"]
-    return "\n".join(text + _body(written(lines, names, f"<{block.output}>")))
+    return "\n".join(text + _body(emit_lines(lines, names, f"<{block.output}>")))
 
 
 def _body(lines: Sequence[str]) -> list[str]:
-    found = list[str]()
+    broken = list[str]()
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        found += laid_out(line.strip(), 8 + indent)
-    return found
+        broken += break_line(line.strip(), 8 + indent)
+    return broken
 
 
-_LONGEST = 96  # of an expression that further ones are put around, with short names
-_DEEPEST = 3  # calls around each other
+_MAX_NESTED_LENGTH = 96  # characters, with every value named x
+_MAX_DEPTH = 3  # nested calls
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A line of the forward pass.
+    """A statement of the forward pass.
 
     Attributes:
         text: the expression, with `<7>` for value 7.
-        reads, writes: values by number.
-        loop: the list of modules that the value goes through, if it does.
-        depth: how many steps it has.
+        reads, writes: numbers of values.
+        loop: attribute of the list of modules that the value passes through, or empty.
+        depth: how many steps the expression nests.
     """
 
     text: str
@@ -207,30 +207,36 @@ class Statement:
 
 
 def statements(steps: Sequence[Step], outputs: Sequence[int]) -> list[Statement]:
-    """Return the statements of some steps."""
+    """Return the statements of the steps; short steps are nested in one statement."""
     readers: dict[int, int] = dict.fromkeys(outputs, 2)
     for step in steps:
         for number in step.reads:
             readers[number] = readers.get(number, 0) + 1
-    found = list[Statement]()
+    result = list[Statement]()
     for step in steps:
-        made = _statement(step)
-        before = found[-1] if found else None
-        if before and step.after and not before.loop and _only(before, step, readers) and before.depth < _DEEPEST:
-            joined = made.text.replace(f"<{step.reads[0]}>", before.text)
-            if len(re.sub(r"<\d+>", "x", joined)) <= _LONGEST and not _is_operation(made.text):
-                found[-1] = replace(made, text=joined, reads=before.reads, depth=before.depth + 1)
+        statement = _statement(step)
+        before = result[-1] if result else None
+        if (
+            before
+            and step.after
+            and not before.loop
+            and _is_only_reader(before, step, readers)
+            and before.depth < _MAX_DEPTH
+        ):
+            joined = statement.text.replace(f"<{step.reads[0]}>", before.text)
+            if len(re.sub(r"<\d+>", "x", joined)) <= _MAX_NESTED_LENGTH and not _is_operation(statement.text):
+                result[-1] = replace(statement, text=joined, reads=before.reads, depth=before.depth + 1)
                 continue
-        found.append(made)
-    return found
+        result.append(statement)
+    return result
 
 
-def _only(before: Statement, step: Step, readers: Mapping[int, int]) -> bool:
+def _is_only_reader(before: Statement, step: Step, readers: Mapping[int, int]) -> bool:
     return before.writes == step.reads and readers[step.reads[0]] == 1 and step.text.count("{0}") == 1
 
 
 def _is_operation(text: str) -> bool:
-    """Return whether what it reads is not just an argument of a call."""
+    """Return whether the value is read by an operator, and not only as an argument of a call."""
     return re.search(r"\(<\d+>[,)]", text) is None
 
 
@@ -241,16 +247,16 @@ def _statement(step: Step) -> Statement:
     return Statement(text, step.reads, step.writes, loop)
 
 
-def named(
-    lines: Sequence[Statement], given: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
+def name_variables(
+    lines: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
 ) -> dict[int, str]:
-    """Return a variable for each value: `x` along the main path, the blob's name beside it.
+    """Return a variable for each value: `x` along the main path, the blob's name elsewhere.
 
     Args:
         lines: the statements.
-        given: the variables of the values that there are before.
-        blobs: what values are called in the prototxt.
-        outputs: the values that are wanted in the end.
+        arguments: variables of the values that exist before the statements.
+        blobs: blob names of the values.
+        outputs: numbers of the output values.
     """
     last = {number: at for at, line in enumerate(lines) for number in line.reads}
     last |= dict.fromkeys(outputs, len(lines))
@@ -260,7 +266,7 @@ def named(
             readers[number] = readers.get(number, 0) + 1
     chains = list[list[int]]()
     chain_of: dict[int, list[int]] = {}
-    main: list[int] | None = next((chain_of.setdefault(n, [n]) for n, name in given.items() if name == "x"), None)
+    main: list[int] | None = next((chain_of.setdefault(n, [n]) for n, name in arguments.items() if name == "x"), None)
     mains = [main] if main else []
     for at, line in enumerate(lines):
         dying = [n for n in dict.fromkeys(line.reads) if last[n] == at and n in chain_of]
@@ -276,32 +282,32 @@ def named(
             if len(line.writes) == 1 and not on_main and (main is None or last.get(main[-1], -1) <= at):
                 main = chain_of[number]
                 mains.append(main)
-    names, taken = dict(given), {*USED_IN_LINES, *given.values()}
+    names, taken = dict(arguments), {*USED_IN_LINES, *arguments.values()}
     for chain in chains:
         is_main = any(chain is one for one in mains)
         name = "x" if is_main else unique(identifier(blobs.get(chain[-1], ""), "y"), taken)
         taken.add(name)
         names |= dict.fromkeys(chain, name)
     for one in mains:
-        names |= {number: "x" for number in one if number not in given}
+        names |= {number: "x" for number in one if number not in arguments}
     return names
 
 
-def written(lines: Sequence[Statement], names: Mapping[int, str], result: str) -> list[str]:
-    """Return the statements' source, and the line that returns the result; `<7>` in it is value 7."""
-    found, at_end = list[str](), len(lines) - 1
+def emit_lines(lines: Sequence[Statement], names: Mapping[int, str], result: str) -> list[str]:
+    """Return the source of the statements and of the return statement; `<7>` in `result` is value 7."""
+    source_lines, at_end = list[str](), len(lines) - 1
     for at, line in enumerate(lines):
         targets = ", ".join(names[number] for number in line.writes)
         if line.loop:
             if names[line.reads[0]] != targets:
-                found.append(f"{targets} = {names[line.reads[0]]}")
-            found += [f"for block in {line.loop}:", f"    {targets} = block({targets})"]
+                source_lines.append(f"{targets} = {names[line.reads[0]]}")
+            source_lines += [f"for block in {line.loop}:", f"    {targets} = block({targets})"]
             continue
         text = _with_names(line.text, names)
         if at == at_end and len(line.writes) == 1 and result == f"<{line.writes[0]}>":
-            return [*found, f"return {text}"]
-        found.append(f"{targets} = {text}")
-    return [*found, f"return {_with_names(result, names)}"]
+            return [*source_lines, f"return {text}"]
+        source_lines.append(f"{targets} = {text}")
+    return [*source_lines, f"return {_with_names(result, names)}"]
 
 
 def _with_names(text: str, names: Mapping[int, str]) -> str:
@@ -312,23 +318,23 @@ WIDTH = 120
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-def laid_out(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement, broken at brackets where it is too long."""
+def break_line(text: str, indent: int) -> list[str]:
+    """Return the lines of a statement, broken at brackets if it is longer than `WIDTH`."""
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
-    found = _brackets(text)
-    if found is None:
+    brackets = _brackets(text)
+    if brackets is None:
         return _in_brackets(text, indent)
-    head, body, tail = text[: found[0] + 1], text[found[0] + 1 : found[1]], text[found[1] :]
+    head, body, tail = text[: brackets[0] + 1], text[brackets[0] + 1 : brackets[1]], text[brackets[1] :]
     if len(margin) + 4 + len(body) <= WIDTH:
         return [margin + head, f"{margin}    {body}", margin + tail]
-    items = [line for item in _items(body) for line in laid_out(f"{item},", indent + 4)]
+    items = [line for item in _items(body) for line in break_line(f"{item},", indent + 4)]
     return [margin + head, *items, margin + tail]
 
 
 def _in_brackets(text: str, indent: int) -> list[str]:
-    """Return the lines of `name = a + b` and the like, with brackets put round the sum."""
+    """Return the lines of a statement such as `name = a + b`, with the sum in brackets."""
     margin = " " * indent
     head, sign, value = text.partition(" = ") if not text.startswith("return ") else ("return", " ", text[7:])
     inner = f"{margin}    {value}"
@@ -338,7 +344,7 @@ def _in_brackets(text: str, indent: int) -> list[str]:
 
 
 def _brackets(text: str) -> tuple[int, int] | None:
-    """Return where the brackets open and close that are broken: those of a definition, or those at the end."""
+    """Return the positions of the brackets to break at: the parameters of a definition, or the last brackets."""
     depth, opened = 0, -1
     for at, letter in enumerate(text):
         if letter in _OPEN:
@@ -352,7 +358,7 @@ def _brackets(text: str) -> tuple[int, int] | None:
 
 
 def _items(body: str) -> Iterator[str]:
-    """Yield what stands between the commas that are in no further brackets."""
+    """Yield the items between the top-level commas."""
     depth, start = 0, 0
     for at, letter in enumerate(body):
         depth += (letter in _OPEN) - (letter in _CLOSE)

@@ -1,4 +1,4 @@
-"""Runs of steps that a net repeats, but for the numbers in them."""
+"""Collapse repeated steps of a program into block classes, and consecutive equal blocks into lists."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .ir import (
     words,
 )
 
-_LONGEST = 48  # steps in a block
+_MAX_STEPS = 48  # steps in a block
 
-# arguments that a module of a block may have or leave out, with their values then
+# optional module arguments that may differ between instances of a block, with their defaults
 OPTIONAL: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Some steps in a row that have one input, and one output, the last one's.
+    """Consecutive steps with one input and one output, the last step's.
 
     Attributes:
-        start, stop: where they are among the program's steps.
-        input: the value that they read from outside.
+        start, stop: their range among the program's steps.
+        input: number of the value that they read from outside.
     """
 
     start: int
@@ -44,29 +44,29 @@ class Segment:
     input: int
 
 
-def repeated(program: Program) -> list[Segment]:
-    """Return the segments, all of one form, that are worth most to be written once; none if none is worth it."""
-    found: dict[Any, list[Segment]] = {}
+def find_repeats(program: Program) -> list[Segment]:
+    """Return the segments of equal form that save most lines as one class; empty if no form saves any."""
+    by_form: dict[Any, list[Segment]] = {}
     for form, segment in _segments(program):
-        apart = found.setdefault(form, [])
-        if not apart or segment.start >= apart[-1].stop:
-            apart.append(segment)
-    worth = [(_saved(program, segments), segments[0].stop - segments[0].start) for segments in found.values()]
+        segments = by_form.setdefault(form, [])
+        if not segments or segment.start >= segments[-1].stop:
+            segments.append(segment)
+    worth = [(_saved(program, segments), segments[0].stop - segments[0].start) for segments in by_form.values()]
     saved, _ = best = max(worth, default=(0, 0))
-    return list(found.values())[worth.index(best)] if saved > 0 else []
+    return list(by_form.values())[worth.index(best)] if saved > 0 else []
 
 
 def _saved(program: Program, segments: Sequence[Segment]) -> int:
-    """Return how many lines are saved: each block costs lines to make and to call it; the class counts double."""
+    """Return the number of lines saved. Creating and calling each block costs lines; the class's lines count double."""
     lines = sum(
         (step.part is not None) + (not step.after) for step in program.steps[segments[0].start : segments[0].stop]
     )
-    half = sum(_is_half(program, segment) for segment in segments)
-    return len(segments) * lines - (2 * len(segments) + 2 * lines + 5) - 2 * half
+    incomplete = sum(_is_incomplete(program, segment) for segment in segments)
+    return len(segments) * lines - (2 * len(segments) + 2 * lines + 5) - 2 * incomplete
 
 
-def _is_half(program: Program, segment: Segment) -> bool:
-    """Return whether steps further on read the input, too: such as a sum that belongs to the block."""
+def _is_incomplete(program: Program, segment: Segment) -> bool:
+    """Return whether later steps read the segment's input too, such as a sum that belongs to the block."""
     return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
@@ -78,10 +78,12 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
     readers = Counter(number for step in steps for number in step.reads)
     forms = [_form(step) for step in steps]
     for start, first in enumerate(steps):
-        if len(first.reads) != 1 or (first.after and readers[first.reads[0]] == 1):  # it belongs to what is before it
+        if len(first.reads) != 1 or (
+            first.after and readers[first.reads[0]] == 1
+        ):  # it is written on the previous step's line
             continue
         places, form = {first.reads[0]: 0}, list[Any]()
-        for stop in range(start + 1, min(start + _LONGEST, len(steps)) + 1):
+        for stop in range(start + 1, min(start + _MAX_STEPS, len(steps)) + 1):
             step = steps[stop - 1]
             shared = step.part is not None and (uses[id(step.part)] > 1 or step.part.kind == "block")
             if shared or any(number not in places for number in step.reads):
@@ -95,7 +97,7 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
 
 
 def _branchings(steps: Sequence[Step]) -> int:
-    """Return how often the way through some steps parts and comes together again."""
+    """Return how often the data flow of the steps branches and joins again."""
     last = {number: at for at, step in enumerate(steps) for number in step.reads}
     alive, cuts = set(steps[0].reads), [0]
     for at, step in enumerate(steps, start=1):
@@ -117,9 +119,9 @@ def _form(step: Step) -> Any:
 _SHORT = {"out_features": "features", "num_features": "features"}
 
 
-def with_blocks(program: Program) -> Program:
-    """Return the program with classes for what it repeats."""
-    while segments := repeated(program):
+def extract_blocks(program: Program) -> Program:
+    """Return the program with a class for each repeated group of steps."""
+    while segments := find_repeats(program):
         program = _with_block(program, segments)
     return program
 
@@ -137,28 +139,28 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
     block = Block(name, title, typed, body, segments[0].input, runs[0][-1].writes[0], names)
     steps, at = list[Step](), 0
     for k, (segment, run, instance) in enumerate(zip(segments, runs, instances, strict=True)):
-        given = tuple((parameter, values[k]) for parameter, values in parameters.items())
+        arguments = tuple((parameter, values[k]) for parameter, values in parameters.items())
         weights = {
             f"{member}.{path}".rstrip("."): array
             for step, member in zip(run, members, strict=True)
             if step.part is not None
             for path, array in step.part.weights.items()
         }
-        part = Part(name, given, "block", len(given), weights)
-        made = Step(instance, "{part}({0})", (segment.input,), run[-1].writes, part)
-        steps += [*program.steps[at : segment.start], made]
+        part = Part(name, arguments, "block", len(arguments), weights)
+        call = Step(instance, "{part}({0})", (segment.input,), run[-1].writes, part)
+        steps += [*program.steps[at : segment.start], call]
         at = segment.stop
     return program.with_steps((*steps, *program.steps[at:]), block)
 
 
 def _instance_name(run: Sequence[Step], program: Program) -> str:
-    """Return what all layers' names begin with, else the name of the blob that is made."""
+    """Return the common prefix of the layers' names, or else the name of the resulting blob."""
     prefix = common_prefix([step.layer for step in run])
     return "_".join(prefix or words(program.values[run[-1].writes[0]].blob)) or "block"
 
 
 def _without_ending(names: Sequence[str]) -> list[str]:
-    """Return the names without the words that all end with."""
+    """Return the names without trailing words that all of them share."""
     split = [words(name) for name in names]
     while min(map(len, split)) > 1 and split[0][-1].isalpha() and len({ws[-1] for ws in split}) == 1:
         split = [ws[:-1] for ws in split]
@@ -171,30 +173,30 @@ def _class_of(instances: Sequence[str]) -> str:
 
 
 def _member_names(runs: Sequence[Sequence[Step]]) -> list[str]:
-    """Return a name for each step's module: what is said of it in all runs, and not of all in a run."""
-    found, taken = list[str](), set(TAKEN)
+    """Return a name for each step's module: the words common to all runs, without words common to all steps."""
+    names, taken = list[str](), set(TAKEN)
     of_all = common_prefix(["_".join(common([step.layer for step in same])) for same in zip(*runs, strict=True)])
     for same in zip(*runs, strict=True):
         if (part := same[0].part) is None:
-            found.append("")
+            names.append("")
             continue
-        said = common([step.layer for step in same])[len(of_all) :]
-        name = identifier("_".join(said), part.kind)
+        own_words = common([step.layer for step in same])[len(of_all) :]
+        name = identifier("_".join(own_words), part.kind)
         if (name in taken or len(name) < 3) and not name.startswith(part.kind):
             name = f"{part.kind}_{name}"
-        found.append(unique(name, taken))
-        taken.add(found[-1])
-    return found
+        names.append(unique(name, taken))
+        taken.add(names[-1])
+    return names
 
 
 def _blob_names(program: Program, runs: Sequence[Sequence[Step]]) -> dict[int, str]:
-    """Return what to call the values in a block by number: by the words that all runs have in common."""
-    found = {}
+    """Return names for the values in a block by number, from the words that all runs share."""
+    names = {}
     for same in zip(*runs, strict=True):
         for k, number in enumerate(same[0].writes):
-            found[number] = "_".join(common([program.values[step.writes[k]].blob for step in same]))
-    of_all = common_prefix(found.values())
-    return {number: "_".join(words(name)[len(of_all) :]) for number, name in found.items()}
+            names[number] = "_".join(common([program.values[step.writes[k]].blob for step in same]))
+    of_all = common_prefix(names.values())
+    return {number: "_".join(words(name)[len(of_all) :]) for number, name in names.items()}
 
 
 def _parameters(
@@ -222,9 +224,9 @@ def _parameters(
 
 
 def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
-    """Return the parameter that has these values, a new one if there is none."""
-    for name, known in parameters.items():
-        if known == values:
+    """Return the parameter with these values; add it if there is none."""
+    for name, existing in parameters.items():
+        if existing == values:
             return name
     short = (
         argument
@@ -247,11 +249,11 @@ def _kind(value: Any) -> str:
     return f"tuple[{_kind(value[0]) if value else 'int'}, ...]"
 
 
-_SHORTEST = 3
+_MIN_BLOCKS = 3
 
 
-def with_lists(program: Program) -> Program:
-    """Return the program with lists in place of blocks in a row whose arguments are equal, or grow evenly."""
+def collapse_to_lists(program: Program) -> Program:
+    """Return the program with lists of blocks where consecutive blocks have equal or evenly growing arguments."""
     readers: dict[int, int] = dict.fromkeys(program.outputs, 2)
     for step in program.steps:
         for number in step.reads:
@@ -259,22 +261,20 @@ def with_lists(program: Program) -> Program:
     steps, at = list[Step](), 0
     while at < len(program.steps):
         run = _run(program.steps, at, readers)
-        steps.append(_listed(run) if len(run) >= _SHORTEST else run[0])
-        at += len(run) if len(run) >= _SHORTEST else 1
+        steps.append(_list_step(run) if len(run) >= _MIN_BLOCKS else run[0])
+        at += len(run) if len(run) >= _MIN_BLOCKS else 1
     return program.with_steps(tuple(steps))
 
 
 def _run(steps: Sequence[Step], at: int, readers: dict[int, int]) -> list[Step]:
-    """Return the step with those after it that make a list with it."""
+    """Return the step and the following steps that form a list with it."""
     run = [steps[at]]
-    if not _may_be_listed(run[0]):
+    if not _is_block(run[0]):
         return run
     for step in steps[at + 1 :]:
         before = run[-1]
         follows = step.reads == before.writes and readers[before.writes[0]] == 1
-        if not (
-            follows and _may_be_listed(step) and step.part and before.part and step.part.maker == before.part.maker
-        ):
+        if not (follows and _is_block(step) and step.part and before.part and step.part.maker == before.part.maker):
             break
         if len(run) > 1 and _steps(run[0], run[1]) != _steps(before, step):
             break
@@ -284,26 +284,26 @@ def _run(steps: Sequence[Step], at: int, readers: dict[int, int]) -> list[Step]:
     return run
 
 
-def _may_be_listed(step: Step) -> bool:
+def _is_block(step: Step) -> bool:
     return step.part is not None and step.part.kind == "block" and len(step.reads) == 1
 
 
 def _steps(before: Step, after: Step) -> tuple[int, ...] | None:
-    """Return by how much each argument grows; None where it is no number and another."""
+    """Return the increment of each argument; None if an argument changes and is not an integer."""
     assert before.part is not None
     assert after.part is not None
-    found = []
+    increments = []
     for (_, old), (_, new) in zip(before.part.arguments, after.part.arguments, strict=True):
         if old == new:
-            found.append(0)
+            increments.append(0)
         elif type(old) is int and type(new) is int:
-            found.append(new - old)
+            increments.append(new - old)
         else:
             return None
-    return tuple(found)
+    return tuple(increments)
 
 
-def _listed(run: Sequence[Step]) -> Step:
+def _list_step(run: Sequence[Step]) -> Step:
     parts = [step.part for step in run if step.part is not None]
     weights = {f"{i}.{path}": array for i, part in enumerate(parts) for path, array in part.weights.items()}
     prefix = shared_start([step.layer for step in run]).rstrip("_")

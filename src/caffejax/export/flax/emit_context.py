@@ -1,4 +1,4 @@
-"""What emitters are given: a layer, the values that it reads, and ways to add steps."""
+"""The interface of emitters: a layer, the values that it reads, and methods that add steps."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .ir import Order, Part, Shape, Step, Value
 
 
 def channels_last(n: int) -> Order:
-    """Return the order of n axes with Caffe's axis 1 behind the others."""
+    """Return the order of n axes with Caffe's axis 1 last."""
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
 def stored_shape(shape: Shape) -> tuple[int | str, ...]:
-    """Return the shape that a blob has in source, as input or output: its channels last, any number of rows."""
+    """Return the shape of an input or output in the source: channels last, any batch size."""
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
 
 def as_in_caffe(n: int) -> Order:
-    """Return Caffe's own order of n axes."""
+    """Return Caffe's order of n axes."""
     return tuple(range(n))
 
 
 @dataclass
 class Builder:
-    """Steps and values as they are added."""
+    """A program under construction: its steps, values, helpers and shared modules."""
 
     subject: Subject
     steps: list[Step] = field(default_factory=list)
@@ -43,19 +43,19 @@ class Builder:
 
     def value(self, blob: str, shape: Shape, order: Order, flat: tuple[Shape, Order] | None = None) -> Value:
         """Add a value."""
-        made = Value(len(self.values), blob, shape, order, flat)
-        self.values.append(made)
-        return made
+        value = Value(len(self.values), blob, shape, order, flat)
+        self.values.append(value)
+        return value
 
 
 @dataclass
 class Emission:
-    """A layer to be written.
+    """A layer to write.
 
     Attributes:
-        builder: where its steps go.
+        builder: the program.
         layer: the layer.
-        bottoms: the values of its bottoms.
+        bottoms: values of its bottoms.
     """
 
     builder: Builder
@@ -69,12 +69,12 @@ class Emission:
 
     @cached_property
     def tops(self) -> tuple[Shape, ...]:
-        """The shapes of its tops, as Caffe has them."""
+        """Shapes of the tops in Caffe's axis order."""
         return tuple(tuple(self.builder.subject.net.graph.blobs[top].shape) for top in self.layer.tops)
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Its params and state, in Caffe's order."""
+        """The layer's params and state, in Caffe's order."""
         return tuple(np.asarray(array, np.float32) for array in self.builder.subject.arrays(self.layer))
 
     def call(
@@ -89,25 +89,28 @@ class Emission:
         blob: str | None = None,
         after: bool = False,
     ) -> Value:
-        """Add a step that makes one value: like the first that it reads, unless told otherwise."""
+        """Add a step that computes one value. Shape and order default to the first value's that it reads."""
         like = reads[0] if reads else None
         shape = shape if shape is not None else like.shape if like else ()
         order = order if order is not None else like.order if like and len(like.order) == len(shape) else None
-        made = self.builder.value(
-            self.called(self.layer.tops[0]) if blob is None else blob, shape, order or channels_last(len(shape)), flat
+        value = self.builder.value(
+            self.blob_name(self.layer.tops[0]) if blob is None else blob,
+            shape,
+            order or channels_last(len(shape)),
+            flat,
         )
         self.builder.helpers.update(helpers)
         self.builder.steps.append(
-            Step(self.layer.name, text, tuple(v.number for v in reads), (made.number,), part, after=after)
+            Step(self.layer.name, text, tuple(v.number for v in reads), (value.number,), part, after=after)
         )
-        return made
+        return value
 
-    def called(self, top: str) -> str:
-        """Return a blob's name in the prototxt; one that is written over has its layer's name behind its own."""
+    def blob_name(self, top: str) -> str:
+        """Return a top's name in the prototxt, without the layer name that marks a blob as overwritten later."""
         return top.removesuffix(f"/{self.layer.key}")
 
     def elementwise(self, text: str, *reads: Value, part: Part | None = None, helpers: Sequence[str] = ()) -> Value:
-        """Add a step that computes each number of its top from those at the same place of what it reads."""
+        """Add an element-wise step."""
         like = reads[0]
         return self.call(
             text,
@@ -121,55 +124,55 @@ class Emission:
         )
 
     def split(self, text: str, read: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()) -> tuple[Value, ...]:
-        """Add a step that makes a value for each top, in the order of what it reads."""
+        """Add a step that computes one value for each top, in the stored order of `read`."""
         self.builder.helpers.update(helpers)
         named = zip(self.layer.tops, shapes, strict=True)
-        made = tuple(self.builder.value(self.called(top), shape, read.order) for top, shape in named)
-        self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in made)))
-        return made
+        values = tuple(self.builder.value(self.blob_name(top), shape, read.order) for top, shape in named)
+        self.builder.steps.append(Step(self.layer.name, text, (read.number,), tuple(v.number for v in values)))
+        return values
 
     def part(
-        self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **given: Any
+        self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **arguments: Any
     ) -> Part:
-        """Return a module with the layer's params: the one that another layer made of the same, if there is one.
+        """Return a module with the layer's params; layers that share all params share the module.
 
         Raises:
-            LayerError: if it shares params with a layer that makes something else of them.
+            LayerError: if a layer that shares the params is written as a different module.
         """
-        random = given.pop("random", True)
+        random = arguments.pop("random", True)
         owners = tuple(param.owner for param in self.layer.all_params)
-        made = Part(maker, tuple(given.items()), kind, positional, weights, random, owners)
+        part = Part(maker, tuple(arguments.items()), kind, positional, weights, random, owners)
         same = [part for others, part in self.builder.shared.items() if set(others) & set(owners)]
         if not same:
-            self.builder.shared[owners] = made
-            return made
-        equal = same[0] == made and same[0].owners == owners
+            self.builder.shared[owners] = part
+            return part
+        equal = same[0] == part and same[0].owners == owners
         equal = equal and all(np.array_equal(array, same[0].weights[name]) for name, array in weights.items())
         require(equal, "shares params with a layer that is written as another module; give it params of its own")
         return same[0]
 
     def ordered(self, value: Value, order: Order) -> Value:
-        """Return a value with its axes stored in an order, and features in Caffe's: by a transposition if need be."""
+        """Return a value with its axes stored in `order` and its features in Caffe's order, transposed if necessary."""
         value = self._unmixed(value)
         if value.order == order:
             return value
         kept = [axis for axis in value.order if value.shape[axis] != 1]
         if kept == [axis for axis in order if value.shape[axis] != 1]:
-            wanted = tuple(value.shape[axis] for axis in order)
-            return self.call(reshaped(wanted), value, order=order, blob=value.blob)
+            target = tuple(value.shape[axis] for axis in order)
+            return self.call(reshape_expression(target), value, order=order, blob=value.blob)
         axes = ", ".join(str(value.order.index(axis)) for axis in order)
         return self.call(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
 
     def last(self, value: Value) -> Value:
-        """Return a value with its channels behind the other axes."""
+        """Return a value with its channels last."""
         return self.ordered(value, channels_last(len(value.shape)))
 
     def plain(self, value: Value) -> Value:
-        """Return a value as Caffe stores it."""
+        """Return a value in Caffe's axis order."""
         return self.ordered(value, as_in_caffe(len(value.shape)))
 
     def alike(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return values of one shape in one order."""
+        """Return values of equal shape in one common order."""
         first = values[0]
         if all(v.order == first.order and v.flat == first.flat for v in values):
             return tuple(values)
@@ -177,7 +180,7 @@ class Emission:
         return (first, *(self.ordered(v, first.order) for v in values[1:]))
 
     def row_major(self, value: Value, axis: int = 0) -> bool:
-        """Return whether the axes from `axis` on are stored as Caffe stores them, but for axes of length 1."""
+        """Return whether the axes from `axis` on are stored in Caffe's order, ignoring axes of length 1."""
         order = [k for k in value.order if value.shape[k] != 1 and k >= axis]
         return value.flat is None and order == sorted(order)
 
@@ -191,8 +194,8 @@ class Emission:
         return self.call(text, value, blob=value.blob)
 
 
-def reshaped(shape: Sequence[int | str]) -> str:
-    """Return the expression that reshapes to a shape, the first axis of which is as it was."""
+def reshape_expression(shape: Sequence[int | str]) -> str:
+    """Return an expression that reshapes to a shape but keeps the first axis."""
     sizes = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     return f"{{0}}.reshape({sizes})"
 
@@ -203,7 +206,7 @@ _EMITTERS: dict[str, Emit] = {}
 
 
 def writes(*types: str) -> Callable[[Emit], Emit]:
-    """Register what writes layers of these types."""
+    """Register an emitter for layer types."""
 
     def note(emit: Emit) -> Emit:
         _EMITTERS.update(dict.fromkeys(types, emit))
@@ -213,24 +216,24 @@ def writes(*types: str) -> Callable[[Emit], Emit]:
 
 
 def known_types() -> frozenset[str]:
-    """Return the types that can be written, by their names."""
+    """Return the names of the layer types that can be written."""
     return frozenset(_EMITTERS)
 
 
 def emitter_of(layer: Layer) -> Emit:
-    """Return what writes a layer.
+    """Return the emitter of a layer.
 
     Raises:
-        LayerError: if nothing does.
+        LayerError: if its type has none.
     """
-    found = _EMITTERS.get(layer.type.name)
-    if found is None:
-        raise LayerError("has no counterpart in flax; ask for outputs that do not need it")
-    return found
+    emitter = _EMITTERS.get(layer.type.name)
+    if emitter is None:
+        raise LayerError("has no counterpart in flax; export outputs that do not depend on it")
+    return emitter
 
 
 def number(value: float) -> int | float:
-    """Return a number of a prototxt as it was meant: 0.1 rather than the float32 next to it; 2 rather than 2.0.
+    """Return a prototxt number as it was written: 0.1 instead of the nearest float32; 2 instead of 2.0.
 
     Raises:
         LayerError: if it is not finite.
@@ -241,7 +244,7 @@ def number(value: float) -> int | float:
 
 
 def one_or_all(values: Sequence[int]) -> int | tuple[int, ...]:
-    """Return the number that all of some are, or all of them."""
+    """Return the number if all values are equal, else the tuple of values."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 

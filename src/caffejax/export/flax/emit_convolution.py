@@ -1,4 +1,4 @@
-"""Convolution, its depthwise kinds and those over time; Deconvolution."""
+"""Emitters of convolution, deconvolution, pooling, inner product and embedding layers."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from ...layers.convolution import Correlation, by_channels, convolution_output, 
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, window_pair
 from .emit_context import Emission, one_or_all, writes
-from .emit_shape_ops import Zeros, flattened
+from .emit_shape_ops import Zeros, flatten_from
 from .ir import Part, Shape, Value
 
 
 @writes("Convolution", "DepthwiseConvolution")
 def convolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv."""
-    return _convolved(e, _planar(e, e.layer.context))
+    return _write_convolution(e, _planar(e, e.layer.context))
 
 
 @writes("ConvolutionDepthwise")
 def depthwise(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv with a group for each channel."""
-    return _convolved(e, _planar(e, by_channels(e.layer.context, e.bottoms[0])))
+    return _write_convolution(e, _planar(e, by_channels(e.layer.context, e.bottoms[0])))
 
 
 @writes("Convolution3D")
 def convolution3d(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv over time and the plane."""
-    return _convolved(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _write_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
 @writes("NdConvolution")
 def nd_convolution(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv over any number of axes."""
-    return _convolved(e, nd_correlation(e.layer.context, e.bottoms[0]))
+    return _write_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _convolved(e: Emission, c: Correlation) -> tuple[Value, ...]:
+def _write_convolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
     size = c.size(e.bottoms[0])
     weight, *bias = e.arrays
     options = {
@@ -55,7 +55,7 @@ def _convolved(e: Emission, c: Correlation) -> tuple[Value, ...]:
         "use_bias": bool(bias),
     }
     if set(c.window.kernel) == {1} and options["padding"] == "VALID":
-        del options["padding"]  # which is nothing with nnx.Conv's own padding, too
+        del options["padding"]  # for 1x1 kernels nnx.Conv's default adds no padding either
     defaults = {"strides": 1, "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
     part = e.part(
         "nnx.Conv",
@@ -67,22 +67,22 @@ def _convolved(e: Emission, c: Correlation) -> tuple[Value, ...]:
         kernel_size=c.window.kernel,
         **{name: value for name, value in options.items() if value != defaults.get(name)},
     )
-    return _applied(e, part)
+    return _apply_to_bottoms(e, part)
 
 
 @writes("Deconvolution")
 def deconvolution(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.ConvTranspose, or what it lacks: groups."""
-    return _spread(e, _planar(e, e.layer.context))
+    """Write nnx.ConvTranspose, or a helper for groups, which nnx.ConvTranspose lacks."""
+    return _write_deconvolution(e, _planar(e, e.layer.context))
 
 
 @writes("Deconvolution3D")
 def deconvolution3d(e: Emission) -> tuple[Value, ...]:
     """Write nnx.ConvTranspose over time and the plane."""
-    return _spread(e, volume_correlation(e.layer.context, e.bottoms[0]))
+    return _write_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
-def _spread(e: Emission, c: Correlation) -> tuple[Value, ...]:
+def _write_deconvolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
     weight, *bias = e.arrays
     flipped = np.flip(weight, tuple(range(2, weight.ndim)))
     pads = tuple(
@@ -108,7 +108,7 @@ def _spread(e: Emission, c: Correlation) -> tuple[Value, ...]:
     part = e.part(
         maker, "deconv", _weights(kernel, bias), positional=2, **features, kernel_size=c.window.kernel, **options
     )
-    return _applied(e, part)
+    return _apply_to_bottoms(e, part)
 
 
 def _planar(e: Emission, context: Context) -> Correlation:
@@ -119,12 +119,12 @@ def _planar(e: Emission, context: Context) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return nnx.Conv's padding: more at the high ends where the kernel does not fit, and Caffe sees zeros."""
+    """Return nnx.Conv's padding, extended at the high ends where Caffe's output needs more zeros."""
     needed = c.window.ending(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
-        found = one_or_all([low for low, _ in pads])
-        return "VALID" if found == 0 else found if isinstance(found, int) else pads
+        pad = one_or_all([low for low, _ in pads])
+        return "VALID" if pad == 0 else pad if isinstance(pad, int) else pads
     return pads
 
 
@@ -132,26 +132,28 @@ def _weights(kernel: np.ndarray, bias: list[np.ndarray]) -> dict[str, np.ndarray
     return {"kernel": kernel, **({"bias": bias[0].reshape(-1)} if bias else {})}
 
 
-def _applied(e: Emission, part: Any) -> tuple[Value, ...]:
+def _apply_to_bottoms(e: Emission, part: Any) -> tuple[Value, ...]:
     tops = zip(e.bottoms, e.layer.tops, e.tops, strict=True)
     return tuple(e.call("{part}({0})", e.last(x), part=part, shape=shape, blob=top) for x, top, shape in tops)
 
 
 @writes("Pooling")
 def pooling(e: Emission) -> Value | tuple[Value, ...]:
-    """Write nnx.max_pool or nnx.avg_pool with the padding that Caffe's rounding asks for, and maxima's places."""
+    """Write nnx.max_pool or nnx.avg_pool with the padding for Caffe's rounding, or max_pool_with_places."""
     method = pool_method(e.p)
     require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
-    x, placed = e.last(e.bottoms[0]), len(e.layer.tops) > 1
+    x, has_positions = e.last(e.bottoms[0]), len(e.layer.tops) > 1
     if e.p.global_pooling:
-        require(not placed, "has a second top with the places of maxima over whole planes, which is not supported")
-        return _whole(e, method, x)
+        require(
+            not has_positions, "has a second top with the places of maxima over whole planes, which is not supported"
+        )
+        return _global_pooling(e, method, x)
     window = Window.symmetric(
         window_pair(e.p, "kernel_size", "kernel_h", "kernel_w"),
         window_pair(e.p, "stride", "stride_h", "stride_w"),
         window_pair(e.p, "pad", "pad_h", "pad_w"),
     )
-    return _with_places(e, x, window) if placed else _pooled(e, method, x, window)
+    return _with_places(e, x, window) if has_positions else _write_pooling(e, method, x, window)
 
 
 def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
@@ -164,30 +166,30 @@ def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
 
 @writes("Pooling3D")
 def pooling3d(e: Emission) -> Value:
-    """Write the same over time and the plane."""
-    return _over_volume(e, *volume_windows(e.layer.context, e.bottoms[0]))
+    """Write pooling over time, height and width."""
+    return _pool_symmetric(e, *volume_windows(e.layer.context, e.bottoms[0]))
 
 
 @writes("NdPooling")
 def nd_pooling(e: Emission) -> Value:
-    """Write the same over any number of axes."""
-    return _over_volume(e, *nd_windows(e.layer.context, e.bottoms[0]))
+    """Write pooling over any number of axes."""
+    return _pool_symmetric(e, *nd_windows(e.layer.context, e.bottoms[0]))
 
 
-def _over_volume(e: Emission, method: str, ended: Window, _: Shape) -> Value:
-    return _pooled(e, method, e.last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low))
+def _pool_symmetric(e: Emission, method: str, ended: Window, _: Shape) -> Value:
+    return _write_pooling(e, method, e.last(e.bottoms[0]), Window.symmetric(ended.kernel, ended.stride, ended.low))
 
 
-def _pooled(e: Emission, method: str, x: Value, window: Window) -> Value:
+def _write_pooling(e: Emission, method: str, x: Value, window: Window) -> Value:
     out = e.tops[0][2:]
     if window.kernel == tuple(x.shape[2:]) and not any(window.low) and set(out) == {1}:
-        return _whole(e, method, x)
+        return _global_pooling(e, method, x)
     if method == "MAX":
         return _maxima(e, x, window, out)
     return _averages(e, x, window, out)
 
 
-def _whole(e: Emission, method: str, x: Value) -> Value:
+def _global_pooling(e: Emission, method: str, x: Value) -> Value:
     function, axes = "jnp.max" if method == "MAX" else "jnp.mean", tuple(range(1, len(x.shape) - 1))
     return e.call(f"{function}({{0}}, axis={axes}, keepdims=True)", x, shape=e.tops[0], order=x.order)
 
@@ -201,13 +203,13 @@ def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
 
 
 def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
-    """Return whether the last window of an axis begins behind the last number."""
+    """Return whether the last window of an axis contains only padding."""
     ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
 def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
-    """Write averages over the part of each window inside of the padded plane: padding counts, what lies beyond not."""
+    """Write averages over the part of each window inside the padded plane. Padding counts; cells beyond it do not."""
     size = tuple(x.shape[2:])
     padding = padding_of(window, size, out)
     beyond = any(high > low for low, high in padding)
@@ -228,10 +230,10 @@ def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
 
 
 def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
-    """Return (low, high) of each axis: Caffe's own where flax, which rounds down, then has as many windows."""
+    """Return (low, high) for each axis: Caffe's symmetric padding if flax's rounding down gives the same output size."""
     needed = window.ending(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
-    return tuple((low, low) if as_many else (low, high) for (low, high), as_many in zip(needed, fits, strict=True))
+    return tuple((low, low) if is_equal else (low, high) for (low, high), is_equal in zip(needed, fits, strict=True))
 
 
 def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
@@ -242,16 +244,16 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 
 @writes("InnerProduct")
 def inner_product(e: Emission) -> Value:
-    """Write nnx.Linear; its weight's inputs are in the order in which the bottom is stored."""
+    """Write nnx.Linear; the weight's inputs are in the stored order of the bottom."""
     x, *others = e.bottoms
     axis = canonical_axis(e.p.axis, x.shape)
     require(axis > 0, "with axis 0 the whole batch is one input; not supported")
     if others:
-        return _with_bottoms(e, axis)
+        return _product_of_bottoms(e, axis)
     require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
     weight, *bias = e.arrays
     kernel = weight if e.p.transpose else weight.T
-    x = flattened(e, x, axis)
+    x = flatten_from(e, x, axis)
     if x.flat is not None:
         kernel = _as_stored(kernel, *x.flat)
     weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
@@ -268,8 +270,8 @@ def inner_product(e: Emission) -> Value:
     return e.call("{part}({0})", x, part=part, shape=e.tops[0], order=tuple(range(len(e.tops[0]))))
 
 
-def _with_bottoms(e: Emission, axis: int) -> Value:
-    """Write the product with a second bottom; the bias is a third one or learned, if there is one."""
+def _product_of_bottoms(e: Emission, axis: int) -> Value:
+    """Write a product with a second bottom, and a bias that is a third bottom or learned."""
     require(axis == 1, "takes its weight from a bottom, with an axis other than 1; not supported")
     x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
@@ -279,20 +281,20 @@ def _with_bottoms(e: Emission, axis: int) -> Value:
 
 
 def _param(e: Emission, kind: str) -> Part:
-    """Return the layer's first array as it is."""
+    """Return the layer's first array as an nnx.Param."""
     array = e.arrays[0]
     return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
 
 
 def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
-    """Return a kernel (inputs, outputs) with its inputs in another order."""
+    """Return a kernel (inputs, outputs) with its inputs in the stored order."""
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)
 
 
 @writes("InnerDistance")
 def inner_distance(e: Emission) -> Value:
-    """Write distances of rows to the rows of a second bottom, or to learned ones."""
+    """Write the distances of rows to the rows of a second bottom or of a learned array."""
     require(not e.arrays or not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
     require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "with an axis other than 1; not supported")
     x, *centers = (_rows(e, bottom) for bottom in e.bottoms)

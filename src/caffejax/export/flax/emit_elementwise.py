@@ -1,4 +1,4 @@
-"""Neurons, and Dropout."""
+"""Emitters of activation layers, Dropout, element-wise arithmetic and reductions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = {
 
 
 def _plain(text: str) -> Emit:
-    """Return what writes a function without parameters."""
+    """Return the emitter of a function without parameters."""
     return lambda e: e.elementwise(text, *e.bottoms)
 
 
@@ -37,14 +37,14 @@ def mish(e: Emission) -> Value:
 
 @writes("ReLU")
 def relu(e: Emission) -> Value:
-    """Write max(x, 0), or a leaky one."""
+    """Write max(x, 0), or a leaky ReLU."""
     slope = number(e.p.negative_slope)
     return e.elementwise("nnx.relu({0})" if slope == 0 else f"nnx.leaky_relu({{0}}, {slope})", *e.bottoms)
 
 
 @writes("ReLU6")
 def relu6(e: Emission) -> Value:
-    """Write min(max(x, 0), 6), or a leaky one."""
+    """Write min(max(x, 0), 6), or its leaky form."""
     slope = number(e.p.negative_slope)
     text = "nnx.relu6({0})" if slope == 0 else f"jnp.minimum(nnx.leaky_relu({{0}}, {slope}), 6)"
     return e.elementwise(text, *e.bottoms)
@@ -52,7 +52,7 @@ def relu6(e: Emission) -> Value:
 
 @writes("PReLU")
 def prelu(e: Emission) -> Value:
-    """Write a leaky function with learned slopes."""
+    """Write a leaky ReLU with learned slopes."""
     (slope,) = e.arrays
     if slope.ndim == 0:
         part = e.part("nnx.PReLU", "prelu", {"negative_slope": slope}, random=False)
@@ -64,7 +64,7 @@ def prelu(e: Emission) -> Value:
 
 @writes("ELU")
 def elu(e: Emission) -> Value:
-    """Write x, or alpha * (exp(x) - 1) below 0."""
+    """Write ELU: alpha * (exp(x) - 1) below 0."""
     alpha = number(e.p.alpha)
     return e.elementwise("nnx.elu({0})" if alpha == 1 else f"nnx.elu({{0}}, {alpha})", *e.bottoms)
 
@@ -78,25 +78,25 @@ def swish(e: Emission) -> Value:
 
 @writes("HardSigmoid")
 def hard_sigmoid(e: Emission) -> Value:
-    """Write a line held between 0 and 1."""
+    """Write a linear function clipped to [0, 1]."""
     return e.elementwise(f"jnp.clip({affine_expression(e.p.alpha, e.p.beta)}, 0, 1)", *e.bottoms)
 
 
 @writes("Clip")
 def clip(e: Emission) -> Value:
-    """Write x held between two numbers; the greater of them wins where they are the wrong way round."""
+    """Write clipping between two numbers; the larger one wins if min > max."""
     return e.elementwise(f"jnp.clip({{0}}, {number(e.p.min)}, {number(e.p.max)})", *e.bottoms)
 
 
 @writes("Threshold")
 def threshold(e: Emission) -> Value:
-    """Write 1 above a number, else 0."""
+    """Write 1 above the threshold, else 0."""
     return e.elementwise(f"jnp.where({{0}} > {number(e.p.threshold)}, 1.0, 0.0)", *e.bottoms)
 
 
 @writes("Dropout")
 def dropout(e: Emission) -> Value:
-    """Write nnx.Dropout, which scales in training as Caffe does; with scale_train: false it scales in TEST."""
+    """Write nnx.Dropout, which scales in training like Caffe's; with scale_train: false the output is scaled in TEST."""
     ratio = number(e.p.dropout_ratio)
     part = e.part("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.p.scale_train:
@@ -162,20 +162,20 @@ def _sum(places: list[str], coefficients: list[int | float]) -> str:
 def axpy(e: Emission) -> Value:
     """Write factor * x + y, with a factor for each channel of each image."""
     factor, (x, y) = e.bottoms[0], map(e.last, e.bottoms[1:])
-    wide = _spread(e, factor, x)
+    wide = _broadcast_channels(e, factor, x)
     return e.call("{0} * {1} + {2}", x, wide, y)
 
 
 @writes("ChannelScale")
 def channel_scale(e: Emission) -> Value:
-    """Write all channels of a pixel times that pixel of the other bottom."""
+    """Write the product of each pixel's channels and the other bottom's value at that pixel."""
     x, factor = map(e.last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.call("{0} * {1}", x, factor)
 
 
-def _spread(e: Emission, factor: Value, x: Value) -> Value:
-    """Return factors (images, channels, ...) such that they broadcast along a value with its channels last."""
+def _broadcast_channels(e: Emission, factor: Value, x: Value) -> Value:
+    """Return factors (images, channels, ...) that broadcast along a value with its channels last."""
     factor = e.last(factor)
     if len(factor.shape) == len(x.shape):
         return factor
@@ -208,7 +208,7 @@ def reduction(e: Emission) -> Value:
 
 @writes("ArgMax")
 def arg_max(e: Emission) -> Value:
-    """Write the index of the largest number along an axis: of equal ones the last, as in Caffe."""
+    """Write the index of the largest number along an axis; the last of equal numbers wins, as in Caffe."""
     (x,) = e.bottoms
     require(e.p.HasField("axis") and e.p.top_k == 1 and not e.p.out_max_val, "is written with axis and top_k 1 only")
     axis = canonical_axis(e.p.axis, x.shape)

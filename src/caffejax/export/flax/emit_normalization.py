@@ -1,4 +1,4 @@
-"""BatchNorm, BN, LRN, MVN, Normalize."""
+"""Emitters of normalisation layers (BatchNorm, BN, LRN, MVN, Normalize), Scale and Bias."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from .ir import Shape, Value
 
 @writes("BatchNorm")
 def batch_norm(e: Emission) -> Value:
-    """Write nnx.BatchNorm; with scale and bias where the layer has its own. A Scale after it joins it later."""
+    """Write nnx.BatchNorm, with scale and bias if the layer has them. A following Scale is merged later."""
     mean, variance = (np.asarray(array) for array in stored(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
     if scaled:
         weights |= {"scale": e.arrays[3], "bias": e.arrays[4]}
-    return _normalised(e, weights, e.layer.context.settings.eps, e.p.moving_average_fraction, _fixed(e))
+    return _write_batch_norm(
+        e, weights, e.layer.context.settings.eps, e.p.moving_average_fraction, _uses_running_average(e)
+    )
 
 
 @writes("BN")
 def bn(e: Emission) -> Value:
-    """Write PSPNet's as nnx.BatchNorm; SegNet's, which normalises by the batch or not at all, by functions."""
+    """Write PSPNet's BN as nnx.BatchNorm; SegNet's, which uses batch statistics or none, as functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if bn_variant(e.layer.site.layer) == "SegNet":
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
-    return _normalised(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
+    return _write_batch_norm(e, weights, e.p.eps, e.p.momentum, True if e.p.frozen else None)
 
 
 def _segnet_bn(e: Emission) -> Value:
@@ -45,12 +47,14 @@ def _segnet_bn(e: Emission) -> Value:
     return e.elementwise("{part}({0})", x, part=part, helpers=["Scale"])
 
 
-def _fixed(e: Emission) -> bool | None:
-    """Return whether the layer says that it normalises by what is stored, or by the batch, whatever the phase."""
+def _uses_running_average(e: Emission) -> bool | None:
+    """Return the layer's use_global_stats, or None if it is unset and the phase decides."""
     return bool(e.p.use_global_stats) if e.p.HasField("use_global_stats") else None
 
 
-def _normalised(e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None) -> Value:
+def _write_batch_norm(
+    e: Emission, weights: dict[str, np.ndarray], eps: float, momentum: float, fixed: bool | None
+) -> Value:
     x = e.last(e.bottoms[0])
     options: dict[str, object] = {}
     if "scale" not in weights:
@@ -71,7 +75,7 @@ def _normalised(e: Emission, weights: dict[str, np.ndarray], eps: float, momentu
 
 @writes("LRN")
 def lrn(e: Emission) -> Value:
-    """Write local response normalisation, across channels or within one."""
+    """Write local response normalisation, across channels or within channels."""
     x = e.last(e.bottoms[0])
     p = e.p
     if p.norm_region == p.WITHIN_CHANNEL:
@@ -83,7 +87,7 @@ def lrn(e: Emission) -> Value:
 
 @writes("MVN")
 def mvn(e: Emission) -> Value:
-    """Write mean 0 and variance 1 of each channel of each image, or of each image."""
+    """Write a normalisation to mean 0 and variance 1, for each channel of each image or for each image."""
     x = e.last(e.bottoms[0])
     require(len(x.shape) == 4, f"needs a bottom with 4 axes, not {x.shape}")
     axes = (1, 2, 3) if e.p.across_channels else (1, 2)
@@ -94,7 +98,7 @@ def mvn(e: Emission) -> Value:
 
 @writes("Normalize")
 def normalize(e: Emission) -> Value:
-    """Write a division by the length; then SSD's learned scale."""
+    """Write a division by the vector length, then SSD's learned scale."""
     x = e.last(e.bottoms[0])
     if not e.arrays:
         require(len(e.layer.tops) == 1, "has a second top, which is not supported")
@@ -112,7 +116,7 @@ def normalize(e: Emission) -> Value:
 
 @writes("Scale")
 def scale(e: Emission) -> Value:
-    """Write a factor, and a bias if there is one: learned, or the factor from another bottom."""
+    """Write a product with a learned factor or another bottom, and a bias if there is one."""
     x = e.last(e.bottoms[0])
     bounded = e.p.HasField("min_value") or e.p.HasField("max_value")
     require(not bounded, "holds its factor between bounds (min_value, max_value), which is not supported")
@@ -128,7 +132,7 @@ def scale(e: Emission) -> Value:
 
 @writes("Bias")
 def bias(e: Emission) -> Value:
-    """Write a sum with a learned bias, or with another bottom."""
+    """Write a sum with a learned bias or with another bottom."""
     x = e.last(e.bottoms[0])
     return e.call("{0} + {1}", x, _broadcast(e, e.bottoms[1], x)) if len(e.bottoms) == 2 else _with_bias(e, x)
 
@@ -140,7 +144,7 @@ def _with_bias(e: Emission, x: Value) -> Value:
 
 
 def _stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Return an array that lies along Caffe's axes from `axis` on such that it broadcasts along what is stored."""
+    """Return an array along Caffe's axes from `axis` on, reshaped to broadcast with the stored value."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     whole = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
     whole = whole.transpose(x.order)
@@ -149,13 +153,13 @@ def _stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
 
 
 def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
-    """Return another bottom, which lies along axes of `x` from the layer's `axis` on, such that it broadcasts."""
+    """Return a bottom along the axes of `x` from the layer's `axis` on, reshaped to broadcast with `x`."""
     start = canonical_axis(e.p.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:
         return e.ordered(factor, x.order)
     factor = e.plain(factor)
-    if start == 0:  # such as (images, channels), with the axes of the plane to come
+    if start == 0:  # such as (images, channels), to be extended by height and width
         sizes = [shape[axis] for axis in x.order]
         if [axis for axis in x.order if shape[axis] != 1] == sorted(k for k in x.order if shape[k] != 1):
             text = ", ".join(map(str, ("{0}.shape[0]", *sizes[1:])))

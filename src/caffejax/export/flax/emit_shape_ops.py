@@ -1,4 +1,4 @@
-"""Layers that only move numbers."""
+"""Emitters of layers that move numbers without computing any: reshape, concat, slice, crop, upsampling."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...errors import require
 from ...layers.helpers import canonical_axis
 from ...layers.indexing import crop_box
 from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
-from .emit_context import Emission, as_in_caffe, number, reshaped, writes
+from .emit_context import Emission, as_in_caffe, number, reshape_expression, writes
 from .ir import Value
 
 
-def flattened(e: Emission, x: Value, axis: int) -> Value:
-    """Return a value with its axes from `axis` on made one; along axis 1 in the order in which they are stored."""
+def flatten_from(e: Emission, x: Value, axis: int) -> Value:
+    """Merge the axes from `axis` on; with axis 1 the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.plain(x)
     if axis != 1:
@@ -37,36 +37,36 @@ def flattened(e: Emission, x: Value, axis: int) -> Value:
 
 @writes("Flatten")
 def flatten(e: Emission) -> Value:
-    """Write a reshape; where it makes rows of features, these stay as they are stored until the order counts."""
+    """Write a reshape. Flattened features keep their stored order until a reader depends on the order."""
     (x,) = e.bottoms
     start = canonical_axis(e.p.axis, x.shape)
     end = canonical_axis(e.p.end_axis, x.shape, name="end_axis")
     if start == end:
         return x
     if start == 1 and end == len(x.shape) - 1:
-        return flattened(e, x, 1)
+        return flatten_from(e, x, 1)
     x = e.plain(x)
     require(start > 0, "flattens the batch's axis, which is not supported")
-    return e.call(reshaped(e.tops[0]), x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+    return e.call(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
 
 
 @writes("Reshape")
 def reshape(e: Emission) -> Value:
-    """Write a reshape of the axes as Caffe has them."""
+    """Write a reshape of the axes in Caffe's order."""
     (x,) = e.bottoms
     if e.tops[0] == x.shape and 0 in e.p.shape.dim:
         return x
     sizes = _sizes(e, x)
     keeps_batch = x.order[0] == 0 and sizes[0] == "{0}.shape[0]"
     if keeps_batch and sum(n != 1 for n in e.tops[0][1:]) <= 1 and len(e.tops[0]) == 2:
-        return flattened(e, x, 1)
+        return flatten_from(e, x, 1)
     x = e.plain(x)
     text = ", ".join(map(str, sizes))
     return e.call(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
 
 
 def _sizes(e: Emission, x: Value) -> list[int | str]:
-    """Return the new sizes; the batch's is taken from the array."""
+    """Return the new sizes; the batch size is read from the array."""
     n = len(x.shape)
     start = e.p.axis if e.p.axis >= 0 else n + e.p.axis + 1
     end = n if e.p.num_axes == -1 else start + e.p.num_axes
@@ -78,18 +78,18 @@ def _sizes(e: Emission, x: Value) -> list[int | str]:
 
 @writes("Permute")
 def permute(e: Emission) -> Value:
-    """Write the axes in another order."""
+    """Permute the axes."""
     return _permuted(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @writes("Transpose")
 def transpose(e: Emission) -> Value:
-    """Write the axes in another order, all of them given."""
+    """Permute all axes."""
     return _permuted(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
 def _permuted(e: Emission, axes: Sequence[int]) -> Value:
-    """Write nothing: what is stored stays as it is."""
+    """Return the bottom with another axis order; the stored array stays the same, so no step is written."""
     (x,) = e.bottoms
     if x.flat is not None:
         x = e.plain(x)
@@ -127,33 +127,33 @@ def slice_(e: Emission) -> tuple[Value, ...]:
 
 @writes("Split")
 def split(e: Emission) -> tuple[Value, ...]:
-    """Write nothing: all tops are the bottom."""
+    """Return the bottom for each top; no step is written."""
     return e.bottoms * len(e.layer.tops)
 
 
 @writes("Debug", "Gather")
 def unchanged(e: Emission) -> tuple[Value, ...]:
-    """Write nothing: each top is the bottom of its number."""
+    """Return each bottom as the top of the same index; no step is written."""
     return e.bottoms
 
 
 @writes("LabelSpecificAdd")
 def label_specific(e: Emission) -> Value:
-    """Write nothing: without labels, as after training, scores are as they are."""
+    """Return the bottom; without labels, as in inference, the layer is the identity."""
     require(len(e.layer.tops) == 1, "has a second top, which is not supported")
     return e.bottoms[0]
 
 
 @writes("LabelSpecificRescale")
 def label_specific_rescale(e: Emission) -> Value | Sequence[Value]:
-    """Write nothing, likewise."""
+    """Return the bottom; without labels, as in inference, the layer is the identity."""
     require(not e.p.rescale_test, "needs labels in TEST too (rescale_test), which is not supported")
     return label_specific(e)
 
 
 @writes("ShuffleChannel")
 def shuffle_channel(e: Emission) -> Value:
-    """Write channels dealt out from groups in turn."""
+    """Write a channel shuffle."""
     x = e.last(e.bottoms[0])
     if e.p.group in (1, x.shape[1]):
         return x
@@ -172,17 +172,17 @@ def tile(e: Emission) -> Value:
 
 @writes("Flip")
 def flip(e: Emission) -> Value:
-    """Write images from the other end."""
-    return _flipped(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
+    """Write a reversal of the image axes."""
+    return _flip_axes(e, flipped_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @writes("Reverse")
 def reverse(e: Emission) -> Value:
-    """Write axes from the other end."""
-    return _flipped(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
+    """Write a reversal of axes."""
+    return _flip_axes(e, reversed_axes(e.layer.context, e.bottoms[0].shape))
 
 
-def _flipped(e: Emission, axes: Sequence[int]) -> Value:
+def _flip_axes(e: Emission, axes: Sequence[int]) -> Value:
     (x,) = e.bottoms
     x = e.ordered(x, x.order)
     if not axes:
@@ -196,10 +196,10 @@ def _flipped(e: Emission, axes: Sequence[int]) -> Value:
 def softmax(e: Emission) -> Value:
     """Write a softmax along an axis."""
     (x,) = e.bottoms
-    given = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
+    operand = "{0}" if e.p.temperature == 1 else f"{{0}} / {e.p.temperature:.8g}"
     axis = canonical_axis(e.p.axis, x.shape)
     place = x.axis(axis)
-    text = f"nnx.softmax({given})" if place == -1 else f"nnx.softmax({given}, axis={place})"
+    text = f"nnx.softmax({operand})" if place == -1 else f"nnx.softmax({operand}, axis={place})"
     return e.elementwise(text, x if axis == 1 else e.ordered(x, x.order))
 
 
@@ -220,7 +220,7 @@ class Zeros(tuple[int, ...]):
 
 @writes("Crop")
 def crop(e: Emission) -> Value:
-    """Write a slice of the size of the other bottom."""
+    """Write a slice of the other bottom's size."""
     x, like = e.bottoms
     x = e.ordered(x, x.order)
     starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
@@ -234,7 +234,7 @@ def crop(e: Emission) -> Value:
 
 @writes("Padding")
 def padding(e: Emission) -> Value:
-    """Write zeros round the plane."""
+    """Write zero padding of height and width."""
     x, (before, after) = e.last(e.bottoms[0]), (e.p.pad_beg, e.p.pad_end)
     require(min(before, after) >= 0, "cuts rows and columns off (negative pad_beg or pad_end), which is not supported")
     around = f"({before}, {after})"
@@ -243,7 +243,7 @@ def padding(e: Emission) -> Value:
 
 @writes("Interp")
 def interp(e: Emission) -> Value:
-    """Write bilinear interpolation, corner on corner."""
+    """Write bilinear interpolation with aligned corners."""
     x, p = e.last(e.bottoms[0]), e.p
     if p.pad_beg or p.pad_end:
         rows, columns = (f"{-p.pad_beg}:{n + p.pad_end}" for n in x.shape[2:])
@@ -255,7 +255,7 @@ def interp(e: Emission) -> Value:
 
 @writes("Upsample")
 def upsample(e: Emission) -> Value:
-    """Write each number repeated; SegNet's, put back to where maxima were."""
+    """Write repetition of each number; SegNet's form writes numbers to the positions of maxima."""
     if len(e.bottoms) > 1:
         return _put_at(e)
     x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
@@ -268,7 +268,7 @@ def upsample(e: Emission) -> Value:
 
 @writes("Unpooling")
 def unpooling(e: Emission) -> Value:
-    """Write numbers put back to where maxima were."""
+    """Write numbers at the positions of maxima."""
     require(len(e.bottoms) > 1, "fills windows without a bottom that says where maxima were, which is not supported")
     return _put_at(e)
 

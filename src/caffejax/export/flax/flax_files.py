@@ -1,4 +1,4 @@
-"""A subject as a folder with flax source and weights."""
+"""Write a net as a folder of flax source, weights and a README."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from ...checkpoints.array_files import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ..inference_model import Subject
-from .codegen import net_class, settled, source
-from .collapse_repeats import with_blocks, with_lists
+from .codegen import name_modules, net_class, source
+from .collapse_repeats import collapse_to_lists, extract_blocks
 from .ir import Program, comment
 from .lower import translate
 
@@ -24,12 +24,12 @@ Weights = Literal["safetensors", "orbax"]
 def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Weights = "safetensors") -> None:
     """Write a net as flax source that runs and trains without caffejax.
 
-    The folder then holds `model.py` with the net's class and `load`, its weights, and `README.md` on how to use them.
+    The folder contains `model.py` with the net's class and `load`, the weights, and `README.md` on how to use them.
 
     Args:
         subject: the net.
-        folder: where to; made if it does not exist, else it must be empty.
-        weights: the form of the weights: "safetensors", a file, or "orbax", a folder.
+        folder: the folder; created if it does not exist, otherwise it must be empty.
+        weights: format of the weights: "safetensors" (a file) or "orbax" (a folder).
 
     Raises:
         CaffejaxError: naming every layer that cannot be written; or if the folder is not empty, or cannot be written.
@@ -39,17 +39,17 @@ def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Wei
         raise CaffejaxError(f'weights must be "safetensors" or "orbax", not {weights!r}')
     target = Path(folder)
     check_folder(target)
-    program = settled(with_lists(with_blocks(translate(subject))))
+    program = name_modules(collapse_to_lists(extract_blocks(translate(subject))))
     name = net_class(program, subject.net.graph.name)
     files = {"model.py": source(program, name, weights), "README.md": readme(program, name, weights)}
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as made:
-            whole = Path(made) / "whole"
-            whole.mkdir()
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=_parent(target)) as temporary:
+            complete = Path(temporary) / "whole"
+            complete.mkdir()
             for file, text in files.items():
-                (whole / file).write_text(text, encoding="ascii")
-            _WRITERS[weights](whole, program.weights)
-            os.replace(whole, target)
+                (complete / file).write_text(text, encoding="ascii")
+            _WRITERS[weights](complete, program.weights)
+            os.replace(complete, target)
     except OSError as error:
         raise CaffejaxError(Problem(f"cannot be written: {error.strerror or error}", str(target))) from error
 
@@ -59,15 +59,17 @@ def _parent(target: Path) -> Path:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> None:
-    """Raise `CaffejaxError` unless the folder is free to write to."""
+    """Raise `CaffejaxError` unless the folder is empty, or does not exist and can be created."""
     target = Path(folder)
     if os.path.isdir(target):
         if any(target.iterdir()):
-            raise CaffejaxError(Problem("is a folder with files in it, name another or empty it", str(target)))
+            raise CaffejaxError(
+                Problem("is a folder that is not empty; choose another folder or empty it", str(target))
+            )
     elif os.path.lexists(target):
-        raise CaffejaxError(Problem("is no folder; name another", str(target)))
+        raise CaffejaxError(Problem("is not a folder; choose another path", str(target)))
     elif not os.path.isdir(_parent(target)):
-        raise CaffejaxError(Problem(f"cannot be made: there is no folder '{_parent(target)}'", str(target)))
+        raise CaffejaxError(Problem(f"cannot be created: folder '{_parent(target)}' does not exist", str(target)))
 
 
 def _write_file(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -149,11 +151,11 @@ _PROBABILITIES = (
 
 
 def readme(program: Program, name: str, weights: str) -> str:
-    """Return the page."""
+    """Return the text of README.md."""
     file, packages = _PACKAGES[weights]
     inputs = [program.values[number] for number in program.inputs]
     arguments = [f"input_{k}" for k in range(len(inputs))] if len(inputs) != 1 else ["data"]
-    made = [f"{a} = jnp.ones({tuple(v.stored)})" for a, v in zip(arguments, inputs, strict=True)]
+    lines = [f"{a} = jnp.ones({tuple(v.stored)})" for a, v in zip(arguments, inputs, strict=True)]
     call = f"model({', '.join(arguments)})"
     shown = f"print({call}.shape)" if len(program.outputs) == 1 else f"print({{k: v.shape for k, v in {call}.items()}})"
     text = _RUN.format(
@@ -161,10 +163,10 @@ def readme(program: Program, name: str, weights: str) -> str:
         title=comment(program.title) or "without a name",
         file=file,
         packages=packages,
-        arguments="\n".join(made),
+        arguments="\n".join(lines),
         shown=shown,
     )
-    if not _classifies(program):
+    if not _is_classifier(program):
         return text
     last = program.steps[-1]
     ends_in_softmax = last.text.startswith("nnx.softmax(")
@@ -173,13 +175,13 @@ def readme(program: Program, name: str, weights: str) -> str:
         loss=_PROBABILITIES if ends_in_softmax else _LOGITS,
         batch=inputs[0].shape[0],
         first=arguments[0],
-        modes=_modes(program),
+        modes=_modes_sentence(program),
         advice=_ADVICE.format(scores=scores) if ends_in_softmax else "",
     )
 
 
-def _modes(program: Program) -> str:
-    """Say what the two modes do to the modules that there are."""
+def _modes_sentence(program: Program) -> str:
+    """Return a sentence on what `train()` and `eval()` change in this net."""
     steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
     makers = {step.part.maker for step in steps if step.part}
     adapts = any(step.part and step.part.maker == "nnx.BatchNorm" and "use_running_average" not in step.text
@@ -189,8 +191,8 @@ def _modes(program: Program) -> str:
     return f"`train()` has {' and '.join(acts)}, `eval()` ends that." if acts else "It computes the same in both modes."
 
 
-def _classifies(program: Program) -> bool:
-    """Return whether there is one input, and one output of numbers for classes."""
+def _is_classifier(program: Program) -> bool:
+    """Return whether the net has one input and one output, of class scores (N, C) with C > 1."""
     outputs = [program.values[number].shape for number in program.outputs]
     one = len(program.inputs) == 1 == len(outputs) and bool(program.weights)
     return one and len(outputs[0]) == 2 and outputs[0][1] > 1

@@ -1,4 +1,4 @@
-"""A net as steps of flax source: what is read, what is written, the line between them, and the module it calls."""
+"""Intermediate representation of the flax source: a program of steps, values, modules and repeated blocks."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Value:
-    """An array in the written source.
+    """An array in the generated source.
 
     Attributes:
-        number: which one; each is made once.
+        number: its number; each value has one producer.
         blob: the blob's name.
-        shape: its shape as Caffe has it.
-        order: how its axes are stored: axis k is Caffe's axis `order[k]`.
-        flat: of a blob (rows, features) that was flattened as it was stored: the shape of the features as Caffe has
-            them, and the order that they are stored in. Caffe's order of the features is another.
+        shape: its shape in Caffe's axis order.
+        order: the stored axis order: stored axis k is Caffe's axis `order[k]`.
+        flat: for a blob (rows, features) that was flattened in its stored order, which differs from Caffe's order of
+            the features: their shape in Caffe's order, and their stored order.
     """
 
     number: int
@@ -40,29 +40,29 @@ class Value:
 
     @property
     def stored(self) -> Shape:
-        """Return the shape as it is stored."""
+        """The shape in its stored order."""
         return tuple(self.shape[axis] for axis in self.order)
 
     def axis(self, caffe: int) -> int:
-        """Return where one of Caffe's axes is stored; the last axis is -1."""
-        found = self.order.index(caffe % len(self.shape))
-        return -1 if found == len(self.shape) - 1 else found
+        """Return the stored position of one of Caffe's axes; -1 for the last position."""
+        position = self.order.index(caffe % len(self.shape))
+        return -1 if position == len(self.shape) - 1 else position
 
 
 @dataclass(frozen=True)
 class Part:
-    """A module that the net's constructor makes.
+    """A module that the net's constructor creates.
 
     Attributes:
-        maker: what is called: `nnx.Conv`.
-        arguments: the names of its arguments and their values, in order.
-        kind: a short word for it, to make names of.
-        positional: how many of the arguments are given without their names.
+        maker: the class or function to call: `nnx.Conv`.
+        arguments: names and values of its arguments, in order.
+        kind: a short word for it, used in names.
+        positional: how many arguments are passed by position.
         weights: arrays by their path in the module: `kernel`.
         random: whether it takes `rngs`.
-        owners: whose params it has, if they are Caffe's: modules with the same owners are one.
-        count: how many there are of it in a list, one after the other.
-        steps: of such a list, by how much each argument grows from one to the next.
+        owners: owners of its Caffe params; modules with equal owners are one module.
+        count: length of a list of such modules, or 0 for a single module.
+        steps: for a list, the increment of each argument from one module to the next.
     """
 
     maker: str
@@ -81,13 +81,13 @@ class Step:
     """One line of the forward pass.
 
     Attributes:
-        layer: the layer that it comes from.
-        text: the expression: `{0}`, `{1}` are what it reads, `{part}` is its module.
+        layer: name of the layer.
+        text: the expression: `{0}`, `{1}` are the values that it reads, `{part}` is its module.
         reads: numbers of the values that it reads.
-        writes: of those that it makes.
-        part: its module, if it has one.
-        name: the module's attribute, once it is settled.
-        after: whether it is at home on the line of the step before it, around that one's expression.
+        writes: numbers of the values that it computes.
+        part: its module, or None.
+        name: the module's attribute; empty until `name_modules`.
+        after: whether the expression may wrap the previous step's expression on one line.
     """
 
     layer: str
@@ -101,16 +101,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """A class of modules that a net repeats.
+    """A module class for a group of steps that a net repeats.
 
     Attributes:
         name: the class.
-        title: what it says of itself.
-        parameters: what its constructor takes: names and types.
-        steps: its forward pass; arguments of modules that are `Parameter` differ from one to the next.
-        input: the value that it is called with.
-        output: the value that it returns.
-        names: what to call its values, by number.
+        title: its docstring.
+        parameters: names and types of its constructor's parameters.
+        steps: its forward pass; module arguments that differ between instances are `Parameter`.
+        input: number of the value that it is called with.
+        output: number of the value that it returns.
+        names: names of its values, by number.
     """
 
     name: str
@@ -124,24 +124,24 @@ class Block:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument that stands for what a block's constructor was given."""
+    """A module argument that is a parameter of the block's constructor."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Program:
-    """A net's steps, and what is called by name in the source.
+    """The steps of a net and the definitions that they use.
 
     Attributes:
         steps: the forward pass.
-        values: each value by its number.
-        inputs: the blobs that are fed.
-        outputs: the values that are wanted.
+        values: the values, indexed by number.
+        inputs: numbers of the input values.
+        outputs: numbers of the output values.
         title: the net's name.
-        labels: of the outputs, their blobs.
-        blocks: the classes that steps use.
-        helpers: names of helper functions and modules that steps use.
+        labels: blob names of the outputs.
+        blocks: the block classes that the steps use.
+        helpers: names of the helper functions and modules that the steps use.
     """
 
     steps: tuple[Step, ...]
@@ -155,12 +155,12 @@ class Program:
 
     @property
     def named_outputs(self) -> tuple[tuple[int, str], ...]:
-        """The outputs with their blobs."""
+        """Pairs of an output's number and its blob name."""
         return tuple(zip(self.outputs, self.labels, strict=True))
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """All arrays by their path in the net's module, once the modules have names."""
+        """All arrays by their path in the net's module; valid once the modules have names."""
         return {
             f"{step.name}.{path}".rstrip("."): array
             for step in self.steps
@@ -169,15 +169,15 @@ class Program:
         }
 
     def with_steps(self, steps: tuple[Step, ...], *blocks: Block) -> Program:
-        """Return the program with other steps, and further blocks."""
+        """Return the program with other steps, and with additional blocks."""
         return replace(self, steps=steps, blocks=(*self.blocks, *blocks))
 
 
-# what modules have, and what written sources import
+# attributes of modules, and names that generated sources import
 _OF_MODULES = {name for name in dir(nnx.Module) if not name.startswith("_")}
 _IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
 TAKEN = frozenset({*_OF_MODULES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
-# what no variable may be called besides: it would hide a function that a line calls, or be lost in a loop over blocks
+# further names that variables must not have: helpers called in the lines, the main variable and the loop variable
 USED_IN_LINES = frozenset({*TAKEN, *HELPERS, "x", "block"})
 
 
@@ -187,48 +187,48 @@ def words(name: str) -> list[str]:
 
 
 def identifier(name: str, kind: str = "layer") -> str:
-    """Return a name for an attribute or a variable: lower case with underscores, never a keyword or a builtin.
+    """Return a lower-case identifier for an attribute or variable; never a keyword or a builtin.
 
     Args:
         name: any text.
-        kind: what to begin with where the text begins with a digit, and what to say where nothing is left of it.
+        kind: prefix for a text that begins with a digit, and the name for a text without letters or digits.
     """
-    found = "_".join(words(name)).lower()[:60].strip("_")
-    if not found or found[0].isdigit():
-        found = f"{kind}_{found}".strip("_")
-    return f"{found}_" if found in TAKEN else found
+    result = "_".join(words(name)).lower()[:60].strip("_")
+    if not result or result[0].isdigit():
+        result = f"{kind}_{result}".strip("_")
+    return f"{result}_" if result in TAKEN else result
 
 
 def class_name(name: str, otherwise: str) -> str:
-    """Return a name for a class: the words of a name, each with a capital first."""
-    found = "".join(word[0].upper() + word[1:] for word in words(name))[:60]
-    if not found or found[0].isdigit():
-        found = otherwise + found
-    return f"{found}Net" if found in TAKEN else found
+    """Return a class name of the capitalised words of `name`; `otherwise` precedes a leading digit or replaces it all."""
+    result = "".join(word[0].upper() + word[1:] for word in words(name))[:60]
+    if not result or result[0].isdigit():
+        result = otherwise + result
+    return f"{result}Net" if result in TAKEN else result
 
 
 def unique(name: str, taken: Collection[str], between: str = "_") -> str:
-    """Return the name, with a number behind it if it is taken."""
-    found, n = name, 2
-    while found in taken:
-        found, n = f"{name}{between}{n}", n + 1
-    return found
+    """Return the name, with a number appended if it is taken."""
+    candidate, n = name, 2
+    while candidate in taken:
+        candidate, n = f"{name}{between}{n}", n + 1
+    return candidate
 
 
 def comment(text: str) -> str:
-    """Return text for a docstring: what can be printed in ASCII, without quotes and backslashes, in one short line."""
+    """Return text for a docstring: printable ASCII without quotes and backslashes, at most 70 characters."""
     kept = re.sub(r"[^ -~]|[\"'\\]", " ", text)
     return " ".join(kept.split())[:70].strip()
 
 
 def shared_start(names: Sequence[str]) -> str:
-    """Return the letters that all names begin with."""
+    """Return the longest common prefix of the names, in characters."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return "".join(letters[0] for letters in alike)
 
 
 def common(names: Sequence[str]) -> list[str]:
-    """Return the words that all names have at the same places; none if they have different numbers of words."""
+    """Return the words that all names share at equal positions; empty if their word counts differ."""
     split = [words(name) for name in names]
     if len({len(ws) for ws in split}) != 1:
         return []
@@ -237,9 +237,9 @@ def common(names: Sequence[str]) -> list[str]:
 
 def common_prefix(names: Iterable[str]) -> list[str]:
     """Return the words that all names begin with."""
-    found: list[str] = []
+    prefix: list[str] = []
     for ws in zip(*map(words, names), strict=False):
         if len(set(ws)) > 1:
             break
-        found.append(ws[0])
-    return found
+        prefix.append(ws[0])
+    return prefix

@@ -1,4 +1,4 @@
-"""From a subject to the steps of its source, each layer by the emitter of its type."""
+"""Translate a net to the steps of its flax source, each layer by its type's emitter."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .ir import Part, Program, Step, Value
 
 
 def translate(subject: Subject) -> Program:
-    """Return a subject's steps.
+    """Return the program of a net.
 
     Raises:
         CaffejaxError: naming every layer that cannot be written, each with the reason.
     """
-    builder, found, problems, refused = Builder(subject), dict[str, Value](), list[Problem](), set[str]()
+    builder, values, problems, refused = Builder(subject), dict[str, Value](), list[Problem](), set[str]()
     for name, like in subject.inputs.items():
-        found[name] = builder.value(name, tuple(like.shape), channels_last(len(like.shape)))
-    inputs = tuple(value.number for value in found.values())
+        values[name] = builder.value(name, tuple(like.shape), channels_last(len(like.shape)))
+    inputs = tuple(value.number for value in values.values())
     for layer in subject.layers:
-        bottoms = tuple(found[bottom] for bottom in layer.bottoms)
+        bottoms = tuple(values[bottom] for bottom in layer.bottoms)
         try:
             with layer.located():
                 tops = _tops(Emission(builder, layer, bottoms))
@@ -37,38 +37,39 @@ def translate(subject: Subject) -> Program:
                 builder.value(top, shape, channels_last(len(shape)))
                 for top, shape in zip(layer.tops, shapes, strict=True)
             )
-        found |= dict(zip(layer.tops, tops, strict=True))
+        values |= dict(zip(layer.tops, tops, strict=True))
     if problems:
-        if before := _before(subject, refused):
-            message = f"this much can be written: --outputs={','.join(before)}"
+        if earlier := _outputs_before(subject, refused):
+            message = f"the layers before can be written: --outputs={','.join(earlier)}"
             problems.append(Problem(message, subject.net.graph.file))
         raise CaffejaxError(problems)
-    outputs = tuple(_last(builder, subject, found[name]).number for name in subject.outputs)
-    steps = _needed(_batch_norms_scaled(builder.steps, outputs), outputs)
-    helpers = _helpers(steps, builder.helpers)
+    outputs = tuple(_last(builder, subject, values[name]).number for name in subject.outputs)
+    steps = _used_steps(_merge_scales_into_batch_norms(builder.steps, outputs), outputs)
+    helpers = _used_helpers(steps, builder.helpers)
     title = subject.net.graph.name
     return Program(steps, tuple(builder.values), inputs, outputs, title, subject.outputs, helpers=helpers)
 
 
-def _before(subject: Subject, refused: set[str]) -> list[str]:
-    """Return what can be written before the layers that cannot: the last blobs that these, or what follows, read."""
+def _outputs_before(subject: Subject, refused: set[str]) -> list[str]:
+    """Return the last blobs before the refused layers, as outputs that can be written."""
     lost, read = set[str](), dict[str, None]()
     makers = {top: layer for layer in subject.layers for top in layer.tops}
     for layer in subject.layers:
         if layer.key in refused or lost.intersection(layer.bottoms):
             lost.update(layer.tops)
             read |= dict.fromkeys(name for name in layer.bottoms if name in makers and name not in lost)
-    named = {name for name in read if not name.endswith(f"/{makers[name].key}")}  # else another layer writes over it
-    behind = set[str]()  # what others are made of
+    # a blob whose name ends with its layer's key is overwritten later and cannot be an output
+    named = {name for name in read if not name.endswith(f"/{makers[name].key}")}
+    inner = set[str]()  # blobs that named blobs are computed from
     for layer in reversed(subject.layers):
-        if behind.intersection(layer.tops) or named.intersection(layer.tops):
-            behind.update(layer.bottoms)
-    return [name for name in read if name in named - behind]
+        if inner.intersection(layer.tops) or named.intersection(layer.tops):
+            inner.update(layer.bottoms)
+    return [name for name in read if name in named - inner]
 
 
 def _tops(emission: Emission) -> tuple[Value, ...]:
-    made = emitter_of(emission.layer)(emission)
-    return (made,) if isinstance(made, Value) else tuple(made)
+    tops = emitter_of(emission.layer)(emission)
+    return (tops,) if isinstance(tops, Value) else tuple(tops)
 
 
 def _last(builder: Builder, subject: Subject, value: Value) -> Value:
@@ -77,31 +78,31 @@ def _last(builder: Builder, subject: Subject, value: Value) -> Value:
     return Emission(builder, layer, (value,)).last(value)
 
 
-def _batch_norms_scaled(steps: list[Step], outputs: tuple[int, ...]) -> list[Step]:
-    """Give each BatchNorm the scale and the bias of a Scale right behind it, which nobody else sees it without."""
+def _merge_scales_into_batch_norms(steps: list[Step], outputs: tuple[int, ...]) -> list[Step]:
+    """Merge each Scale into the BatchNorm before it, if nothing else reads the BatchNorm's value."""
     readers: dict[int, list[Step]] = {}
     uses: dict[int, int] = {}
     for step in steps:
         uses[id(step.part)] = uses.get(id(step.part), 0) + 1
         for number in step.reads:
             readers.setdefault(number, []).append(step)
-    found, gone = list[Step](), set[int]()
+    merged, absorbed = list[Step](), set[int]()
     for step in steps:
-        if id(step) in gone:
+        if id(step) in absorbed:
             continue
         followers = readers.get(step.writes[0], [])
         if step.part and len(followers) == 1 and step.writes[0] not in outputs:
             (scale,) = followers
             once = uses[id(step.part)] == 1 == uses[id(scale.part)]
             if once and scale.part is not None and (part := _with_scale(step.part, scale.part)) is not None:
-                gone.add(id(scale))
+                absorbed.add(id(scale))
                 step = replace(step, part=part, writes=scale.writes)
-        found.append(step)
-    return found
+        merged.append(step)
+    return merged
 
 
 def _with_scale(norm: Part, scale: Part) -> Part | None:
-    """Return a BatchNorm with what a Scale has, if they are that."""
+    """Return the BatchNorm with a Scale's parameters; None if the two cannot be merged."""
     settings = dict(norm.arguments)
     if norm.maker != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.maker != "Scale":
         return None
@@ -114,8 +115,8 @@ def _with_scale(norm: Part, scale: Part) -> Part | None:
     return replace(norm, arguments=tuple(settings.items()), weights=weights)
 
 
-def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
-    """Return the steps that lead to the outputs."""
+def _used_steps(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
+    """Return the steps that the outputs depend on."""
     needed, kept = set(outputs), list[Step]()
     for step in reversed(steps):
         if not needed.isdisjoint(step.writes):
@@ -124,7 +125,7 @@ def _needed(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]:
     return tuple(reversed(kept))
 
 
-def _helpers(steps: tuple[Step, ...], known: set[str]) -> frozenset[str]:
-    """Return the helpers that steps still use."""
+def _used_helpers(steps: tuple[Step, ...], available: set[str]) -> frozenset[str]:
+    """Return the helpers that the steps use."""
     makers = {step.part.maker for step in steps if step.part}
-    return frozenset(name for name in known if name in makers or any(f"{name}(" in step.text for step in steps))
+    return frozenset(name for name in available if name in makers or any(f"{name}(" in step.text for step in steps))

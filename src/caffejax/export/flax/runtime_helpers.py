@@ -1,4 +1,4 @@
-"""Functions and modules that written sources begin with, where they use them."""
+"""Source of the helper functions and modules that generated files include where they use them."""
 
 from __future__ import annotations
 

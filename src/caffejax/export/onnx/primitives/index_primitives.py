@@ -229,7 +229,7 @@ class Places:
         return self._b.reshaped(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_test(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
-        """Clip the start indices in place, or return the name of a mask of in-bounds slices; None if all are in bounds."""
+        """Clip the start indices in place, or return the name of a mask of in-bounds slices; None: no test needed."""
         b, tests = self._b, list[str]()
         for axis, start in starts.items():
             most = self._shape[axis] - sizes[axis]
