@@ -230,7 +230,7 @@ def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
 
 
 def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
-    """Return (low, high) for each axis: Caffe's symmetric padding if flax's rounding down gives the same output size."""
+    """Return (low, high) for each axis: Caffe's symmetric padding if flax's rounding gives the same output size."""
     needed = window.ending(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
     return tuple((low, low) if is_equal else (low, high) for (low, high), is_equal in zip(needed, fits, strict=True))

@@ -96,7 +96,7 @@ def threshold(e: Emission) -> Value:
 
 @writes("Dropout")
 def dropout(e: Emission) -> Value:
-    """Write nnx.Dropout, which scales in training like Caffe's; with scale_train: false the output is scaled in TEST."""
+    """Write nnx.Dropout, which scales in training like Caffe; with scale_train: false the output is scaled in TEST."""
     ratio = number(e.p.dropout_ratio)
     part = e.part("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.p.scale_train:

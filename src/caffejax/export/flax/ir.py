@@ -200,7 +200,7 @@ def identifier(name: str, kind: str = "layer") -> str:
 
 
 def class_name(name: str, otherwise: str) -> str:
-    """Return a class name of the capitalised words of `name`; `otherwise` precedes a leading digit or replaces it all."""
+    """Return a class name of the capitalised words of `name`, after `otherwise` if they begin with no letter."""
     result = "".join(word[0].upper() + word[1:] for word in words(name))[:60]
     if not result or result[0].isdigit():
         result = otherwise + result
