@@ -149,7 +149,7 @@ def test_a_package_that_is_missing_is_named(
 def test_weights_of_zeros_are_told_of(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "bare.prototxt").write_text(NET.replace('weight_filler { type: "xavier" }', ""))
     export("bare.prototxt", "--random_weights")
-    assert "bare.prototxt: layer 'one' and 1 more: the weights are 0" in capsys.readouterr().err
+    assert "bare.prototxt: layer 'one' and 1 more: all weights are 0" in capsys.readouterr().err
     export("net.prototxt", "--random_weights")
     assert "the weights are 0" not in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
-from export.filled import filled
+from export.filled import fill_variables
 from export.judging import FORMS, Arrays, beyond, errors, in_any_order, largest
 from export.onnx.onnx_oracle import compiled, exported, run, with_rows
 
@@ -70,7 +70,7 @@ def _subject(path: str, phase: Phase) -> Subject:
     """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
-    outputs = make_subject(net, filled(net), None if net.outputs else read_last).net
+    outputs = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
     wanted, left = list(outputs.outputs), set[str]()
     for layer in outputs.graph.layers:
         if layer.type.on_host or left.intersection(layer.bottoms):
@@ -80,7 +80,7 @@ def _subject(path: str, phase: Phase) -> Subject:
             wanted += layer.bottoms
     blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
     kept = [name for name in dict.fromkeys(wanted) if name in blobs]
-    return make_subject(net, _measured(path, phase, filled(net), kept), kept)
+    return make_subject(net, _measured(path, phase, fill_variables(net), kept), kept)
 
 
 def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
@@ -98,14 +98,14 @@ def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str])
     empty = {**variables.state, **jax.tree.map(np.zeros_like, state)}
     compute = jax.jit(lambda inputs: net.apply(variables.params, empty, inputs)[1])
     after = compute(_inputs(Subject(net, variables), 0))
-    found = {key: _at_least(after[key]) for key in state if key in after}
-    return variables._replace(state={**variables.state, **found})
+    updated = {key: _with_floor(after[key]) for key in state if key in after}
+    return variables._replace(state={**variables.state, **updated})
 
 
-def _at_least(statistics: tuple[Any, ...]) -> tuple[Any, ...]:
-    """No variance below a tenth of the mean one: those of a number or two would magnify rounding."""
-    mean, variance, *rest = statistics
-    return mean, np.maximum(variance, 0.1 * np.mean(variance) or 1.0), *rest
+def _with_floor(statistics: dict[int, Any]) -> dict[int, Any]:
+    """Raise each variance to at least a tenth of the mean one, since smaller ones would magnify rounding."""
+    variance = statistics[1]
+    return {**statistics, 1: np.maximum(variance, 0.1 * np.mean(variance) or 1.0)}
 
 
 def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from caffejax import Net
 from caffejax.export import Subject
-from export.filled import filled
+from export.filled import fill_variables
 
 # one layer after an input of the shape: its type, and the rest of it
 LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
@@ -295,4 +295,4 @@ NETS: dict[str, str] = {
 def subject_for(text: str) -> Subject:
     """A net of that text with numbers in it."""
     net = Net(text)
-    return Subject(net.for_inference(), filled(net))
+    return Subject(net.for_inference(), fill_variables(net))

@@ -9,7 +9,7 @@ from caffejax import Net
 from caffejax.export import make_subject
 from export.assessing import assess_subject
 from export.drawn_nets import nets
-from export.filled import filled
+from export.filled import fill_variables
 from export.judging import FORMS, TOLERANCE
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -31,7 +31,7 @@ def test_many_drawn_nets(drawn: tuple[str, tuple[str, ...]]) -> None:
 
 def _check(text: str, wanted: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
-    found = assess_subject(make_subject(net, filled(net), wanted))
+    found = assess_subject(make_subject(net, fill_variables(net), wanted))
     for form in FORMS:
         assert _refused(found[form]) or not _off(found, form), form
 

@@ -18,7 +18,7 @@ from caffejax import CaffejaxError, Net
 from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
-from export.filled import filled
+from export.filled import fill_variables
 from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
 
@@ -168,7 +168,7 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewher
     assert not np.allclose(*found["train"])  # other places are dropped each time
     assert not np.allclose(found["eval"], found["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
-    conv = np.asarray(net.apply(*filled(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
+    conv = np.asarray(net.apply(*fill_variables(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
     kernel = np.asarray(subject.arrays(subject.net.graph.layer("res0_a"))[0])
     convolved = jax.lax.conv(conv, kernel, (1, 1), "SAME")
     old, new = (next(v for n, v in found[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved"))
@@ -317,7 +317,7 @@ def test_recorded_cases(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
         net = Net(case["path"].with_suffix(".prototxt"))
-        subject = Subject(net.for_inference(net.graph.layer("layer").tops), filled(net))
+        subject = Subject(net.for_inference(net.graph.layer("layer").tops), fill_variables(net))
         try:
             write_flax(subject, tmp_path / str(k))
         except CaffejaxError as error:

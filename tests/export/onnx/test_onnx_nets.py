@@ -12,7 +12,7 @@ from onnx_oracle import assert_equal, assert_same, expected, run
 from caffejax import Net, __version__
 from caffejax.export import Preprocessing, Subject, make_subject
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
-from export.filled import filled
+from export.filled import fill_variables
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test
 def made(text: Any, outputs: Any = None) -> Subject:
     """A net whose weights and statistics are no zeros."""
     net = Net(text)
-    return make_subject(net, filled(net), outputs)
+    return make_subject(net, fill_variables(net), outputs)
 
 
 def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
@@ -190,4 +190,4 @@ def test_boxes_beyond_all_numbers(pooling: str) -> None:
         "rois": np.asarray([(0, *box) for box in boxes], np.float32),
     }
     net = Net(text)
-    assert_same(Subject(net.for_inference(), filled(net)), inputs)
+    assert_same(Subject(net.for_inference(), fill_variables(net)), inputs)
