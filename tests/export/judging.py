@@ -17,11 +17,12 @@ def errors(found: Arrays, wanted: Arrays) -> dict[str, float]:
 
 def beyond(found: Arrays, wanted: Arrays) -> dict[str, int]:
     """By output, how many numbers differ by more than the tolerance; those with as many at all that do."""
-    counts = {
-        name: int((np.abs(found[name] - array) > TOLERANCE * largest(array)).sum())
-        for name, array in wanted.items()
-        if found[name].shape == array.shape
-    }
+    with np.errstate(invalid="ignore"):  # equal infinities differ by NaN, which counts as no difference
+        counts = {
+            name: int((np.abs(found[name] - array) > TOLERANCE * largest(array)).sum())
+            for name, array in wanted.items()
+            if found[name].shape == array.shape
+        }
     return {name: n for name, n in counts.items() if n}
 
 
