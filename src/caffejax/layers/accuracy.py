@@ -1,4 +1,4 @@
-"""Accuracy: the share of labels among the top_k scores."""
+"""Accuracy: the fraction of labels among the top_k scores (accuracy_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from .types import Gradient, Indices, LayerType, Signature, Traced
 
 
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
-    """A label is right if fewer than top_k other classes score at least as much as it does; with top_k 0 none is.
+    """The fraction of labels whose score is among the `top_k` largest; a scalar.
 
-    With `min_is_better` it is the other way round, as for distances. A label that is no class gives NaN. The second top
-    holds the accuracy of each class, 0 for a class without labels.
+    Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. A label is
+    right if fewer than top_k other classes score at least as much as its class; top_k 0 makes no label right.
+    `min_is_better` (caffe-windows) compares with smaller scores instead, as for distances. A label outside 0 .. classes
+    - 1 makes the result NaN. The optional second top, (classes,), holds the accuracy of each class, 0 for a class
+    without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -59,6 +62,6 @@ register(
 
 
 def _share(ctx: Context, part: jax.Array, whole: jax.Array) -> jax.Array:
-    """Return the share along axis 0, of all devices' rows; 0 of none."""
+    """Return the sum of `part` over the sum of `whole` along axis 0 over all devices; 0 where the latter is 0."""
     part, whole = (cross_replica.psum(ctx, jnp.sum(x, axis=0)) for x in (part, whole))
     return jnp.where(whole == 0, 0.0, part / jnp.maximum(whole, 1)).astype(jnp.float32)

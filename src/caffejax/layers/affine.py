@@ -1,4 +1,7 @@
-"""Layers that scale and shift: Bias, Scale, and with factors from bottoms Axpy and ChannelScale."""
+"""Layers that scale and shift: Bias, Scale, and with factors from bottoms Axpy and ChannelScale.
+
+Caffe's rules: bias_layer.cpp and scale_layer.cpp.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """x plus a blob that lies along x's axes from `axis` on: the second bottom, or else a learnable one.
+    """x plus a bias that is broadcast: its axes are the axes of x from `axis` on.
 
-    The learnable one spans `num_axes` axes: -1 for all that follow, 0 for a single number.
+    The bias is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes of x: -1 for all from `axis`
+    on, 0 for a single number. The top has the shape of x.
     """
     x, added = *bottoms, *blobs
     return _applied(ctx, x, [(operator.add, added)])
@@ -67,9 +71,11 @@ register(
 
 
 def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
-    """x times a blob that lies along x's axes from `axis` on, as for Bias; with `bias_term` plus another.
+    """x times a factor that is broadcast: its axes are the axes of x from `axis` on. The top has the shape of x.
 
-    With the factor from a second bottom, the bias is the only blob. `min_value` and `max_value` hold the factor.
+    The factor is bottom 1 or, with one bottom, a learnable blob that spans `num_axes` axes, as in Bias. With
+    `bias_term` a second blob of the same shape is added; with two bottoms it is the only blob. `min_value` and
+    `max_value` (forks) clamp the factor.
     """
     x, factor, *added = *bottoms, *blobs
     factor = _held(ctx, factor)
@@ -110,7 +116,7 @@ register(
 
 
 def _held(ctx: Context, factor: Any) -> Any:
-    """Hold a Scale's factor between `min_value` and `max_value`, of which the gradient takes no notice."""
+    """Clamp a Scale's factor to [`min_value`, `max_value`]; the gradient ignores the clamp."""
     p = ctx.param
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
     if low is None and high is None:
@@ -120,9 +126,9 @@ def _held(ctx: Context, factor: Any) -> Any:
 
 
 def _spanned(p: Any, shape: Shape) -> Shape:
-    """Return the bottom's axes that a learnable blob spans."""
+    """Return the shape of a learnable blob: the sizes of the bottom's axes that it spans."""
     start = canonical_axis(p.axis, shape)
-    require(p.num_axes >= -1, f"num_axes must be -1 (all that follow), 0 or more, not {p.num_axes}")
+    require(p.num_axes >= -1, f"num_axes must be -1 (all axes from `axis` on), 0 or more, not {p.num_axes}")
     if p.num_axes == -1:
         return shape[start:]
     require(
@@ -133,17 +139,17 @@ def _spanned(p: Any, shape: Shape) -> Shape:
 
 
 def _start(blob: Any, x: Any, axis: int) -> int:
-    """Return the axis of `x` at which `blob` begins; a single number begins at 0."""
+    """Return the axis of `x` at which the axes of `blob` begin; 0 for a single number."""
     start = canonical_axis(axis, x.shape) if blob.shape else 0
     require(
         tuple(x.shape[start : start + len(blob.shape)]) == tuple(blob.shape),
-        f"dimension mismatch: shape {blob.shape} does not lie along the bottom's {x.shape} from axis {start} on",
+        f"dimension mismatch: shape {blob.shape} does not match the bottom's {x.shape} from axis {start} on",
     )
     return start
 
 
 def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
-    """Apply each step's operation to `x` and its blob, one after the other."""
+    """Apply the operation of each step to `x` and the blob of the step, in order."""
     if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
         by = dict(steps)
         return by_channel(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
@@ -159,13 +165,16 @@ def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
 
 
 def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
-    """Sum over all axes that `blob` was broadcast along."""
+    """Sum `d` over all axes that `blob` was broadcast along."""
     start = _start(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
 
 
 def axpy(ctx: Context, a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-    """a * x + y, where `a` has one factor for each channel of each item: (num, channels) or (num, channels, 1, 1)."""
+    """a * x + y, where `a` is a factor for each channel of each item (SENet's axpy_layer.cpp).
+
+    Bottoms: `a` (N, C) or (N, C, 1, 1), x (N, C, ...) and y of the shape of x. The top has the shape of x.
+    """
     return (_factors(a, x, y) * x + y).astype(x.dtype)
 
 
@@ -198,7 +207,7 @@ def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
-    """All channels of a pixel times that pixel of the second bottom, which has one channel."""
+    """Each channel of x (N, C, H, W) times bottom 1, (N, 1, H, W). The top has the shape of x."""
     return (x * _by_pixel(ctx, x, scale)).astype(x.dtype)
 
 
@@ -216,7 +225,8 @@ register(
         Gradient(channel_scale_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
         docs=LayerDocs(
-            origin="caffe-windows", restrictions="No `global_scale`; forward and both gradients are always computed."
+            origin="caffe-windows",
+            restrictions="No `global_scale`; do_forward, do_backward_feature and do_backward_scale must be true.",
         ),
     )
 )
@@ -230,6 +240,6 @@ def _by_pixel(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
     num, _, height, width = four_axes(x.shape)
     require(
         four_axes(scale.shape, "bottom 1") == (num, 1, height, width),
-        f"bottom 1 must have one channel and else bottom 0's shape {x.shape}, not {scale.shape}",
+        f"bottom 1 must have one channel and the other axes of bottom 0, shape {x.shape}, not shape {scale.shape}",
     )
     return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])

@@ -83,19 +83,19 @@ def select_best(
     or_equal: bool = False,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> Selection:
-    """Sort boxes by score, suppress those that overlap a better one, and move the others to the front.
+    """Sort boxes by score, suppress boxes that overlap a better one, and move the others to the front.
 
     Args:
         boxes: (N, 4).
         scores: (N,). The first of equal scores comes first.
         valid: (N,), False for boxes that take no part.
         threshold, plus, or_equal, measure: see `non_max_suppression`.
-        n_candidates: only so many of the best boxes are considered. Default: all.
-        n_kept: the most boxes to keep. Default: no limit.
+        n_candidates: the number of best boxes to consider. Default: all.
+        n_kept: the maximum number of boxes to keep. Default: no limit.
         order: (M,), the indices of the boxes in the order in which they are considered. Default: by score.
 
     Returns:
-        The selection of min(n_candidates, n_kept) boxes, or fewer if there are fewer boxes.
+        The selection of min(n_candidates, n_kept) boxes, or of all boxes if there are fewer.
     """
     n = boxes.shape[0] if order is None else order.shape[0]
     n = min(n_candidates or n, n)
@@ -122,7 +122,7 @@ def non_max_suppression(
 ) -> jax.Array:
     """Keep each box that overlaps no kept box before it by more than the threshold.
 
-    Each round keeps the next box that no kept box suppresses, so there are as many rounds as boxes kept.
+    Each round keeps the next box that no kept box suppresses, so the number of rounds is the number of kept boxes.
 
     Args:
         boxes: (N, 4), the best first.
@@ -130,12 +130,13 @@ def non_max_suppression(
         threshold: the overlap above which a box is suppressed.
         plus: added to x2 - x1 for the side of a box.
         eta: if below 1, the threshold is multiplied by it after every kept box while it is above 0.5.
-        or_equal: whether an overlap equal to the threshold suppresses, too.
-        n_kept: the most boxes to keep. Default: no limit.
-        measure: `measure(kept, boxes)` of boxes (..., 4), which broadcast. Default: `overlaps` with `plus`.
+        or_equal: whether an overlap equal to the threshold also suppresses.
+        n_kept: the maximum number of boxes to keep. Default: no limit.
+        measure: `measure(kept, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps` with
+            `plus`.
 
     Returns:
-        (N,), True for the boxes kept.
+        (N,), True for the kept boxes.
     """
     boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
     # The carry depends on the boxes from the start: under shard_map its type must not change in the loop.

@@ -1,4 +1,4 @@
-"""Random numbers of many shapes by few compilations: XLA takes about half a second for each size of a draw."""
+"""Random arrays with few compilations: sizes are rounded up, since XLA takes about half a second for each size."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from .context import Shape
 
 _LEAST = 1 << 10
 _STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of it
-_PIECE = 1 << 17  # numbers that are drawn at once on a CPU: half a megabyte stays in its caches
+_PIECE = 1 << 17  # values per piece on a CPU: half a megabyte stays in its caches
 
 
 def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shape) -> jax.Array:
-    """Return the numbers of `draw(key, shape)` from a draw of a size that other shapes share.
+    """Return the values of `draw(key, shape)`, computed by a draw of a size that other shapes share.
 
-    The n-th number that JAX draws depends on the key and n alone, with its default keys. On a CPU all numbers are drawn
-    by one program, piece by piece. Other keys, and what is being traced, which is compiled once in any case, are drawn
-    as they are.
+    With JAX's default keys the n-th value depends on the key and n alone. On a CPU one program draws all values, piece
+    by piece. With other keys, and while tracing (the result is compiled once anyway), `draw` is called directly.
 
     Args:
-        draw: such as `jax.random.normal`, whose n-th number is one of the n-th random bits.
-        key: a key.
-        shape: the shape.
+        draw: a function such as `jax.random.normal`, whose n-th value is computed from the n-th random bits.
+        key: a random key.
+        shape: the shape of the result.
     """
     if isinstance(key, jax.core.Tracer) or not _by_number(key):
         return draw(key, shape)
@@ -46,28 +45,28 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
 
 
 def _pieces(draw: Callable[[Any, Shape], jax.Array], key: Any, n: int) -> np.ndarray:
-    """Return the first n numbers of a draw."""
-    own, found = np.asarray(jax.random.key_data(key)), None
-    for place in range(0, n, _PIECE):
-        words: Any = np.append(own, np.uint32(place))
-        from_there = jax.random.wrap_key_data(words, impl=_FROM_A_PLACE)
-        piece = np.asarray(draw(from_there, (_PIECE,)))
-        found = np.empty(n, piece.dtype) if found is None else found
-        found[place : place + _PIECE] = piece[: n - place]
-    assert found is not None
-    return found
+    """Return the first n values of a draw, (n,), computed in pieces of one size."""
+    key_words, values = np.asarray(jax.random.key_data(key)), None
+    for offset in range(0, n, _PIECE):
+        words: Any = np.append(key_words, np.uint32(offset))
+        key_at_offset = jax.random.wrap_key_data(words, impl=_FROM_AN_OFFSET)
+        piece = np.asarray(draw(key_at_offset, (_PIECE,)))
+        values = np.empty(n, piece.dtype) if values is None else values
+        values[offset : offset + _PIECE] = piece[: n - offset]
+    assert values is not None
+    return values
 
 
 def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
-    """Return JAX's random bits by Threefry from a place on: those of a default key and a number less than 2^32.
+    """Return the random bits of a default key by Threefry, from an offset less than 2^32 on.
 
-    Written out, as XLA compiles it in a third of the time that JAX's loop over the rounds takes, and it runs in a
-    quarter.
+    Written without a loop: XLA compiles it in a third of the time that JAX's loop over the rounds takes, and it runs in
+    a quarter of the time.
 
     Args:
-        key: the two words of the default key, then the place.
-        width: bits of a number, of which this knows 32.
-        shape: the shape, of one axis.
+        key: the two words of the default key, then the offset; (3,), uint32.
+        width: the number of bits of a value; must be 32.
+        shape: the shape, with one axis.
     """
     assert width == 32, width
     (size,) = shape
@@ -81,22 +80,22 @@ def _bits(key: jax.Array, width: int, shape: Shape) -> jax.Array:
     return left ^ right
 
 
-def _nothing_else(*_: Any) -> NoReturn:
-    raise NotImplementedError("such a key is for drawing numbers only")
+def _unsupported(*_: Any) -> NoReturn:
+    raise NotImplementedError("this key supports drawing random bits only")
 
 
-_FROM_A_PLACE = define_prng_impl(
+_FROM_AN_OFFSET = define_prng_impl(
     key_shape=(3,),
-    seed=_nothing_else,
-    split=_nothing_else,
-    fold_in=_nothing_else,
+    seed=_unsupported,
+    split=_unsupported,
+    fold_in=_unsupported,
     random_bits=_bits,
-    name="caffejax_threefry_from_a_place",
+    name="caffejax_threefry_from_an_offset",
 )
 
 
 def _by_number(key: Any) -> bool:
-    by_number: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # which its types do not have
+    by_number: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # missing in its type stubs
     return by_number and str(jax.random.key_impl(key)) == "threefry2x32"
 
 
@@ -116,7 +115,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
-    """Return the two words of uint32 that Threefry with 20 rounds makes of two words, by a key of two: (2,)."""
+    """Return the two uint32 words to which Threefry with 20 rounds maps two words, (2,), given a key of two words."""
     words = np.asarray([first, second], np.uint32)
     keys = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""The context of a layer's functions, the declaration of its blobs, and its place in a net."""
+"""The context of a layer's functions, the declaration of its blobs, and its definition in a net."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Phase = Literal["TRAIN", "TEST"]
 Shape = tuple[int, ...]
 
 _FROM_MESSAGE = ("param", "settings", "_definition")  # properties of a Context that layer, type and phase determine
-# of a LayerParameter, what says how a layer is wired into its net and not what it computes
+# fields of a LayerParameter that wire the layer into its net and do not affect what it computes
 _WIRING = ("name", "bottom", "top", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "phase")
 
 
@@ -50,11 +50,14 @@ class ParamSpec:
     rewritten: Callable[[jax.Array], jax.Array] | None = None
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
-        require(whole, f"a ParamSpec's shape must be a tuple of whole numbers from 0 on, not {self.shape!r}")
+        is_shape = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
+        require(is_shape, f"a ParamSpec's shape must be a tuple of integers of at least 0, not {self.shape!r}")
         require(self.persistent or not self.learnable, "a ParamSpec that is not persistent cannot be learnable")
-        given = None if self.value is None else tuple(np.shape(self.value))
-        require(given in (None, self.shape), f"a ParamSpec of shape {self.shape} has a value of shape {given}")
+        value_shape = None if self.value is None else tuple(np.shape(self.value))
+        require(
+            value_shape in (None, self.shape),
+            f"the value of a ParamSpec must have its shape, {self.shape}, not {value_shape}",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +69,13 @@ class Context:
     take part in the comparison.
 
     Attributes:
-        layer: the LayerParameter without its wiring: no name, and nameless bottoms and tops in their numbers.
+        layer: the LayerParameter without its wiring: no name, and an empty name for each bottom and top.
         type: the layer's type.
         phase: "TRAIN" or "TEST".
         run: how the net computes.
         base_key: the random key of one forward pass and the layer's number in it, or None; see `key`.
         propagate_down: in the backward pass of a host layer, whether each bottom needs a gradient; None if all do.
-        per_layer: whether the type was made for this layer alone, see `PerLayer`.
+        per_layer: whether the type was made for this layer only, see `PerLayer`.
         axis: the mesh axis whose devices share a batch, see `layers.cross_replica`; None on one device.
     """
 
@@ -190,7 +193,7 @@ class Site:
         Raises:
             LayerError: if the name has a NUL character.
         """
-        require("\0" not in name, f"no file can be called {name!r}")
+        require("\0" not in name, f"a file name must not contain a NUL character: {name!r}")
         return find(name, self.folder)
 
 
@@ -207,12 +210,12 @@ def strip_wiring(layer: Any) -> Any:
 
 def resolve_type(context: Context, site: Site) -> Context:
     """Return the context with the type that a `PerLayer` makes for this layer; other contexts are unchanged."""
-    runs = context.type.implementation
-    if not isinstance(runs, PerLayer):
+    impl = context.type.implementation
+    if not isinstance(impl, PerLayer):
         return context
-    made = runs.make(context, site)
-    require(isinstance(made, LayerType), f"the type's PerLayer must make a LayerType, not {made!r}")
-    return replace(context, type=made, per_layer=True)
+    layer_type = impl.make(context, site)
+    require(isinstance(layer_type, LayerType), f"PerLayer.make must return a LayerType, not {layer_type!r}")
+    return replace(context, type=layer_type, per_layer=True)
 
 
 def name_key(key: jax.Array, name: str) -> jax.Array:

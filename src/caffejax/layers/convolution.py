@@ -1,6 +1,6 @@
 """Convolution, Deconvolution and depthwise convolution over any number of spatial axes.
 
-The rules are those of Caffe's base_conv_layer.cpp: sizes round towards zero, and all bottoms share one weight.
+Caffe's rules (base_conv_layer.cpp): sizes round towards zero, and all bottoms share one weight.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .weights import fold_scale_bias, weight_and_bias
 Arrays = tuple[jax.Array, ...]
 
 
-# names of `dilation` in forks: by axis, as kernel_h is, and DeepLab's `hole`
+# names of `dilation` in forks: for each axis, like kernel_h, and DeepLab's `hole`
 FORK_DILATIONS = ("dilation_h", "dilation_w", "hole", "hole_h", "hole_w")
 
 
 @dataclass(frozen=True)
 class AxisSizes:
-    """A size for each spatial axis, as a prototxt gives it.
+    """A size for each spatial axis, as written in a prototxt.
 
     Attributes:
         name: the repeated field, such as "kernel_size".
@@ -61,11 +61,11 @@ class AxisSizes:
         """Return the size along each of `n_axes` axes.
 
         Raises:
-            LayerError: for sizes that are missing, given twice, or do not match the number of axes.
+            LayerError: for sizes that are missing, set twice, or do not match the number of axes.
         """
         name, (height, width) = self.name, self.pair_names
         if self.pair != (None, None):
-            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, not {n_axes}; use {name}")
+            require(n_axes == 2, f"{height} and {width} need 2 spatial axes, but there are {n_axes}; use {name}")
             require(not self.values, f"give either {name} or {height} and {width}, not both")
             require(name == "pad" or None not in self.pair, f"{height} and {width} must both be given")
             return tuple(self.default or 0 if size is None else size for size in self.pair)
@@ -107,7 +107,7 @@ class ConvolutionSettings:
         """Return the kernel's window over `n_axes` spatial axes.
 
         Raises:
-            LayerError: for sizes that are missing, zero, given twice, or do not match the number of axes.
+            LayerError: for sizes that are missing, zero, set twice, or do not match the number of axes.
         """
         sizes = (self.kernel, self.stride, self.pad, self.dilation)
         kernel, stride, pad, dilation = (each.resolve(n_axes) for each in sizes)
@@ -117,10 +117,10 @@ class ConvolutionSettings:
 
 
 def read_convolution(ctx: Context) -> ConvolutionSettings:
-    """Read a ConvolutionParameter, with the names that forks have for `dilation`.
+    """Read a ConvolutionParameter, including the names that forks use for `dilation`.
 
     Raises:
-        LayerError: if the dilation is given twice or by half.
+        LayerError: if the dilation is set twice, or for one of two axes only.
     """
     p = ctx.param
     return ConvolutionSettings(
@@ -172,8 +172,8 @@ class Correlation:
     Attributes:
         window: kernel, stride, padding and dilation.
         axis: the channel axis: axes before it are independent, axes after it spatial.
-        group: the number of groups of channels, each seen by its own outputs.
-        fast: whether forward takes the fast kernels; the transposes, which are for rules, stay plain.
+        group: the number of groups of channels; the outputs of a group depend on its inputs only.
+        fast: whether forward uses the fast kernels; the transposes, used by backward rules, do not.
     """
 
     window: Window
@@ -196,7 +196,8 @@ class Correlation:
     ) -> jax.Array:
         """Correlate (..., inputs, *size) to (..., outputs, *output size).
 
-        Times the factor and plus the bias of each output, if there are any, and with negatives set to 0 if `relu`.
+        Then multiply by `factor` and add `bias`, (outputs,) each, if present, and with `relu` replace negative values
+        by 0.
         """
         size = self.size(x)
         window = self.window.ending(size, convolution_output(size, self.window))
@@ -249,7 +250,7 @@ class Correlation:
         return by_channel(self._flat(y), None, bias, fast=self.fast).reshape(y.shape).astype(y.dtype)
 
     def bias_diff(self, dy: jax.Array) -> jax.Array:
-        """Return the bias's diff."""
+        """Return the gradient of the bias, (outputs,)."""
         return promote(self._flat(dy)).sum((0, *range(2, 2 + len(self.size(dy)))))
 
     def _flat(self, x: jax.Array) -> jax.Array:
@@ -257,15 +258,15 @@ class Correlation:
 
 
 def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
-    """Apply a layer's `ConvolutionSettings` to bottoms of these shapes.
+    """Return the correlation that a layer's `ConvolutionSettings` define for bottoms of these shapes.
 
     Raises:
-        LayerError: for settings that do not match each other or the shapes, and for bottoms of several shapes.
+        LayerError: for settings that do not match each other or the shapes, and for bottoms of different shapes.
     """
     s, shape = ctx.settings, xs[0].shape
     axis = canonical_axis(s.axis, shape)
     for i, x in enumerate(xs):
-        require(x.shape == shape, f"all bottoms need one shape: bottom {i} {x.shape}, 0 {shape}")
+        require(x.shape == shape, f"all bottoms must have one shape: bottom {i} has {x.shape}, bottom 0 has {shape}")
     require(s.num_output > 0, "num_output must be positive")
     require(s.group > 0, "group must be positive")
     require(
@@ -276,23 +277,25 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
 
 
 def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
-    """Return (bottom, weight, bias) diffs of several bottoms as a rule does: the blobs' added up."""
+    """Add up the (bottom, weight, bias) diffs of several bottoms; return (weight, bias), then the bottoms' diffs."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
 
 
 def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """Cross-correlation of every bottom with the same weight (num_output, channels / group, *kernel).
+    """Cross-correlation of each bottom with one weight, plus a bias.
 
-    `axis` is the channel axis: axes before it are independent, axes after it spatial. Sizes round towards
-    zero; a kernel larger than the padded input by less than a stride sees zeros beyond it.
+    Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size). Blobs: weight (num_output, C / group,
+    *kernel), bias (num_output,). `axis` is the channel axis: axes before it are independent, axes after it spatial. As
+    in Caffe an output size is (size + 2 * pad - extent) / stride + 1, rounded towards zero; a kernel that is larger
+    than the padded input by less than a stride reads zeros beyond it.
     """
     c = correlation(ctx, xs)
     return tuple(c(x, *blobs) for x in xs)
 
 
 def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), and a ReLU after them."""
+    """Count the following factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), then a ReLU."""
     axis = canonical_axis(ctx.settings.axis, x.shape)
     affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
     return affine + any(f.is_relu for f in epilogues[affine : affine + 1])
@@ -335,7 +338,7 @@ def convolution_top_shapes(ctx: Context, *xs: Any) -> list[Shape] | None:
 
 
 def convolution_window_of(ctx: Context, x: Any) -> Window:
-    """Return the window over the axes of space."""
+    """Return the window over the spatial axes."""
     return correlation(ctx, (x,)).window
 
 
@@ -371,14 +374,15 @@ register(
 
 
 def _plain(n: int) -> lax.ConvDimensionNumbers:
-    """Return Caffe's own order: batch, channels, then space; weights output, input, then space."""
+    """Return Caffe's axis order: batch, channels, space; for weights outputs, inputs, space."""
     return lax.ConvDimensionNumbers(*((tuple(range(n + 2)),) * 3))
 
 
 def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """Every bottom's numbers times the kernel, added up where they overlap: Convolution's bottom gradient.
+    """The transpose of Convolution: each value times the kernel, summed where kernels overlap, plus a bias.
 
-    The weight is (channels, num_output / group, *kernel); a size n becomes stride * (n - 1) + extent - 2 * pad.
+    Bottoms: (N, C, *size), all of one shape. Tops: (N, num_output, *output size), where a size n becomes stride * (n -
+    1) + extent - 2 * pad. Blobs: weight (C, num_output / group, *kernel), bias (num_output,).
     """
     weight, *bias = blobs
     c = correlation(ctx, xs)
@@ -424,12 +428,14 @@ def _deconvolved_size(c: Correlation, x: jax.Array) -> Shape:
         stride * (n - 1) + extent - low - high
         for n, stride, extent, (low, high) in zip(c.size(x), w.stride, w.extent, w.padding, strict=True)
     )
-    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.extent}, pad {w.low}")
+    require(
+        all(n > 0 for n in size), f"the top would be empty: input {c.size(x)}, kernel extent {w.extent}, pad {w.low}"
+    )
     return size
 
 
 def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
-    """What Convolution computes; depthwise if `group` is the number of channels, which has to be given."""
+    """Convolution under another name; it is depthwise only if `group` is set to the number of channels."""
     return convolution(ctx, blobs, *xs)
 
 
@@ -446,8 +452,8 @@ register(
         CONVOLUTION_TRAITS,
         LayerDocs(
             origin="yonghenglh6/DepthwiseConvolution",
-            restrictions="Without `group` every output sees all inputs, as in the fork on a CPU; on a GPU it takes "
-            "`group` for the number of channels.",
+            restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
+            "the fork uses the number of channels as `group`.",
         ),
         settings=read_convolution,
     )
@@ -455,9 +461,9 @@ register(
 
 
 def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
-    """Cross-correlation of each channel with a kernel of its own; weight (channels, 1, *kernel).
+    """Cross-correlation of each channel with a separate kernel: (N, C, H, W) to (N, C, *output size).
 
-    There are as many outputs as inputs, whatever `num_output` and `group` say.
+    Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes round as in Convolution.
     """
     return convolution(by_channels(ctx, x), blobs, x)
 
@@ -471,7 +477,7 @@ def convolution_depthwise_backward(ctx: Context, blobs: Arrays, x: jax.Array, *,
 
 
 def convolution_depthwise_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count what Convolution would."""
+    """Count the epilogues that Convolution can fuse."""
     return convolution_fusible(by_channels(ctx, x), x, epilogues)
 
 
@@ -481,7 +487,7 @@ def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilo
 
 
 def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
-    """Return the window over the axes of space."""
+    """Return the window over the spatial axes."""
     return convolution_window_of(by_channels(ctx, x), x)
 
 

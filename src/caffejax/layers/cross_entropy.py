@@ -1,4 +1,4 @@
-"""Losses by logarithms of probabilities: MultinomialLogisticLoss, SigmoidCrossEntropyLoss, InfogainLoss."""
+"""Losses with logarithms of probabilities: MultinomialLogisticLoss, SigmoidCrossEntropyLoss, InfogainLoss."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ from .loss import (
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
 
-_LEAST = 1e-20  # no logarithm is taken of less
+_LEAST = 1e-20  # smaller probabilities are clamped to it
 
 
 def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean of -log of the labels' probabilities, which are held at 1e-20 or more.
+    """Mean of -log(probability of the label) over the batch; a scalar (multinomial_logistic_loss_layer.cpp).
 
-    The gradient is -1/probability with the value so held: large, not 0, where the probability is 0.
+    Bottoms: probabilities (N, classes) and labels (N,). Probabilities are clamped to at least 1e-20. The gradient is -1
+    / clamped probability: large, not 0, where the probability is 0. A label outside 0 .. classes - 1 makes the loss
+    NaN.
     """
     own, held = _labelled(prob, labels)
     return nan_if_unlabelled(own, -jnp.sum(jnp.where(own, jnp.log(held), 0)) / prob.shape[0])
@@ -67,7 +69,7 @@ register(
 
 
 def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where each example's label is, and the probabilities held above the least. Both (batch, classes)."""
+    """Return the mask of labels and the probabilities, clamped to at least 1e-20; both (batch, classes)."""
     four_axes(prob.shape)
     require_one_batch(prob.shape, labels.shape)
     require(
@@ -80,9 +82,11 @@ def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
-    """Sum of -t * log p - (1 - t) * log(1 - p) with p = sigmoid(scores), over the batch size by default.
+    """Sum of -t * log p - (1 - t) * log(1 - p), p = sigmoid(scores), over the batch size by default; a scalar.
 
-    `ignore_label` is compared with targets cut to whole numbers: 0 drops 0.75 as well.
+    Bottoms: scores (N, ...) and targets t in [0, 1] with the same number of elements. Caffe's rule:
+    sigmoid_cross_entropy_loss_layer.cpp. Elements whose target, truncated to an integer, equals `ignore_label` are
+    dropped: 0 drops 0.75 as well.
     """
     x, t, valid, divisor = _targets(ctx, scores, targets)
     return jnp.sum(jnp.where(valid, sigmoid_terms(x, t), 0)) / divisor
@@ -111,12 +115,12 @@ SIGMOID_CROSS_ENTROPY_LOSS = LayerType(  # registered with its weighted form
 def _targets(
     ctx: Context, scores: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return scores, targets and which of them count, all (batch, the rest); and the divisor."""
+    """Return scores, targets and a mask of valid elements, each (batch, rest), and the divisor."""
     require_one_batch(scores.shape, targets.shape)
     require(
         scores.size == targets.size,
-        f"inputs must have the same count: scores {scores.shape}, {scores.size}; targets {targets.shape}, "
-        f"{targets.size}",
+        f"scores and targets must have the same number of elements: scores {scores.shape} have {scores.size}, "
+        f"targets {targets.shape} have {targets.size}",
     )
     x, t = (promote(a).reshape(scores.shape[0], -1) for a in (scores, jax.lax.stop_gradient(targets)))
     valid = valid_labels(ctx.layer.loss_param, t)
@@ -124,9 +128,10 @@ def _targets(
 
 
 def weighted_sigmoid_loss(ctx: Context, scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
-    """SigmoidCrossEntropyLoss, each number's times its weight, over the sum of the weights; 0 where that is 0.
+    """SigmoidCrossEntropyLoss with a weight for each element, divided by the sum of the weights; a scalar.
 
-    The loss_param means nothing to it.
+    Bottoms: scores (N, ...), targets and weights with the same number of elements. The loss is 0 if the sum of the
+    weights is 0. The loss_param is ignored.
     """
     x, t, w = _sigmoid_rows(scores, targets, weights)
     return jnp.sum(w * sigmoid_terms(x, t)) / _sum_of(ctx, w)
@@ -140,10 +145,10 @@ def weighted_sigmoid_loss_backward(
 
 
 def _sigmoid_rows(scores: jax.Array, *others: jax.Array) -> list[jax.Array]:
-    """Return all three as (batch, the rest)."""
-    for other, what in zip(others, ("targets", "weights"), strict=True):
+    """Return scores, targets and weights as (batch, rest)."""
+    for other, name in zip(others, ("targets", "weights"), strict=True):
         require_one_batch(scores.shape, other.shape)
-        require(scores.size == other.size, f"scores {scores.shape} and {what} {other.shape} must have the same count")
+        require(scores.size == other.size, f"scores {scores.shape} and {name} {other.shape} must have the same count")
     return [promote(a).reshape(scores.shape[0], -1) for a in (scores, *map(lax.stop_gradient, others))]
 
 
@@ -180,16 +185,16 @@ register(
 )
 
 
-_LOG_LEAST = math.log(1e-20)  # no logarithm is less
+_LOG_LEAST = math.log(1e-20)  # smaller logarithms are clamped to it
 
 
 def infogain_loss(ctx: Context, scores: jax.Array, labels: jax.Array, *matrix: Any) -> object:
-    """The loss, and if there is a second top, the softmax."""
+    """Return the loss, and the softmax if the layer has a second top."""
     axis = canonical_axis(ctx.param.axis, scores.shape)
     _, weights, divisor = _weights(ctx, axis, scores, labels, matrix[0])
     log_prob = jax.nn.log_softmax(promote(scores), axis)
-    held = straight_through(log_prob, jnp.maximum(log_prob, _LOG_LEAST))
-    loss = -jnp.sum(weights * held) / divisor
+    clamped = straight_through(log_prob, jnp.maximum(log_prob, _LOG_LEAST))
+    loss = -jnp.sum(weights * clamped) / divisor
     if ctx.n_tops < 2:
         return loss
     return loss, jax.lax.stop_gradient(jnp.exp(log_prob)).astype(scores.dtype)
@@ -206,14 +211,18 @@ def infogain_loss_backward(
 
 
 def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
-    """Mean over labels k of -sum_l H[k, l] * log softmax(scores)[l].
+    """Mean over labels k of -sum_l H[k, l] * log softmax(scores)[l]; a scalar (infogain_loss_layer.cpp).
 
-    H is the third bottom, or else read from the file `source`. Probabilities are held at 1e-20 or more, which
-    leaves the gradient alone. A second top is the softmax; nothing comes back from it.
+    Bottoms: scores with the classes along `axis`, one label for each position without that axis, and H (classes,
+    classes), which is read from the file `source` if there are two bottoms. Probabilities are clamped to at least
+    1e-20, which the gradient ignores. An optional second top is the softmax, in the shape of the scores; it passes no
+    gradient.
     """
     if len(site.layer.bottom) > 2:
         return replace(ctx.type, implementation=Traced(infogain_loss))
-    require(ctx.param.source, "the infogain matrix is missing: give source, or a third bottom")
+    require(
+        ctx.param.source, "the infogain matrix is missing: set source in infogain_loss_param, or add a third bottom"
+    )
     stored = np.asarray(read_blob_proto(site.path(ctx.param.source)))
 
     def with_stored(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
@@ -254,7 +263,7 @@ def _weights(
     outer, inner = outer_inner(scores.shape, axis)
     valid = valid_labels(loss_param, labels.reshape(outer, inner))
     index = jnp.where(valid, label_indices(labels, classes).reshape(outer, inner), 0)
-    found = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
-    rows = jnp.where(valid[:, :, None], found, 0)
+    matrix_rows = jnp.take(h, index, 0, mode="fill", fill_value=jnp.nan)  # (outer, inner, classes)
+    rows = jnp.where(valid[:, :, None], matrix_rows, 0)
     weights = rows.swapaxes(1, 2).reshape(scores.shape)
     return weights.sum(axis, keepdims=True), weights, loss_divisor(ctx, valid, "VALID", valid.shape[0])

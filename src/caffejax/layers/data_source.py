@@ -68,7 +68,7 @@ class Look(NamedTuple):
     Attributes:
         tops: shape and dtype of each top.
         finish: `finish(*arrays) -> tops`, traced: the transformation of the source's arrays on the device, or None.
-        given: shape and dtype of these arrays; None if they are those of the tops.
+        given: shape and dtype of these arrays; None if they equal `tops`.
     """
 
     tops: Tops

@@ -1,4 +1,4 @@
-"""Calling a layer type's functions the one way nets and checks do: tuples in, tuples out."""
+"""Uniform calls of a layer type's functions for nets and checks: tuples of arrays in, tuples of arrays out."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Arrays = tuple[jax.Array, ...]
 
 def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Arrays, Arrays]:
     """Compute the tops, and the new values of the blobs that are not learnable (empty unless the type is stateful)."""
-    runs = ctx.type.implementation
-    assert isinstance(runs, Traced | OnHost), f"{ctx.type.name} does not compute"
-    return _tops_and_state(ctx, runs.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
+    impl = ctx.type.implementation
+    assert isinstance(impl, Traced | OnHost), f"{ctx.type.name} does not compute"
+    return _tops_and_state(ctx, impl.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
 
 
 def fused(
     ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
-    """Compute a layer fused with its epilogues: the last one's top, and the first one's new state."""
+    """Compute a layer fused with its epilogues: the top of the last one, and the new state of the first one."""
     assert ctx.type.fusion is not None
     return _tops_and_state(ctx, ctx.type.fusion.run(ctx, tuple(blobs), *bottoms, epilogues))
 
@@ -45,21 +45,21 @@ def backward(
     tops: Sequence[Any],
     top_diffs: Sequence[Any],
 ) -> tuple[Arrays, Arrays]:
-    """Compute blob and bottom diffs by the type's hand-written rule; zeros where the rule gives None."""
+    """Compute blob and bottom diffs by the hand-written rule; zeros where the rule returns None."""
     rule = ctx.type.gradient.backward
     assert rule is not None, f"{ctx.type.name} has no backward rule"
-    # a lone top is passed bare, as forward returned it
+    # a single top is passed as an array, as forward returned it
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
     diffs = _tuple(rule(ctx, *_blob_argument(ctx, blobs), *bottoms, y=y, dy=dy))
-    owns = ctx.type.params is not None
-    return _like(_tuple(diffs[0]) if owns else (), blobs), _like(diffs[1:] if owns else diffs, bottoms)
+    has_blobs = ctx.type.params is not None
+    return _like(_tuple(diffs[0]) if has_blobs else (), blobs), _like(diffs[1:] if has_blobs else diffs, bottoms)
 
 
 @validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, differentiable as `Run.backward` says: by autodiff, or by the rule where there is one.
+    """Run `forward`, differentiable according to `Run.backward`: by autodiff, or by the hand-written rule if any.
 
-    Types that prefer their rule use it in either case.
+    Types with `overrides_autodiff` always use their rule.
     """
     kind = ctx.type
     if kind.on_host:
@@ -111,10 +111,10 @@ def _fused(
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `call` for types that want NumPy arrays: outside of jax.jit there are some, under jax.grad too."""
+    """Run `call` for host types on NumPy arrays, which exist outside of jax.jit, also under jax.grad."""
 
     def numpy(arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        # a new array is traced as well where nothing is given at all
+        # under jit a new array is traced, too, which shows it even if the layer has no arrays
         if any(isinstance(a, jax.core.Tracer) for a in (*arrays, jnp.zeros(()))):
             raise LayerError("runs on the host and cannot be compiled: call the net outside of jax.jit")
         return tuple(np.asarray(a) for a in arrays)
@@ -130,20 +130,20 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
         return forward_on_host(ctx, blobs, bottoms)
 
     def run_forward(blobs: Any, bottoms: Any) -> Any:
-        arrays, wanted = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
+        arrays, perturbed = tuple(b.value for b in blobs), tuple(b.perturbed for b in bottoms)
         values = tuple(b.value for b in bottoms)
         tops, state = run(arrays, values)
-        return (tops, state), (arrays, values, tops, _Wanted(wanted))
+        return (tops, state), (arrays, values, tops, _NeedsGradient(perturbed))
 
     def run_backward(residuals: Any, diffs: Any) -> Any:
-        blobs, bottoms, tops, wanted = residuals
+        blobs, bottoms, tops, needs_gradient = residuals
         if ctx.type.gradient.backward is None:
-            raise LayerError("has no backward pass, but a gradient through it is needed")
-        asked = ctx.propagate_down or (False,) * len(bottoms)
-        down = ctx.replace(propagate_down=tuple(map(operator.or_, asked, wanted.bottoms)))
+            raise LayerError("has no backward pass, but the gradient of another layer or input needs one")
+        down = ctx.propagate_down or (False,) * len(bottoms)
+        context = ctx.replace(propagate_down=tuple(map(operator.or_, down, needs_gradient.bottoms)))
         zero = jax.custom_derivatives.SymbolicZero
         top_diffs = [jnp.zeros_like(t) if isinstance(d, zero) else d for d, t in zip(diffs[0], tops, strict=True)]
-        return backward_on_host(down, blobs, bottoms, tops, top_diffs)
+        return backward_on_host(context, blobs, bottoms, tops, top_diffs)
 
     run.defvjp(run_forward, run_backward, symbolic_zeros=True)
     result: tuple[Arrays, Arrays] = run(tuple(blobs), tuple(bottoms))
@@ -152,8 +152,8 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
-class _Wanted:
-    """For which bottoms of a host layer a gradient is taken."""
+class _NeedsGradient:
+    """Which bottoms of a host layer need a gradient."""
 
     bottoms: tuple[bool, ...]
 
@@ -165,9 +165,9 @@ def _with_rule(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.A
         tops, state = forward(ctx.with_key(key), blobs, bottoms)
         return (tops, state), (key, blobs, bottoms, tops)
 
-    def diffs(residuals: Any, diffs: Any, wanted: Any) -> Any:
+    def diffs(residuals: Any, diffs: Any, needed: Any) -> Any:
         key, blobs, bottoms, tops = residuals
-        with matmul_precision(ctx):  # autodiff may come to this long after the forward pass
+        with matmul_precision(ctx):  # may be called long after the forward pass
             return None, *backward(ctx.with_key(key), blobs, bottoms, tops, diffs[0])
 
     result: tuple[Arrays, Arrays] = with_gradient(run, diffs)(ctx.base_key, tuple(blobs), tuple(bottoms))
@@ -179,12 +179,12 @@ def _blob_argument(ctx: Context, blobs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _tops_and_state(ctx: Context, result: Any) -> tuple[Arrays, Arrays]:
-    runs = ctx.type.implementation
-    tops, state = result if isinstance(runs, Traced) and runs.stateful else (result, ())
-    found = _tuple(tops)
-    for top in found:
+    impl = ctx.type.implementation
+    tops, state = result if isinstance(impl, Traced) and impl.stateful else (result, ())
+    arrays = _tuple(tops)
+    for top in arrays:
         require(hasattr(top, "shape"), f"forward must return an array, or a tuple of one per top, not {top!r}")
-    return found, tuple(state)
+    return arrays, tuple(state)
 
 
 def _tuple(value: Any) -> Arrays:
@@ -194,7 +194,7 @@ def _tuple(value: Any) -> Arrays:
 def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     require(
         len(diffs) == len(arrays),
-        f"the backward rule must return one gradient per argument: {len(diffs)} diffs for {len(arrays)} arrays",
+        f"the backward rule must return one gradient per argument, but returned {len(diffs)} for {len(arrays)} arrays",
     )
     like = (
         (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)

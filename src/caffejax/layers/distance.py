@@ -20,9 +20,10 @@ _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
 
 def euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of squared differences over twice the batch size. Shapes may differ beyond the first axis.
+    """Sum of squared differences over twice the batch size; a scalar (euclidean_loss_layer.cpp).
 
-    More than 4 axes are C3D's, and then both shapes are one; BVLC Caffe refuses them.
+    Bottoms: (N, ...), with the same number of elements; shapes may differ after axis 0 up to 4 axes. Bottoms with more
+    axes, as in C3D, must have one shape; BVLC Caffe refuses them.
     """
     return jnp.sum(jnp.square(_difference(a, b))) / (2 * a.shape[0])
 
@@ -45,7 +46,7 @@ register(
 
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a - b, shape (batch, the rest)."""
+    """Return a - b as (batch, rest)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
         f"bottoms of more than 4 axes must have one shape: bottom 1 must be {a.shape}, not {b.shape}",
@@ -59,9 +60,11 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
-    """Half the mean, over pairs of rows, of d**2 where similar, else of max(margin - d, 0)**2.
+    """Half the mean over pairs of d**2 if similar, else max(margin - d, 0)**2; d is their distance. A scalar.
 
-    The legacy version takes max(margin - d**2, 0) for the latter. The gradient divides by d + 1e-4, not d.
+    Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar pairs. Caffe's rule:
+    contrastive_loss_layer.cpp. With `legacy_version` dissimilar pairs contribute max(margin - d**2, 0). The gradient
+    divides by d + 1e-4 instead of d.
     """
     _, alike, squared, gap = _pairs(ctx, a, b, similar)
     apart = jnp.maximum(gap, 0)
@@ -93,7 +96,7 @@ register(
 def _pairs(
     ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return differences (pairs, channels), which pairs are alike, squared distances, and the gap to the margin."""
+    """Return differences (pairs, channels), the mask of similar pairs, squared distances, and margin - distance."""
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((a, b)):
         require(
@@ -113,7 +116,7 @@ def _pairs(
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Mean distance of points in space, three numbers of a row each; a top of 1 x 1 x 1 x 1."""
+    """Mean distance between the points of two bottoms (N, 3 * points), which have 3 coordinates each; (1, 1, 1, 1)."""
     difference = _weighted_difference(a, b)
     require(difference.shape[1] % 3 == 0, f"rows must hold points of 3 numbers each, not {difference.shape[1]} numbers")
     points = difference.reshape(a.shape[0], -1, 3)
@@ -132,9 +135,10 @@ register(
 
 
 def weighted_euclidean_loss(ctx: Context, a: jax.Array, b: jax.Array, weights: jax.Array) -> jax.Array:
-    """Sum of d' P d over twice the batch size, for rows' differences d and a matrix P for each, the third bottom.
+    """Sum of d' P d over twice the batch size, where d is the difference of two rows; a scalar.
 
-    The gradient of both vectors is P d over the batch size, as if P were symmetric.
+    Bottoms: a and b, (N, K), and a matrix P for each row, (N, K, K) or (N, K * K). The gradient of a is P d over the
+    batch size, and of b its negative, as if P were symmetric.
     """
     difference = _weighted_difference(a, b)
     return jnp.sum(difference * _apply_weights(difference, weights)) / (2 * max(a.shape[0], 1))
@@ -160,11 +164,11 @@ register(
 
 
 def _weighted_difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return a - b, shape (batch, the rest)."""
+    """Return a - b as (batch, rest)."""
     require_one_batch(a.shape, b.shape)
     require(
         math.prod(a.shape[1:]) == math.prod(b.shape[1:]),
-        f"bottoms 0 and 1 must have as many numbers in a row: {a.shape} and {b.shape}",
+        f"bottoms 0 and 1 must have rows of the same length: {a.shape} and {b.shape}",
     )
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], math.prod(a.shape[1:]))
 
@@ -179,9 +183,10 @@ def _apply_weights(difference: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Per example, the sum of max(0, 1 + s) over other classes' scores and max(0, 1 - s) for its own; the mean.
+    """Mean over examples of the sum over classes of max(0, 1 - t * score), t = 1 for the label, else -1; a scalar.
 
-    With norm L2 the terms are squared. Exactly on the margin the gradient is 0.
+    Bottoms: scores (N, classes) and labels (N,). Caffe's rule: hinge_loss_layer.cpp. With `norm: L2` the terms are
+    squared. Exactly on the margin the gradient is 0. A label outside 0 .. classes - 1 makes the loss NaN.
     """
     sign, violation = _violations(scores, labels)
     inside = jnp.where(violation > 0, violation, 0)
@@ -210,7 +215,7 @@ def _squared(ctx: Context) -> bool:
 
 
 def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return -1 for each example's own class, else 1; and 1 + that times the score. Both (batch, classes)."""
+    """Return the sign, -1 at the label of each example and else 1, and 1 + sign * score; both (batch, classes)."""
     four_axes(scores.shape)
     require_one_batch(scores.shape, labels.shape)
     require(
@@ -218,6 +223,6 @@ def _violations(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = promote(scores).reshape(scores.shape[0], -1)
-    own = label_mask(labels, rows.shape)
-    sign = jnp.where(own, -1, 1).astype(rows.dtype)
+    is_label = label_mask(labels, rows.shape)
+    sign = jnp.where(is_label, -1, 1).astype(rows.dtype)
     return sign, 1 + sign * rows

@@ -1,4 +1,4 @@
-"""Dropout, SpatialDropout of whole channels, and SeLu with SeLuDropout, which keep mean 0 and variance 1."""
+"""Dropout, SpatialDropout of whole channels, and SeLu with SeLuDropout, which preserve mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trace
 
 
 def dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """In TRAIN, zero with probability dropout_ratio and the rest scaled up; the identity in TEST.
+    """Set elements to 0 with probability dropout_ratio in TRAIN, and divide the rest by 1 - dropout_ratio.
 
-    With `scale_train: false` the rest stays as it is, and TEST scales down; `sample_weights_test: true` drops in TEST.
+    In TEST the top equals the bottom. Top: the shape of the bottom. Caffe's rule: dropout_layer.cpp. In forks, with
+    `scale_train: false` TRAIN does not scale and TEST multiplies by 1 - dropout_ratio instead, and
+    `sample_weights_test: true` drops in TEST, too.
     """
     factor = _dropout_factor(ctx, x)
     return x if factor is None else x * factor
@@ -55,7 +57,7 @@ def _dropout_factor(ctx: Context, x: jax.Array) -> jax.Array | float | None:
 
 
 def selu(ctx: Context, x: jax.Array) -> jax.Array:
-    """lambda * x where positive, else lambda * alpha * (exp(x) - 1)."""
+    """lambda * x where x > 0, else lambda * alpha * (exp(x) - 1). The top has the shape of the bottom."""
     p = ctx.param
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
     return getattr(p, "lambda") * jnp.where(x > 0, x, p.alpha * jnp.expm1(below))
@@ -78,7 +80,10 @@ register(
 
 
 def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """In TRAIN, `alpha` with probability dropout_ratio, then scaled and moved to the mean and variance before it."""
+    """Set elements to `alpha` with probability dropout_ratio in TRAIN; then scale and shift to keep mean and variance.
+
+    In TEST the top equals the bottom. The top has the shape of the bottom.
+    """
     if not ctx.training:
         return x
     p, factor, added = ctx.param, *_alpha_factor_and_bias(ctx)
@@ -110,7 +115,10 @@ def _alpha_factor_and_bias(ctx: Context) -> tuple[float, float]:
 
 
 def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
-    """In TRAIN, whole channels zero with probability dropout_ratio and the rest scaled up; the identity in TEST."""
+    """Set whole channels to 0 with probability dropout_ratio in TRAIN, and divide the rest by 1 - dropout_ratio.
+
+    Bottom and top: (N, C, ...). In TEST the top equals the bottom.
+    """
     return jnp.where(_kept_channels(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
 
 
@@ -141,9 +149,9 @@ def _kept(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def spatial_dropout_layer(ctx: Context, x: jax.Array) -> jax.Array:
-    """Each channel of each item dropped with probability `p` and divided by 1 - p otherwise.
+    """Set each channel of each item to 0 with probability `p`, and divide the rest by 1 - p; (N, C, ...).
 
-    The param_str's own `phase` counts, not the net's. In TEST every channel is divided by 1 - p, as in ENet's layer.
+    The `phase` in the param_str applies, not the net's. In TEST every channel is divided by 1 - p, as in ENet's layer.
     """
     return (x * _spatial_factor(ctx, x)).astype(x.dtype)
 
@@ -162,14 +170,14 @@ SPATIAL_DROPOUT_LAYER = LayerType(
 
 
 def _spatial_factor(ctx: Context, x: jax.Array) -> Any:
-    found = settings(ctx.param.param_str, {"phase": "TRAIN", "p": None})
+    options = settings(ctx.param.param_str, {"phase": "TRAIN", "p": None})
     try:
-        p = float(found["p"])
+        p = float(options["p"])
     except (TypeError, ValueError):
         p = math.nan
-    require(0 < p < 1, f"param_str's p must lie between 0 and 1, not be {found['p']!r}")
-    require(len(x.shape) >= 2, f"needs a bottom with channels, not of shape {x.shape}")
-    if found["phase"] != "TRAIN":
+    require(0 < p < 1, f"param_str's p must be between 0 and 1, not {options['p']!r}")
+    require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
+    if options["phase"] != "TRAIN":
         return 1 / (1 - p)
     shape = (*x.shape[:2], *(1,) * (len(x.shape) - 2))
     return jnp.where(jax.random.bernoulli(ctx.key, 1 - p, shape), 1 / (1 - p), 0).astype(x.dtype)

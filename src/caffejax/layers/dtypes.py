@@ -1,18 +1,18 @@
-"""The dtype policy: in which floats layers compute.
+"""The dtype policy: the floating-point dtypes in which layers compute.
 
 Everything is float32, except where the precision of a net allows less:
 
-- float32: products and convolutions of float32 are just that, also where JAX's default is less (TF32 on GPUs,
-  bfloat16 on TPUs);
-- tf32: their factors may be rounded to TF32's 10 bits where the platform has it; on a CPU they are not;
-- bfloat16: layer types that say so compute in bfloat16, each in one of the ways of `DtypePolicy`:
+- float32: products and convolutions use full float32, even where JAX's default is less (TF32 on GPUs, bfloat16 on
+  TPUs);
+- tf32: their factors may be rounded to the 10 bits of TF32 where the platform supports it; CPUs do not;
+- bfloat16: layer types compute according to their `DtypePolicy`:
 
-      float32   computes in float32 what its bottoms hold. The default: losses, metrics, indices.
-      bottoms   keeps its bottoms' type. It sums in float32, and its blobs are float32.
-      products  multiplies in bfloat16: its bottoms and its blobs of several axes, rounded; vectors (biases) stay
-                float32.
+      float32   Bottoms are cast to float32. The default: losses, metrics, indices.
+      bottoms   Bottoms keep their dtype. Sums are in float32, and blobs are float32.
+      products  Products are in bfloat16: bottoms and blobs with several axes are rounded; vectors (biases) stay
+          float32.
 
-Parameters and their gradients, statistics, losses and what leaves the net are float32 in each of them.
+Parameters and their gradients, statistics, losses and outputs of the net are always float32.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "float32
 
 
 def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
-    """Trace products and convolutions of float32, while it lasts, as the net's precision has them.
+    """Return a context manager that applies the net's precision to float32 products and convolutions traced within it.
 
-    Their gradients by autodiff follow them, wherever those are taken.
+    Their gradients by autodiff have the same precision, also if they are traced outside.
     """
     return jax.default_matmul_precision(_PRODUCTS[ctx.run.precision])
 
@@ -40,7 +40,7 @@ def matmul_precision(ctx: Context) -> AbstractContextManager[None]:
 def cast_inputs(
     ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
-    """Cast a layer's blobs and bottoms as its dtype policy says; gradients come back in the dtypes given."""
+    """Cast a layer's blobs and bottoms according to its dtype policy; gradients have the original dtypes."""
     if ctx.run.precision != "bfloat16" or ctx.type.traits.dtype_policy == "bottoms":
         return tuple(blobs), tuple(bottoms)
     if ctx.type.traits.dtype_policy == "float32":
@@ -49,7 +49,7 @@ def cast_inputs(
 
 
 def to_float32(x: jax.Array) -> jax.Array:
-    """Make bfloat16 float32; leave other dtypes."""
+    """Cast bfloat16 to float32; return other dtypes unchanged."""
     return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
 

@@ -1,4 +1,7 @@
-"""Eltwise, over several bottoms of one shape, and Reduction, over the axes of one."""
+"""Eltwise, over several bottoms of one shape, and Reduction, over the axes of one bottom.
+
+Caffe's rules: eltwise_layer.cpp and reduction_layer.cpp.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class EltwiseSettings:
     Attributes:
         operation: "PROD", "SUM" or "MAX".
         coefficients: the factors of SUM, one for each bottom.
-        has_coefficients: whether the prototxt gives them.
+        has_coefficients: whether the prototxt sets them.
     """
 
     operation: str
@@ -46,19 +49,22 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
     p, bottoms = ctx.param, len(ctx.layer.bottom)
     operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
     n = len(coefficients)
-    require(n in (0, bottoms), f"takes one coeff for each bottom or none: {n} for {bottoms} bottoms")
+    require(n in (0, bottoms), f"takes one coeff for each bottom or none, but there are {n} for {bottoms} bottoms")
     require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
     return EltwiseSettings(operation, coefficients or (1.0,) * bottoms, bool(coefficients))
 
 
 def eltwise(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """The product, the sum weighted by `coeff`, or the maximum of the bottoms.
+    """The product (PROD), sum weighted by `coeff` (SUM) or maximum (MAX) of bottoms of one shape, element by element.
 
-    Of equal maxima bottom 1 goes before bottom 0, both before any later one; the first gets the gradient.
-    `stable_prod_grad` is of no account: the product's gradient is right also where a bottom is 0.
+    The top has the shape of the bottoms. The gradient of MAX goes to one of several equal maxima: bottom 1 before
+    bottom 0, and both before later bottoms. `stable_prod_grad` has no effect: the gradient of PROD is exact also where
+    a bottom is 0.
     """
     for i, x in enumerate(xs):
-        require(x.shape == xs[0].shape, f"bottom {i} has shape {x.shape}, bottom 0 {xs[0].shape}: they must be equal")
+        require(
+            x.shape == xs[0].shape, f"bottoms must have one shape: bottom {i} has {x.shape}, bottom 0 has {xs[0].shape}"
+        )
     match ctx.settings.operation:
         case "PROD":
             return math.prod(xs[1:], start=xs[0])
@@ -98,9 +104,9 @@ register(
 
 
 def reduction(ctx: Context, x: jax.Array) -> jax.Array:
-    """`coeff` times the sum, sum of |x|, sum of squares or mean over `axis` and all axes after it.
+    """`coeff` times the sum, sum of |x|, sum of squares or mean over `axis` and all later axes.
 
-    The gradient of |x| at 0 is 0.
+    The top has the axes of the bottom before `axis`. The gradient of |x| at 0 is 0.
     """
     rows = _reduced_rows(ctx, x)
     match _reduction_operation(ctx):
@@ -136,7 +142,7 @@ def _reduction_operation(ctx: Context) -> str:
 
 
 def _coefficient(ctx: Context, shape: Shape) -> float:
-    """Return what the sum over the device's own numbers is multiplied by."""
+    """Return the factor of the sum over the elements on this device."""
     of_batch = canonical_axis(ctx.param.axis, shape) == 0 and _reduction_operation(ctx) != "MEAN"
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if of_batch else 1)
 

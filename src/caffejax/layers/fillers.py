@@ -1,4 +1,7 @@
-"""Fillers: how a blob starts. `fill` is the one entry; each rule is a function of (filler, key, shape)."""
+"""Fillers: the initial values of blobs. `fill` is the entry; each rule is a function of (filler, key, shape).
+
+Caffe's rules: filler.hpp.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ _Rule = Callable[[Any, Any, Shape], jax.Array]
 
 
 def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.float32) -> jax.Array:
-    """Fill a new blob.
+    """Return the initial values of a blob.
 
     Args:
         filler: a FillerParameter, or None for zeros.
-        key: the blob's own random key; None will do where the filler is not random.
-        shape: the blob's shape.
-        dtype: the result's type; drawn in float32 and then cast.
+        key: the random key of the blob; may be None if the filler is not random.
+        shape: the shape of the blob.
+        dtype: the dtype of the result; values are computed in float32 and then cast.
 
     Raises:
-        LayerError: for an unknown filler type or parameters that do not go together.
+        LayerError: for an unknown filler type or contradictory parameters.
     """
     if filler is None:
         return filled(shape, 0, dtype)
@@ -43,17 +46,17 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
 
 def check_filler(filler: Any) -> None:
     """Raise `LayerError` for an unknown filler type; None fills with zeros."""
-    known = filler is None or filler.type in _RULES
-    require(known, "" if known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
+    is_known = filler is None or filler.type in _RULES
+    require(is_known, "" if is_known else f"unknown filler type '{filler.type}'{did_you_mean(filler.type, _RULES)}")
 
 
 def is_random(filler: Any) -> bool:
-    """Return whether filling twice gives different numbers."""
+    """Return whether a filler draws random values."""
     return filler is not None and filler.type not in ("constant", "bilinear", "expectation", "imagexy")
 
 
 def _fan(filler: Any, shape: Shape) -> float:
-    """Return the number of inputs, outputs, or their mean, that scales xavier and msra."""
+    """Return the number of inputs, outputs, or their mean, which scales xavier and msra."""
     count = math.prod(shape)
     fan_in = count / shape[0]
     fan_out = count / shape[1] if len(shape) > 1 else count
@@ -66,13 +69,16 @@ def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    require(filler.min <= filler.max, f"uniform filler: min {filler.min} is above max {filler.max}")
+    require(
+        filler.min <= filler.max,
+        f"uniform filler: min must be at most max, but min is {filler.min} and max is {filler.max}",
+    )
     return bucketed_draw(partial(jax.random.uniform, minval=filler.min, maxval=filler.max), key, shape)
 
 
 def _gaussian(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    require(filler.sparse >= -1, f"gaussian filler: sparse is {filler.sparse}; it is a count, or -1 for none")
-    require(filler.std >= 0, f"gaussian filler: std {filler.std} is negative")
+    require(filler.sparse >= -1, f"gaussian filler: sparse must be a count, or -1 for none, not {filler.sparse}")
+    require(filler.std >= 0, f"gaussian filler: std must not be negative: {filler.std}")
     normal_key, sparse_key = jax.random.split(key)
     values = bucketed_draw(lambda k, s: filler.mean + filler.std * jax.random.normal(k, s), normal_key, shape)
     if filler.sparse < 0:
@@ -116,9 +122,9 @@ _OF_CHANNELS = {"x": ("x",), "y": ("y",), "ones": ("1",), "both": ("x", "y"), "n
 
 
 def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """cbfinn's: the coordinates of a map's places from -1 to 1, so that probabilities become expected coordinates."""
+    """Return cbfinn's coordinates of a map from -1 to 1, which turn probabilities into expected coordinates."""
     option, (height, width) = filler.expectation_option, (filler.height, filler.width)
-    require(option in _EXPECTED, f"expectation filler: expectation_option is one of {', '.join(_EXPECTED)}")
+    require(option in _EXPECTED, f"expectation filler: expectation_option must be one of {', '.join(_EXPECTED)}")
     names = _EXPECTED[option]
     _require_shape("expectation", shape, (len(names), height * width))
     places = np.meshgrid(_ends(height, 1), _ends(width, 1), indexing="ij")
@@ -126,9 +132,9 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """The older form, over all channels: outputs for each that see it alone. Coordinates begin after -1, end at 1."""
+    """Return the older form over all channels: a block for each channel. Coordinates start after -1 and end at 1."""
     n, height, width = filler.channels, filler.height, filler.width
-    require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy is one of {', '.join(_OF_CHANNELS)}")
+    require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy must be one of {', '.join(_OF_CHANNELS)}")
     names = _OF_CHANNELS[filler.xy]
     _require_shape("imagexy", shape, (n * len(names), n * height * width))
     places = np.meshgrid(_ends(height, 0), _ends(width, 0), indexing="ij")
@@ -137,8 +143,8 @@ def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _ends(n: int, less: int) -> np.ndarray:
-    """Return the places of a side: from -1 to 1, or, the last one left out of the count, those after each."""
-    require(n > less, f"width and height of the map must be given, and more than {less}")
+    """Return n coordinates along a side: from -1 to 1 (`less` 1), or without the first of n + 1 (`less` 0)."""
+    require(n > less, f"width and height of the map must be set, to more than {less}")
     return (2 * (np.arange(n) + (1 - less)) / (n - less) - 1).astype(np.float32)
 
 
@@ -147,7 +153,7 @@ def _coordinate(name: str, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _require_shape(name: str, shape: Shape, needed: Shape) -> None:
-    require(shape == needed, f"{name} filler: its settings are for a blob of shape {needed}, not {shape}")
+    require(shape == needed, f"{name} filler: its settings need a blob of shape {needed}, not {shape}")
 
 
 _RULES: dict[str, _Rule] = {

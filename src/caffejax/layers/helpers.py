@@ -15,7 +15,7 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
 
-_MOST = 2**31 - 1  # numbers in a blob: Caffe counts them with an int
+_MOST = 2**31 - 1  # elements of a blob: Caffe counts them with an int
 _LONGEST = 2**24  # cells along a side
 
 
@@ -46,12 +46,12 @@ def four_axis_shape(shape: Shape) -> Shape:
 
 
 def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]:
-    """Return number, channels, height, width, 1 for those that are missing. Caffe's oldest layers know no others.
+    """Return num, channels, height, width, 1 for missing axes. Caffe's oldest layers accept no other axes.
 
     Raises:
-        LayerError: if there are more.
+        LayerError: for a shape with more axes.
     """
-    require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer takes no more than 4")
+    require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer supports 4 at most")
     num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
     return num, channels, height, width
 
@@ -59,22 +59,22 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
 def check_plane_size(size: Shape, shape: Shape) -> None:
     """Check that a bottom (num, channels, height, width) can be resized to a height and width.
 
-    For layers that compute with tables as long as the sides; called before they are made.
+    Called before tables of the length of the sides are allocated.
 
     Raises:
-        LayerError: if the result has more numbers than a blob can hold, or a side is longer than 2^24 cells.
+        LayerError: if the result has more elements than a blob can have, or a side is longer than 2^24 cells.
     """
     count = math.prod(n for n in (*shape[:2], *size) if isinstance(n, int))
     require(
         count <= _MOST,
-        f"the settings ask for a top of height {size[0]} and width {size[1]}, with the bottom's {shape[:2]} images and "
-        f"channels {count} numbers; a blob has {_MOST} at most",
+        f"a top of height {size[0]} and width {size[1]} with the bottom's images and channels {shape[:2]} would have "
+        f"{count} elements, but a blob has {_MOST} at most; check the settings",
     )
     check_side_length(size)
 
 
 def check_side_length(size: Shape) -> None:
-    """Check that tables as long as the sides of a plane can be made.
+    """Check that tables of the length of the sides of a plane can be allocated.
 
     Raises:
         LayerError: for a side of more than 2^24 cells.
@@ -82,13 +82,13 @@ def check_side_length(size: Shape) -> None:
     longest = max(n for n in (*size, 0) if isinstance(n, int))
     require(
         longest <= _LONGEST,
-        f"the settings, or the bottom, ask for a plane of height {size[0]} and width {size[1]}; a side has {_LONGEST} "
-        "cells at most",
+        f"the settings, or the bottom, require a plane of height {size[0]} and width {size[1]}, but a side has "
+        f"{_LONGEST} cells at most",
     )
 
 
 def as_tuple(tops: Any) -> tuple[Any, ...]:
-    """Return tops, or their gradients, as a tuple: a single one may be a bare array."""
+    """Return tops, or their gradients, as a tuple; a single top may be an array."""
     return tops if isinstance(tops, tuple) else (tops,)
 
 
@@ -98,7 +98,7 @@ def first_top(tops: Any) -> Any:
 
 
 def same_shape(ctx: Any, x: Any) -> list[tuple[int, ...]]:
-    """Return the bottom's shape as that of the only top, for `Traced.top_shapes`."""
+    """Return the shape of the bottom for the only top; a `Traced.top_shapes`."""
     return [x.shape]
 
 

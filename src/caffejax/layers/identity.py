@@ -1,4 +1,4 @@
-"""Layers whose tops equal their bottoms: Gather and Debug, and GradientScaler, which scales gradients."""
+"""Layers whose tops equal their bottoms: Gather, Debug, and GradientScaler, which scales gradients."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ Arrays = tuple[jax.Array, ...]
 
 
 def gather(ctx: Context, *xs: jax.Array) -> Arrays:
-    """The bottoms: what all processes of an MPI job have together, of which here is one."""
+    """The bottoms unchanged: the fork gathers the batches of all processes of an MPI job; here there is one process."""
     require(
-        not ctx.layer.HasField("gather_param"), "gather_param is not supported; Gather here joins processes' batches"
+        not ctx.layer.HasField("gather_param"),
+        "gather_param is not supported; this Gather joins the batches of processes",
     )
     return xs
 
 
 def debug(ctx: Context, *xs: jax.Array) -> Arrays:
-    """The bottoms, for MyCaffe's debugger to look at."""
+    """The bottoms unchanged, for inspection in MyCaffe's debugger."""
     return xs
 
 
@@ -47,20 +48,22 @@ for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", 
 
 
 def gradient_scaler(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """The bottom. Its gradient is the top's times a negative factor, which changes with the forward passes in TRAIN.
+    """The bottom unchanged; the gradient of the top times a negative factor that depends on the number of passes.
 
-    After t of them it is lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha * progress)) - 1), with a
-    minus, where progress is t / max_iter, 1 at most.
+    The factor after t forward passes in TRAIN is -(lower_bound + (upper_bound - lower_bound) * (2 / (1 + exp(-alpha *
+    progress)) - 1)), where progress is min(t / max_iter, 1). The blob, (1,), counts the passes.
     """
     (count,) = blobs
-    return _turned(x, _factor(ctx, count)), (next_pass(count) if ctx.training else count,)
+    return _with_negative_gradient(x, _factor(ctx, count)), (next_pass(count) if ctx.training else count,)
 
 
 def gradient_scaler_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.max_iter >= 1, f"max_iter must be 1 or more, not {p.max_iter:g}")
     require(p.alpha >= 0, f"alpha must not be negative: {p.alpha:g}")
-    require(p.lower_bound <= p.upper_bound, f"lower_bound {p.lower_bound:g} is above upper_bound {p.upper_bound:g}")
+    require(
+        p.lower_bound <= p.upper_bound, f"lower_bound {p.lower_bound:g} must be at most upper_bound {p.upper_bound:g}"
+    )
     return [passes(0)]
 
 
@@ -75,14 +78,14 @@ register(
         Gradient(
             gradient_scaler_backward,
             overrides_autodiff=True,
-            not_derivative="It is the top's, turned round and scaled.",
+            not_derivative="It is the gradient of the top, negated and scaled.",
         ),
         LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
         docs=LayerDocs(
             origin="ddtm/caffe (DANN)",
-            restrictions="Forward passes are counted, where the fork asks the solver for its iteration: with iter_size "
-            "max_iter has to be that many times as much. No recorded case.",
-            unsupported={"second": "the gradient's own gradient is turned round once more"},
+            restrictions="Forward passes are counted, where the fork uses the iteration of the solver: with iter_size "
+            "set, multiply max_iter by it. No recorded case.",
+            unsupported={"second": "the gradient of the gradient is negated once more"},
         ),
     )
 )
@@ -94,8 +97,8 @@ def _factor(ctx: Context, count: jax.Array) -> jax.Array:
     return p.lower_bound + (p.upper_bound - p.lower_bound) * (2 / (1 + jnp.exp(-p.alpha * progress)) - 1)
 
 
-def _turned(x: jax.Array, factor: jax.Array) -> jax.Array:
-    """Return x, with `-factor` for its derivative."""
+def _with_negative_gradient(x: jax.Array, factor: jax.Array) -> jax.Array:
+    """Return x, with `-factor` as its derivative."""
     finite = jnp.where(jnp.isfinite(x), x, 0)
     nothing = finite - jax.lax.stop_gradient(finite)
     return jax.lax.stop_gradient(x) - (jax.lax.stop_gradient(factor) * nothing).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Im2col: what lies under each position of a window, laid out in channels."""
+"""Im2col: the cells under each position of a window, as channels (im2col_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
 
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
-    """The cells under a convolution's windows: (..., C, *size) to (..., C * kernel elements, *output size).
+    """The cells under a convolution's windows: (N, C, *size) to (N, C * kernel cells, *output size).
 
-    Of a channel's kernel elements the last axis runs fastest. The padding is zeros.
+    The kernel cells of a channel are in row-major order. Padding is zeros. Sizes are as in Convolution.
     """
     window, axis, out = _window(ctx, x)
     cells = windows(x, window, out)
@@ -33,7 +33,7 @@ def im2col_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
 
 
 def im2col_window(ctx: Context, x: jax.Array) -> Window:
-    """Return the window over the axes of space."""
+    """Return the window over the spatial axes."""
     return _window(ctx, x)[0]
 
 
@@ -63,20 +63,20 @@ def _window(ctx: Context, x: jax.Array) -> tuple[Window, int, Shape]:
 
 
 def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
-    """Take the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
+    """Gather the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
     n = len(out)
     lead = x.ndim - n
     low_high = window.ending(x.shape[lead:], out).padding
     cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
     for k in range(n):  # axis by axis: size becomes kernel, out
-        places = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
-        cells = jnp.take(cells, places, axis=lead + 2 * k, mode="clip")
+        positions = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
+        cells = jnp.take(cells, positions, axis=lead + 2 * k, mode="clip")
     pairs = range(lead, lead + 2 * n)
     return cells.transpose(*range(lead), *pairs[::2], *pairs[1::2])
 
 
 def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
-    """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding what lies on the same place."""
+    """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding cells of the same position."""
     n = len(size)
     lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
     low_high = window.ending(size, out).padding
@@ -89,7 +89,7 @@ def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
         total = jnp.zeros(shape, cells.dtype)
         for i, part in enumerate(parts):
             start = i * window.dilation[k]
-            places = slice(start, start + (out[k] - 1) * window.stride[k] + 1, window.stride[k])
-            total = total.at[(slice(None),) * (along - 1) + (places,)].add(part)
+            positions = slice(start, start + (out[k] - 1) * window.stride[k] + 1, window.stride[k])
+            total = total.at[(slice(None),) * (along - 1) + (positions,)].add(part)
         cells = total
     return lax.pad(cells, jnp.zeros((), cells.dtype), [(0, 0, 0)] * lead + [(-low, -high, 0) for low, high in low_high])
