@@ -65,5 +65,5 @@ def test_tops_that_cannot_be(kind: str, text: str) -> None:
 
 
 def test_refused_for_want_of_numbers() -> None:
-    with pytest.raises(GraphError, match=r"shapes \(0, 5\), \(0,\): a size is 0, and the layer needs numbers"):
+    with pytest.raises(GraphError, match=r"shapes \(0, 5\), \(0,\): a size is 0, but the layer needs"):
         Net(net("CenterLoss", "center_loss_param { num_output: 4 }", [(0, 5), (0,)]))

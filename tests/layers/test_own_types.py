@@ -148,7 +148,7 @@ def test_what_is_wrong_with_a_param_spec(spec: Any, message: str) -> None:
 
 def test_what_is_wrong_when_a_type_is_registered() -> None:
     with (
-        pytest.raises(ValueError, match="a LayerParameter has no field 'own_param'"),
+        pytest.raises(ValueError, match="LayerParameter has no field 'own_param'"),
         registered(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
     ):
         pass

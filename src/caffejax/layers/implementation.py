@@ -46,11 +46,11 @@ class Traced:
             `.shape` and `.dtype`. None if the layer has no blobs.
         stateful: whether forward returns `(tops, state)`, where state holds the new values of the blobs that are not
             learnable.
-        fusion: how the layer is fused with layers that follow it; None if it cannot be.
+        fusion: how the layer is fused with layers that follow it, or None if it cannot be.
         instance: the user's object that computes the layer, or None.
-        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling; None if there is none.
-        top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns
-            None where forward must be evaluated, since it may raise an error. Bottoms have `.shape`.
+        host_forward: `forward` on NumPy arrays, for inference on a CPU without compiling, or None.
+        top_shapes: `top_shapes(ctx, *bottoms)` returns the tops' shapes faster than evaluating forward. It returns None
+            where forward must be evaluated, since it may raise an error. Bottoms have `.shape`.
     """
 
     forward: Function
@@ -64,7 +64,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class OnHost:
-    """A function of NumPy arrays, called outside of compiled code because it cannot be traced; so is its rule.
+    """A function of NumPy arrays, called outside of compiled code because it cannot be traced; its rule is, too.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.
@@ -73,7 +73,7 @@ class OnHost:
         ragged: whether the number of rows of the tops depends on the data.
         in_float32: whether it computes in float32, whatever the dtype of its bottoms.
         instance: the user's object that computes the layer, or None.
-        position: the interface to save and restore that object's position in its data; None if it has none.
+        position: the interface to save and restore the position of that object in its data, or None.
     """
 
     forward: Function
@@ -91,9 +91,9 @@ class Reads:
 
     Attributes:
         look: `look(site)` inspects the source cheaply and returns a `Look`; called once, when the graph is built.
-        open: `open(site, tops)` opens the source; `tops` are those of the `Look`.
+        open: `open(site, tops)` opens the source; `tops` are `Look.tops`.
         instance: the user's object that reads, or None.
-        position: the interface to save and restore that object's position in its data; None if it has none.
+        position: the interface to save and restore the position of that object in its data, or None.
     """
 
     look: Callable[..., Look]
@@ -136,7 +136,7 @@ class LayerContext(NamedTuple):
     Attributes:
         shapes: the shapes of its bottoms, each None if unknown.
         layers: the LayerParameters of the net.
-        siblings: those of them that also read its first bottom.
+        siblings: the LayerParameters among `layers` that also read its first bottom.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]

@@ -1,8 +1,8 @@
 """The registry of layer types by Caffe's type name.
 
-A type is registered when its module is imported, which happens when the type is first asked for: `index.json` says
-which module that is. `scripts/make_layer_index.py` writes it; without it, or for a name that it lacks, all modules of
-layers are imported. Other packages register theirs in a module named by an entry point of the group `caffejax.layers`.
+The module of a type is imported when the type is first requested. `index.json`, written by
+`scripts/make_layer_index.py`, maps types to modules; without it, or for a name that it lacks, all modules of layers are
+imported. Other packages register types in a module named by an entry point of the group `caffejax.layers`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .types import LayerType, Variants
 _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
-_aliases: dict[str, str] = {}  # other names, each with the type's own
-_own: list[LayerType] = []  # types of this package, including variants
+_aliases: dict[str, str] = {}  # alias: the type's name
+_builtin: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
@@ -40,12 +40,12 @@ def register(layer_type: LayerType) -> LayerType:
     for name in names:
         _import_indexed(name)
     if taken := [name for name in names if name in _types or name in _aliases]:
-        raise ValueError(f"layer type '{taken[0]}' is registered already")
+        raise ValueError(f"layer type '{taken[0]}' is already registered")
     _check(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
     if sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."):
-        _own.extend(
+        _builtin.extend(
             [
                 layer_type,
                 *(layer_type.implementation.types.values() if isinstance(layer_type.implementation, Variants) else ()),
@@ -55,15 +55,15 @@ def register(layer_type: LayerType) -> LayerType:
 
 
 def is_own(layer_type: LayerType) -> bool:
-    """Return whether a type is this package's, so that the package's sources say all that it computes."""
-    return any(layer_type is own for own in _own)
+    """Return whether a type is defined in this package, so that the package's sources determine its results."""
+    return any(layer_type is builtin for builtin in _builtin)
 
 
 @contextlib.contextmanager
 def registered(layer_type: LayerType) -> Iterator[LayerType]:
     """Register a layer type within a with block, replacing one of the same name; yield it."""
     _check(layer_type)
-    _import_all()  # not within the block, where the name may be taken
+    _import_all()  # before the block: within it the name may be taken
     replaced = _types.get(layer_type.name)
     _types[layer_type.name] = layer_type
     try:
@@ -79,11 +79,13 @@ def _check(layer_type: LayerType) -> None:
     if isinstance(layer_type.implementation, Variants):
         for variant in layer_type.implementation.types.values():
             if variant.name != layer_type.name:
-                raise ValueError(f"layer type '{layer_type.name}': a variant is called '{variant.name}'")
+                raise ValueError(
+                    f"layer type '{layer_type.name}': all variants must have this name, not '{variant.name}'"
+                )
             _check(variant)
     param = layer_type.signature.param
     if param is not None and param not in LayerParameter.DESCRIPTOR.fields_by_name:
-        raise ValueError(f"layer type '{layer_type.name}': a LayerParameter has no field '{param}'")
+        raise ValueError(f"layer type '{layer_type.name}': LayerParameter has no field '{param}'")
 
 
 def layer_types() -> dict[str, LayerType]:
@@ -102,17 +104,17 @@ def layer_type(name: str) -> LayerType:
         _import_indexed(name)
     if name not in _types and name not in _aliases:
         _import_all()
-    own = _aliases.get(name, name)
-    if own not in _types:
+    type_name = _aliases.get(name, name)
+    if type_name not in _types:
         raise GraphError(f"{UNKNOWN_TYPE} '{name}'{did_you_mean(name, _types)}")
-    return _types[own]
+    return _types[type_name]
 
 
 def type_of(layer: LayerParameter) -> LayerType:
     """Return the type of a layer; if the type has variants, the variant of the layer.
 
     Raises:
-        GraphError: if there is no type of that name.
+        GraphError: if the name of the type is unknown.
     """
     kind = layer_type(layer.type)
     return (
@@ -123,20 +125,20 @@ def type_of(layer: LayerParameter) -> LayerType:
 
 
 def _variant(name: str, variant: str) -> LayerType:
-    runs = layer_type(name).implementation
-    return runs.types[variant] if isinstance(runs, Variants) else layer_type(name)
+    impl = layer_type(name).implementation
+    return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
 
 
 def _reduced(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
-    runs = _types[kind.name].implementation if kind.name in _types else None
-    if isinstance(runs, Variants):
-        for name, variant in runs.types.items():
+    impl = _types[kind.name].implementation if kind.name in _types else None
+    if isinstance(impl, Variants):
+        for name, variant in impl.types.items():
             if variant is kind:
                 return _variant, (kind.name, name)
     return layer_type, (kind.name,)
 
 
-# a pickled type is its name: what a layer's own parameters make of it may be a function or an object
+# a type is pickled as its name: PerLayer may have put functions or objects into it
 copyreg.pickle(LayerType, _reduced)
 
 

@@ -1,4 +1,4 @@
-"""Padded tops: arrays with the maximum number of rows, of which a data-dependent number is valid."""
+"""Padded tops: arrays with the maximum number of rows; the number of valid rows depends on the data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ def num_valid_rows(top: Any) -> int:
     """Return the number of valid rows of a padded top; rows of padding begin with a negative number.
 
     Rows are along the axis before the last, not counting last axes of size 1. The rows of a top with one axis are its
-    numbers.
+    elements.
     """
-    first = np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
-    return int(np.count_nonzero(first >= 0, axis=rows_axis(top)).max(initial=0))
+    first_column = (
+        np.asarray(top) if top.ndim == 1 else np.asarray(top)[(slice(None),) * rows_axis(top) + (slice(None), 0)]
+    )
+    return int(np.count_nonzero(first_column >= 0, axis=rows_axis(top)).max(initial=0))
 
 
 def strip_padding(top: Any, rows: int | None = None) -> Any:
@@ -28,8 +30,8 @@ def first_rows(array: Any, rows: int, axis: int) -> Any:
 
     A JAX array is sliced on the host, since JAX would compile for each number of rows.
     """
-    cut = (slice(None),) * axis + (slice(rows),)
-    return jax.device_put(np.asarray(array)[cut]) if isinstance(array, jax.Array) else array[cut]
+    index = (slice(None),) * axis + (slice(rows),)
+    return jax.device_put(np.asarray(array)[index]) if isinstance(array, jax.Array) else array[index]
 
 
 def rows_axis(top: Any) -> int:

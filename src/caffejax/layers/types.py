@@ -68,18 +68,18 @@ SAME_AS_BOTTOMS = "same as bottoms"
 TRANSFORMS: Mapping[Transform, str] = MappingProxyType(
     {
         "jit": "be compiled with `jax.jit`",
-        "jvp": "be differentiated forwards (`jax.jvp`)",
+        "jvp": "be differentiated in forward mode (`jax.jvp`)",
         "second": "be differentiated twice",
         "vmap": "be batched with `jax.vmap`",
-        "shard": "be split by rows over devices with `jax.jit`, each seeing only its own",
+        "shard": "be split by rows over devices with `jax.jit`, without communication",
         "shard_map": "be mapped over devices with `jax.shard_map`",
-        "joined": "take the batches of several devices for one, as `axis_name` says",
+        "joined": "treat the batches of several devices as one batch (`axis_name`)",
         "export": "be exported with `jax.export`",
         "symbolic_batch": "be exported for any number of rows",
     }
 )
-ON_HOST = "it runs on the host, between what is compiled"
-OWN_IMAGES = "rows carry the number that their image has in the device's own batch, and padding comes after them"
+ON_HOST = "it runs on the host, between the compiled parts of the net"
+OWN_IMAGES = "rows hold the index of their image in the batch of the device, and padding comes after them"
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Signature:
 
     Attributes:
         name: Caffe's type name.
-        bottoms: the number of bottoms: exactly n, or (minimum, maximum), where the maximum None is no limit.
+        bottoms: the number of bottoms: n for exactly n, or (minimum, maximum), where a maximum of None means no limit.
         tops: the number of tops in the same form, or `SAME_AS_BOTTOMS`.
-        param: the field of LayerParameter with the type's settings, such as "convolution_param"; None if it has none.
+        param: the field of LayerParameter with the type's settings, such as "convolution_param", or None.
         in_place: whether a top may have the name of a bottom.
-        loss: whether the first top is a loss: its loss_weight defaults to 1, and it is made even if the layer names
-            no top.
+        loss: whether the first top is a loss: its loss_weight defaults to 1, and it exists even if the layer names no
+            top.
         requires_loss_weight: whether the prototxt must set loss_weight, since forks disagree about its default.
         fork_settings: settings of forks that the type supports; any other setting of a fork is an error.
         aliases: other names that forks use for the type.
@@ -124,14 +124,13 @@ class Indices:
 
     Attributes:
         bottoms: their positions among the bottoms; -1 is the last bottom.
-        classes: `classes(ctx, *bottoms)` returns the number of classes n; values of the first of these bottoms must
-            be in 0 .. n - 1. It returns None if the shapes do not determine it. Bottoms have `.shape`.
-        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or
-            None if there is none.
-        gathers: whether the values select rows of an array: forward returns NaN for one out of range, and a check
-            reports it. Otherwise they are class numbers.
-        ignores_gradient: whether a requested gradient into these bottoms is silently zero, as in Caffe's Backward,
-            instead of an error: for coordinates and weights that trained layers may produce.
+        classes: `classes(ctx, *bottoms)` returns the number of classes n, or None if the shapes do not determine it.
+            Values of the first of these bottoms must be in 0 .. n - 1. Bottoms have `.shape`.
+        ignore_label: `ignore_label(ctx)` returns a value outside 0 .. n - 1 that is allowed and has no effect, or None.
+        gathers: whether the values select rows of an array: forward returns NaN for values out of range, and a check
+            reports them. Otherwise they are class numbers.
+        ignores_gradient: whether a requested gradient into these bottoms is zero, as in Caffe's Backward, instead of an
+            error: for coordinates and weights that trained layers may compute.
         sample: `sample(ctx, random, *bottoms)` draws random values for the last of these bottoms, for tests, where
             random integers would be meaningless (boxes, for example). Bottoms have `.shape`.
     """
@@ -157,14 +156,13 @@ class Gradient:
     """The gradient of a layer type.
 
     Attributes:
-        backward: the hand-written Backward rule, see the module's text; None if there is autodiff alone.
-        overrides_autodiff: whether nets use the rule instead of autodiff, since Caffe's gradient is not the
-            derivative.
+        backward: the hand-written Backward rule (see the module's docstring), or None if the type relies on autodiff.
+        overrides_autodiff: whether nets use the rule instead of autodiff, since Caffe's gradient is not the derivative.
         exists: False where Caffe has no backward pass; requesting a gradient is an error.
         indices: the bottoms that hold labels or indices.
-        exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as a loss's labels.
-        not_derivative: if forward itself stops gradients that a derivative would have, as Caffe does, a description
-            of it. Checks then compare the rule with autodiff only, not with finite differences.
+        exempt_from_force_backward: positions of bottoms that `force_backward` skips, such as the labels of a loss.
+        not_derivative: a description of gradients that forward stops, as Caffe does, and that a derivative would have.
+            Checks then compare the rule with autodiff only, not with finite differences. Default: "", none.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
     """
 
@@ -179,13 +177,13 @@ class Gradient:
 
 @dataclass(frozen=True)
 class ByChannel:
-    """How a layer is recognised as y = factor * x + bias by channel, to be fused or folded.
+    """How to recognize that a layer computes y = factor * x + bias by channel, to fuse or fold it.
 
     Attributes:
-        applies: `applies(ctx, shapes, axis, channels)` returns whether the layer is exactly that along this axis of
-            its bottom, which has this number of channels; `shapes` are the shapes of its blobs.
-        factor_and_bias: `factor_and_bias(ctx, blobs)` returns the two, each of shape (channels,), if it applies: NumPy
-            arrays if the blobs are, without compiling anything, else JAX arrays.
+        applies: `applies(ctx, shapes, axis, channels)` returns whether the layer computes exactly this along `axis` of
+            its bottom, which has `channels` channels; `shapes` are the shapes of its blobs.
+        factor_and_bias: `factor_and_bias(ctx, blobs)` returns both, (channels,) each, if it applies: NumPy arrays if
+            the blobs are NumPy arrays, without compiling anything, else JAX arrays.
     """
 
     applies: Callable[..., bool]
@@ -199,10 +197,10 @@ class LayerTraits:
     Attributes:
         elementwise: each element of the tops depends only on the elements at the same position of the bottoms, so the
             order of the axes makes no difference. Implies `row_wise`.
-        row_wise: each row (index along axis 0) of the tops depends only on the same row of the bottoms; a function
-            of the context if the settings decide it.
-        row_bottoms: the positions of the bottoms with these rows, if not all: each row of the tops depends on the
-            whole of the others. Default: all bottoms.
+        row_wise: each row (index along axis 0) of the tops depends only on the same row of the bottoms; a function of
+            the context if the settings decide it.
+        row_bottoms: the positions of the bottoms with these rows, if only some have them: each row of the tops depends
+            on the other bottoms completely. Default: all bottoms.
         is_relu: `is_relu(ctx)` returns whether the layer computes exactly max(x, 0).
         by_channel: for a layer that can be a factor and a bias by channel, such as Scale.
         depends_only_on_shapes: the tops depend on the bottoms' shapes and not on their values, as in PriorBox.
@@ -212,16 +210,16 @@ class LayerTraits:
         is_identity: `is_identity(ctx)` returns whether every top equals the bottom.
         data_movement: which of the bottoms' values the tops hold unchanged: "whole" (all of them), "parts" (some), or
             "nothing" (tops are computed).
-        dtype_policy: the dtype in a bfloat16 net: "float32", that of its "bottoms", or "products" in bfloat16; see
+        dtype_policy: the dtype in a bfloat16 net: "float32", "bottoms" (their dtype), or "products" (in bfloat16); see
             `layers.dtypes`.
-        accepts_integers: whether every bottom may be of integers, since values are only moved or first cast to
+        accepts_integers: whether every bottom may have an integer dtype, since values are only moved or first cast to
             float32. Otherwise integers are an error except in `Indices`.
         spatial_map: the position of the bottom's pixels in the top: the "same" (implied by `elementwise`), "windows"
             (each pixel of the top is computed from a window), "transposed" windows, "cropped", or "unknown".
         window: `window(ctx, bottom)` returns the `Window` of "windows" and "transposed"; the bottom has `.shape`.
-        receptive_window: `receptive_window(ctx, bottom)`, for a type whose top has the bottom's height and width:
-            the `Window` of bottom pixels that a top pixel depends on, None for the whole plane. Default: the same
-            pixel if pixels keep their position or the layer only moves data, else unknown.
+        receptive_window: `receptive_window(ctx, bottom)`, for a type whose top has the bottom's height and width: the
+            `Window` of bottom pixels that a top pixel depends on, None for the whole plane. Default: the same pixel if
+            pixels keep their position or the layer only moves data, else unknown.
         weight_axes: the number of axes of the first blob; legacy weight files pad all blobs to four axes.
         pads_rows: the tops have the maximum number of rows (along the axis before the last). Rows of padding come last
             and begin with a negative number. Outside of compiled code they are stripped, see `layers.row_padding`.
@@ -257,13 +255,13 @@ class LayerTraits:
 
 @dataclass(frozen=True)
 class LayerDocs:
-    """What the documentation says about a layer type, besides the docstring of forward.
+    """Documentation of a layer type, in addition to the docstring of forward.
 
     Attributes:
         origin: the project that defined the type: "BVLC" (Caffe itself), or a fork.
         restrictions: what the type does not support, in sentences.
-        unsupported: the JAX transformations that the type does not support, each with the reason. Tests check that
-            all others of `TRANSFORMS` work.
+        unsupported: the JAX transformations that the type does not support, each with the reason. Tests check that all
+            others of `TRANSFORMS` work.
     """
 
     origin: str = "BVLC"
@@ -273,7 +271,7 @@ class LayerDocs:
 
 @dataclass(frozen=True)
 class LayerType:
-    """A layer type, ready to be registered; see the module's text.
+    """The definition of a layer type, to be registered; see the module's docstring.
 
     Attributes:
         signature: name, numbers of bottoms and tops, settings.
@@ -282,9 +280,9 @@ class LayerType:
             `Variants` (several types of one name).
         gradient: the backward pass.
         traits: properties that the compiler uses.
-        docs: what the documentation says.
-        settings: `settings(ctx)` reads and checks the layer's parameter message and returns a frozen value, which
-            `Context.settings` computes once for each layer; None if functions read `Context.param` themselves.
+        docs: documentation of the type.
+        settings: `settings(ctx)` reads and validates the layer's parameter message and returns a frozen value, which
+            `Context.settings` computes once for each layer; None if functions read `Context.param` directly.
     """
 
     signature: Signature

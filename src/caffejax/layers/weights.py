@@ -1,4 +1,4 @@
-"""The params of layers that multiply by a weight."""
+"""Declaration and folding of the blobs of layers that multiply by a weight."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .dtypes import promote
 
 
 def weight_and_bias(p: Any, shape: Shape) -> list[ParamSpec]:
-    """Declare a weight of this shape, and a bias (num_output,) if there is one; `p` is the layer's own message."""
+    """Declare a weight of this shape and, with `p.bias_term`, a bias (num_output,); `p` is the layer's message."""
     weight = ParamSpec(shape, p.weight_filler)
     return [weight, ParamSpec((p.num_output,), p.bias_filler)] if p.bias_term else [weight]
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledWeight:
-    """A weight times a factor for each of its outputs, in float32: multiplied whenever NumPy asks for its numbers.
+    """A weight times a factor for each of its outputs, in float32; multiplied each time NumPy converts it to an array.
 
     Attributes:
-        weight: the weight, (outputs, ...), or another scaled one.
+        weight: the weight, (outputs, ...), or another ScaledWeight.
         factor: the factors, (outputs,) or ().
     """
 
@@ -50,11 +50,11 @@ class ScaledWeight:
 
 
 def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[Any, tuple[Any, np.ndarray]] | None:
-    """Take a factor and a bias for each output into a weight, whose first axis these are, and its bias.
+    """Fold a factor and a bias for each output into a layer's weight, whose first axis is the outputs, and its bias.
 
     Returns:
-        The layer's message, which has a bias now, and the two blobs: a `ScaledWeight`, and a bias in float32. None if
-        outputs are on another axis.
+        The layer's message with `bias_term`, and the two blobs: a `ScaledWeight`, and a bias in float32. None if the
+            outputs are on another axis.
     """
     layer = type(ctx.layer)()
     layer.CopyFrom(ctx.layer)
@@ -65,8 +65,8 @@ def fold_scale_bias(ctx: Context, blobs: Any, factor: Any, bias: Any) -> tuple[A
     p.bias_term = True
     weight, *before = blobs
     factor, bias = np.asarray(factor, np.float64), np.asarray(bias, np.float64)
-    own = np.asarray(before[0], np.float32).ravel() if before else np.zeros(weight.shape[0])
-    return layer, (ScaledWeight(weight, factor), (own * factor + bias).astype(np.float32))
+    old_bias = np.asarray(before[0], np.float32).ravel() if before else np.zeros(weight.shape[0])
+    return layer, (ScaledWeight(weight, factor), (old_bias * factor + bias).astype(np.float32))
 
 
 def normalize_rows(weight: jax.Array, *, eps: float = 0.0) -> jax.Array:
