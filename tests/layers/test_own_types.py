@@ -119,8 +119,8 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
     state = ParamSpec((1,), learnable=False, persistent=False)
     return {
         "no top": (traced(lambda ctx, x: None), "forward must return an array, or a tuple of one per top, not None"),
-        "no type": (per_layer(None), "the type's PerLayer must make a LayerType, not None"),
-        "half a type": (per_layer(Traced(scaled)), "the type's PerLayer must make a LayerType, not Traced"),
+        "no type": (per_layer(None), "PerLayer.make must return a LayerType, not None"),
+        "half a type": (per_layer(Traced(scaled)), "PerLayer.make must return a LayerType, not Traced"),
         "no spec": (params((1,)), r"params must list ParamSpecs, not \(1,\)"),
         "order": (params(state, ParamSpec((1,))), "params that are not persistent must be declared last"),
     }
@@ -136,9 +136,9 @@ def test_what_is_wrong_with_a_type_is_said_with_the_layer(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of whole numbers from 0 on, not \[3\]"),
+        ({"shape": [3]}, r"a ParamSpec's shape must be a tuple of integers of at least 0, not \[3\]"),
         ({"shape": (3,), "persistent": False}, "a ParamSpec that is not persistent cannot be learnable"),
-        ({"shape": (3,), "value": np.ones(2)}, r"a ParamSpec of shape \(3,\) has a value of shape \(2,\)"),
+        ({"shape": (3,), "value": np.ones(2)}, r"value of a ParamSpec must have its shape, \(3,\), not \(2,\)"),
     ],
 )
 def test_what_is_wrong_with_a_param_spec(spec: Any, message: str) -> None:
@@ -161,5 +161,5 @@ def test_a_rule_with_too_few_gradients_is_named() -> None:
     with registered(kind):
         net = Net(INPUT + OWN, backward="rules")
         params, _ = net.init(jax.random.key(0))
-        with pytest.raises(LayerError, match="one gradient per argument: 0 diffs for 1 arrays"):
+        with pytest.raises(LayerError, match="one gradient per argument, but returned 0 for 1"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)

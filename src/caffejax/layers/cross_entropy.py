@@ -43,15 +43,15 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
     / clamped probability: large, not 0, where the probability is 0. A label outside 0 .. classes - 1 makes the loss
     NaN.
     """
-    own, held = _labelled(prob, labels)
-    return nan_if_unlabelled(own, -jnp.sum(jnp.where(own, jnp.log(held), 0)) / prob.shape[0])
+    is_label, clamped = _labelled(prob, labels)
+    return nan_if_unlabelled(is_label, -jnp.sum(jnp.where(is_label, jnp.log(clamped), 0)) / prob.shape[0])
 
 
 def multinomial_logistic_loss_backward(
     ctx: Context, prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    own, held = _labelled(prob, labels)
-    return jnp.where(own, -dy / prob.shape[0] / held, 0).reshape(prob.shape), None
+    is_label, clamped = _labelled(prob, labels)
+    return jnp.where(is_label, -dy / prob.shape[0] / clamped, 0).reshape(prob.shape), None
 
 
 register(
@@ -77,8 +77,7 @@ def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]
         f"needs one label per example, not labels of shape {labels.shape}",
     )
     rows = promote(prob).reshape(prob.shape[0], -1)
-    own = label_mask(labels, rows.shape)
-    return own, jnp.maximum(rows, _LEAST)
+    return label_mask(labels, rows.shape), jnp.maximum(rows, _LEAST)
 
 
 def sigmoid_cross_entropy_loss(ctx: Context, scores: jax.Array, targets: jax.Array) -> jax.Array:
@@ -179,7 +178,7 @@ register(
         implementation=Variants(
             _sigmoid_loss_variant,
             {"BVLC's": SIGMOID_CROSS_ENTROPY_LOSS, "weighted": WEIGHTED_SIGMOID},
-            selection_doc="They are told apart by the number of bottoms.",
+            selection_doc="The number of bottoms selects the variant.",
         ),
     )
 )

@@ -21,18 +21,19 @@ from .weights import weight_and_bias
 
 
 def argmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Places of the `top_k` largest values, largest first; of equal ones the last place comes first.
+    """The indices of the `top_k` largest values, largest first; of equal values the last one comes first.
 
-    With `axis` they are counted along it, and `out_max_val` gives the values instead. Without, each item of axis
-    0 is flattened: the top is N x 1 x top_k, or N x 2 x top_k with the places and then the values, filled up
-    with axes of size 1 to the bottom's number.
+    Without `axis` the top is (N, 1, top_k): indices into each flattened item; with `out_max_val` it is (N, 2, top_k),
+    the indices and then the values. Axes of size 1 are appended up to the bottom's number of axes. With `axis` the top
+    has the bottom's shape with top_k along that axis, and `out_max_val` returns the values instead of the indices.
+    Caffe's rule: argmax_layer.cpp.
     """
     p, along = ctx.param, ctx.param.HasField("axis")
     axis = canonical_axis(p.axis, x.shape) if along else 1
     rows = jnp.moveaxis(x, axis, -1) if along else x.reshape(x.shape[0], math.prod(x.shape[1:]))
     size = rows.shape[-1]
-    require(1 <= p.top_k <= size, f"top_k must lie between 1 and {size}, the number of values, not be {p.top_k}")
-    # sorted in rising order, last places are last among equals; -0 must equal 0. XLA's top_k would gather a cut batch
+    require(1 <= p.top_k <= size, f"top_k must be between 1 and {size}, the number of values, not {p.top_k}")
+    # a stable sort keeps the last of equals last; -0 must equal 0. XLA's top_k would gather a sharded batch
     numbers = lax.broadcasted_iota(jnp.int32, rows.shape, rows.ndim - 1)
     rising = lax.sort((jnp.where(rows == 0, 0, rows), numbers), num_keys=1, is_stable=True)
     values, indices = (jnp.flip(part[..., size - p.top_k :], -1) for part in rising)
@@ -44,7 +45,7 @@ def argmax(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
-    axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # of all that a row has
+    axis = ctx.param.axis if ctx.param.HasField("axis") else -1  # without `axis`: over the whole row
     return pointwise_window(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
@@ -59,12 +60,15 @@ register(
 
 
 def batch_reindex(ctx: Context, x: jax.Array, index: jax.Array) -> jax.Array:
-    """The items of bottom 0 (axis 0) that bottom 1 numbers, in its order. A number out of range gives NaN."""
+    """Items of bottom 0 along axis 0, selected by the indices in bottom 1: (N, ...) and (M,) to (M, ...).
+
+    An index outside 0 .. N - 1 gives an item of NaN. Caffe's rule: batch_reindex_layer.cpp.
+    """
     require(index.ndim == 1, f"the indices, bottom 1, must have one axis, not shape {index.shape}")
     require(x.ndim >= 1, "bottom 0 needs an axis to be indexed")
-    # repeats add up in the gradient: taken from the promoted values, that is done in float32
-    taken = promote(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
-    return taken.astype(x.dtype)
+    # gradients of repeated items add up, in float32, since values are promoted first
+    items = promote(x).at[_positions(index, x.shape[0])].get(mode="fill", fill_value=jnp.nan)
+    return items.astype(x.dtype)
 
 
 def batch_reindex_classes(ctx: Context, x: Any, index: Any) -> int:
@@ -83,21 +87,22 @@ register(
         Traced(batch_reindex),
         Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, gathers=True)),
         LayerTraits(dtype_policy="bottoms"),
-        docs=LayerDocs(unsupported={"joined": "it numbers the items of the device's own batch"}),
+        docs=LayerDocs(unsupported={"joined": "its indices refer to items in the batch of the device"}),
     )
 )
 
 
 def _positions(index: jax.Array, n: int) -> jax.Array:
-    """Return whole numbers, cut off as Caffe does; n where the index is negative."""
-    whole = index.astype(jnp.int32)
-    return jnp.where(whole < 0, n, whole)
+    """Truncate indices to integers, as Caffe does; negative indices become n, which is out of range."""
+    truncated = index.astype(jnp.int32)
+    return jnp.where(truncated < 0, n, truncated)
 
 
 def crop(ctx: Context, x: jax.Array, like: jax.Array) -> jax.Array:
-    """Bottom 0 cut to the size of bottom 1 in `axis` and all later axes, from `offset` on (one, or one per axis).
+    """Bottom 0 cropped to the size of bottom 1 in `axis` and all later axes (crop_layer.cpp).
 
-    Nothing of bottom 1 counts but its shape.
+    The crop starts at `offset`, which has one value for all cropped axes or one for each. The values of bottom 1 are
+    not used. Top: axes before `axis` from bottom 0, the others from bottom 1.
     """
     starts, sizes = crop_box(ctx, x.shape, like.shape)
     return lax.slice(x, starts, [a + n for a, n in zip(starts, sizes, strict=True)])
@@ -122,21 +127,21 @@ register(
 
 
 def crop_box(ctx: Context, shape: Shape, like: Shape) -> tuple[list[int], list[int]]:
-    """Return where the part starts and how large it is, for every axis."""
+    """Return the start and the size of the crop along each axis."""
     axis, offsets = canonical_axis(ctx.param.axis, shape), list(ctx.param.offset)
     n_cropped = len(shape) - axis
     require(
         len(offsets) in (0, 1, n_cropped),
-        f"offset must be given once or once per cropped axis: {len(offsets)} offsets for {n_cropped} axes",
+        f"offset must be set once, or once for each cropped axis: {len(offsets)} offsets for {n_cropped} axes",
     )
-    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes as bottom 0 has, not shape {like}")
+    require(len(like) >= len(shape), f"bottom 1 needs {len(shape)} axes, like bottom 0, not shape {like}")
     if len(offsets) != n_cropped:
         offsets = (offsets or [0]) * n_cropped
     starts, sizes = [0] * axis + offsets, [*shape[:axis], *like[axis : len(shape)]]
     for k in range(axis, len(shape)):
         require(
             starts[k] + sizes[k] <= shape[k],
-            f"the crop does not fit along axis {k}: offset {starts[k]} and size {sizes[k]} in {shape[k]}",
+            f"the crop does not fit along axis {k}: offset {starts[k]} plus size {sizes[k]} is more than {shape[k]}",
         )
     return starts, sizes
 
@@ -145,9 +150,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def embed(ctx: Context, blobs: Arrays, index: jax.Array) -> jax.Array:
-    """The weight's rows that the bottom names, plus a bias: shape (...) to (..., num_output).
+    """The rows of the weight that the bottom's indices select, plus a bias: (...) to (..., num_output).
 
-    Indices are truncated to whole numbers. One outside 0 .. input_dim - 1 gives a row of NaN.
+    Blobs: weight (input_dim, num_output), bias (num_output,). Indices are truncated to integers. An index outside 0 ..
+    input_dim - 1 gives a row of NaN. Caffe's rule: embed_layer.cpp.
     """
     weight, *bias = blobs
     at = index.astype(jnp.int32)
@@ -189,7 +195,11 @@ HostArrays = tuple[np.ndarray, ...]
 
 
 def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
-    """For every bottom but the last, the rows at which the last bottom, the selector, is not zero."""
+    """The rows of each bottom but the last for which the last bottom, the selector, is not zero.
+
+    Bottoms: (N, ...) each, and the selector (N,). Tops: (M, ...), where M depends on the data. Caffe's rule:
+    filter_layer.cpp.
+    """
     *data, selector = bottoms
     rows = _selected_rows(selector)
     return tuple(x[rows] for x in data)
@@ -197,14 +207,17 @@ def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
 
 def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     *data, selector = (b.shape for b in bottoms)
-    require(ctx.n_tops == len(data), f"needs a top for each bottom but the selector: {ctx.n_tops} for {len(data)}")
+    require(
+        ctx.n_tops == len(data),
+        f"needs one top for each bottom except the selector: {ctx.n_tops} tops for {len(data)} bottoms",
+    )
     require(
         selector and all(n == 1 for n in selector[1:]),
         f"the selector (last bottom) must hold one number per row, not {selector}",
     )
     for i, shape in enumerate(data):
-        require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, the selector {selector[0]} rows")
-    return data  # as if every row passed
+        require(shape[:1] == selector[:1], f"bottom {i} has shape {shape}, but the selector has {selector[0]} rows")
+    return data  # the largest shapes: every row is selected
 
 
 def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:

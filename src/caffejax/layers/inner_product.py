@@ -57,12 +57,16 @@ def read_inner_product(ctx: Context) -> InnerProductSettings:
 
 
 def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """x flattened from `axis` on, times the weight's rows, plus a bias: (..., K) to (..., num_output)."""
+    """x, flattened from `axis` on to K inputs, times the weight, plus a bias: (N, ...) to (N, num_output).
+
+    Blobs: weight (num_output, K), or (K, num_output) with `transpose`, and bias (num_output,). Axes before `axis`
+    remain. Caffe's rule: inner_product_layer.cpp.
+    """
     return product_of_rows(ctx, x, *blobs)
 
 
 def product_of_rows(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
-    """Multiply rows of x by a weight, and add a bias if there is one."""
+    """Multiply the rows of x by a weight, and add a bias if there is one."""
     (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
     y = rows_times(x.reshape(*(lead or (1,)), inputs), weight, transpose, fast=ctx.fast)
     if bias:
@@ -113,9 +117,9 @@ INNER_PRODUCT = LayerType(  # registered below, with its variants
 def inner_product_of_bottoms(
     ctx: Context, blobs: Arrays, x: jax.Array, weight: jax.Array, *bias: jax.Array
 ) -> jax.Array:
-    """InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or else a blob.
+    """InnerProduct with the weight (num_output, K) from bottom 1, and the bias from bottom 2 or, by default, a blob.
 
-    The number of outputs is the weight's; `num_output` and `weight_filler` mean nothing.
+    The weight determines the number of outputs; `num_output` and `weight_filler` are ignored.
     """
     _check(ctx, x, weight, *bias)
     return product_of_rows(ctx, x, weight.reshape(_flat(weight)), *(bias or blobs))
@@ -144,15 +148,15 @@ def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
     require(weight.shape, "bottom 1, the weight, must have axes")
     _, inputs = ctx.settings.rows_and_inputs(x.shape)
     outputs, columns = _flat(weight)[:: -1 if ctx.settings.transpose else 1]
-    require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to go with {x.shape}")
+    require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to match {x.shape}")
     require(
         not bias or (ctx.settings.bias_term and bias[0].shape == (outputs,)),
-        f"bottom 2, the bias, must be of shape {(outputs,)}, and bias_term true",
+        f"bottom 2, the bias, must have shape {(outputs,)}, and bias_term must be true",
     )
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """InnerProduct with `normalize`: the weight's rows are divided by their lengths first."""
+    """InnerProduct with `normalize`: each row of the weight is first divided by its length."""
     return inner_product(ctx, (normalize_rows(blobs[0], eps=1e-6), *blobs[1:]), x)
 
 
@@ -182,12 +186,12 @@ OF_UNIT_ROWS = LayerType(
     Gradient(
         inner_product_of_unit_rows_backward,
         overrides_autodiff=True,
-        not_derivative="The gradient takes the weight's rows as they are after the division.",
+        not_derivative="The gradient treats the normalized rows of the weight as the parameters.",
     ),
     LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2),
     docs=LayerDocs(
         origin="caffe-windows",
-        restrictions="The weight itself stays as it is; the fork overwrites it with the rows of length 1.",
+        restrictions="The stored weight does not change; the fork overwrites it with the normalized rows.",
     ),
     settings=read_inner_product,
 )
@@ -199,7 +203,7 @@ register(
         implementation=Variants(
             _variant,
             {"BVLC's": INNER_PRODUCT, "of bottoms": OF_BOTTOMS, "of unit rows": OF_UNIT_ROWS},
-            selection_doc="They are told apart by the number of bottoms, and by `normalize` in its parameters.",
+            selection_doc="The number of bottoms and `normalize` in inner_product_param select the variant.",
         ),
     )
 )

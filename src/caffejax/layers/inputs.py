@@ -12,11 +12,14 @@ from .types import Fed, Gradient, LayerType, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
-    """One shape for every top, or one shape for all."""
+    """Inputs of the net, which the caller passes, with the shapes of `input_param`.
+
+    One shape applies to all tops; otherwise there is one for each top.
+    """
     shapes = [tuple(int(d) for d in shape.dim) for shape in ctx.param.shape]
     require(
         len(shapes) in (1, ctx.n_tops),
-        f"input_param needs one shape or one per top: {len(shapes)} shapes for {ctx.n_tops} tops",
+        f"input_param needs one shape or one per top, but has {len(shapes)} shapes for {ctx.n_tops} tops",
     )
     for shape in shapes:
         require(all(n >= 0 for n in shape), f"input_param: a dimension is negative: {shape}")
@@ -27,7 +30,7 @@ register(LayerType(Signature("Input", bottoms=0, tops=(1, None), param="input_pa
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
-    """A batch and its labels, fed from memory."""
+    """Images (batch_size, channels, height, width) and labels (batch_size,), set as arrays by the caller."""
     p = ctx.param
     shape = (p.batch_size, p.channels, p.height, p.width)
     require(all(n > 0 for n in shape), f"batch_size, channels, height and width must be positive: {shape}")
@@ -42,11 +45,15 @@ register(
 
 
 def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
-    """Tops made by fillers; random ones are drawn anew in every forward pass."""
+    """Tops filled by `data_filler`; random fillers draw new values in every forward pass.
+
+    One shape or filler applies to all tops; otherwise there is one for each top. Without a filler tops are zeros.
+    Caffe's rule: dummy_data_layer.cpp.
+    """
     shapes, fillers = _dummy_shapes(ctx), list(ctx.param.data_filler)
     require(
         len(fillers) in (0, 1, ctx.n_tops),
-        f"dummy_data_param needs no data_filler, one, or one per top: {len(fillers)} for {ctx.n_tops} tops",
+        f"dummy_data_param needs no data_filler, one, or one per top, but has {len(fillers)} for {ctx.n_tops} tops",
     )
     fillers = fillers * ctx.n_tops if len(fillers) == 1 else fillers or [None] * ctx.n_tops
     return tuple(
@@ -67,18 +74,18 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
     else:
         require(
             all(len(dims) in (1, ctx.n_tops) for dims in old),
-            "each of num, channels, height and width must be given once, or once per top",
+            "each of num, channels, height and width must be set once, or once per top",
         )
         shapes = list(zip(*(dims * ctx.n_tops if len(dims) == 1 else dims for dims in old), strict=True))
     require(
         len(shapes) in (1, ctx.n_tops),
-        f"dummy_data_param needs one shape or one per top: {len(shapes)} for {ctx.n_tops} tops",
+        f"dummy_data_param needs one shape or one per top, but has {len(shapes)} for {ctx.n_tops} tops",
     )
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
-    """A learnable blob as a top. It starts at zero, or as `blob_filler` says."""
+    """A learnable blob as a top, of the `shape` of parameter_param; it starts at zero, or from `blob_filler` (forks)."""
     return blobs[0]
 
 

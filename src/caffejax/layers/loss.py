@@ -14,7 +14,7 @@ from .context import Context, Shape
 
 
 def require_one_batch(data: Shape, labels: Shape) -> None:
-    """Raise `LayerError` unless a loss's two bottoms are of one batch."""
+    """Raise `LayerError` unless the two bottoms of a loss have the same batch size."""
     require(data and labels, f"needs bottoms with a batch axis, not shapes {data} and {labels}")
     require(
         data[0] == labels[0],
@@ -30,24 +30,24 @@ def valid_labels(loss_param: Any, labels: jax.Array) -> jax.Array:
 
 
 def label_indices(labels: jax.Array, classes: int) -> jax.Array:
-    """Return labels as indices; a negative one as `classes`, lest it count from the end: out of range is NaN."""
+    """Return labels as integer indices; negative labels become `classes`, which is out of range (NaN)."""
     index = labels.astype(jnp.int32)
     return jnp.where(index < 0, classes, index)
 
 
 def label_mask(labels: jax.Array, shape: Shape, axis: int = 1) -> jax.Array:
-    """Return True, in an array of that shape, at each label's class along `axis`; nowhere for a label that is none."""
+    """Return the one-hot mask of labels, bool, of the given shape, along `axis`; all False for a label out of range."""
     numbers = labels.astype(jnp.int32).reshape(*shape[:axis], 1, *shape[axis + 1 :])
     return numbers == jnp.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
 
 
-def nan_if_unlabelled(own: jax.Array, loss: jax.Array) -> jax.Array:
-    """Return the loss; NaN if an example's label is no class. `own`, (batch, classes), is true at the labels."""
-    return jnp.where(jnp.all(jnp.any(own, axis=1)), loss, jnp.nan)
+def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
+    """Return the loss, or NaN if an example of the mask `is_label`, (batch, classes), has no label in range."""
+    return jnp.where(jnp.all(jnp.any(is_label, axis=1)), loss, jnp.nan)
 
 
 def normalization(loss_param: Any, default: str) -> str:
-    """Return the mode in effect: `normalization`, else what the old flag `normalize` means, else the default."""
+    """Return the mode of the loss_param: `normalization`, else according to the old flag `normalize`, else the default."""
     if loss_param.HasField("normalization"):
         return str(loss_param.NormalizationMode.Name(loss_param.normalization))
     if loss_param.HasField("normalize"):
@@ -59,10 +59,10 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
     """Return the divisor of a summed loss, at least 1, over the batches of all devices (see `cross_replica`).
 
     Args:
-        ctx: the layer's; the mode stands in its LossParameter.
-        valid: which labels count.
-        default: the mode if none is given.
-        batch: what BATCH_SIZE means.
+        ctx: the context of the layer, whose LossParameter determines the mode.
+        valid: bool, which labels count.
+        default: the mode if the LossParameter sets none.
+        batch: the batch size, the divisor of the mode BATCH_SIZE.
     """
     loss_param, n = ctx.layer.loss_param, cross_replica.axis_size(ctx)
     match normalization(loss_param, default):
@@ -87,12 +87,12 @@ def _at_least_one(size: float) -> jax.Array | float:
 
 
 def straight_through(x: jax.Array, value: jax.Array) -> jax.Array:
-    """Return `value`, with the gradient of `x`: for clamps that Caffe's gradients do not know of."""
+    """Return `value` with the gradient of `x`, for clamps that Caffe's gradients ignore."""
     return jax.lax.stop_gradient(value) + (x - jax.lax.stop_gradient(x))
 
 
 def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
-    """Return what is wrong where scores (classes along `axis`) do not have exactly one label per position."""
+    """Return a message if scores (classes along `axis`) do not have exactly one label per position, else None."""
     expected = math.prod(scores[:axis] + scores[axis + 1 :])
     if math.prod(labels) == expected:
         return None
@@ -103,7 +103,7 @@ def label_shape_problem(scores: Shape, labels: Shape, axis: int) -> str | None:
 
 
 def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) -> int | None:
-    """Return the number of classes along the scores' `axis`, if there is a label for each place beside it."""
+    """Return the number of classes along the scores' `axis`, or None unless there is a label for each position."""
     axis, shape = ctx.param.axis, scores.shape
     if not -len(shape) <= axis < len(shape):
         return None
@@ -111,11 +111,11 @@ def classes_along_axis(ctx: Context, scores: Any, labels: Any, *_others: Any) ->
 
 
 def classes_of_rows(ctx: Context, scores: Any, labels: Any) -> int:
-    """Return the number of scores in a row, each of a class."""
+    """Return the number of classes: the number of scores in a row."""
     return math.prod(scores.shape[1:])
 
 
 def ignored_label(ctx: Context) -> int | None:
-    """Return the loss_param's `ignore_label`, if it is set."""
+    """Return the `ignore_label` of the loss_param, or None if it is not set."""
     p = ctx.layer.loss_param
     return int(p.ignore_label) if p.HasField("ignore_label") else None

@@ -1,4 +1,4 @@
-"""LRN: local response normalisation, across channels or within one."""
+"""LRN: local response normalization, across channels or within one (lrn_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class LrnSettings:
     """The settings of an LRNParameter.
 
     Attributes:
-        local_size: the number of channels, or the side of the window, odd.
-        alpha, beta, k: the numbers of the formula.
-        within: whether sums run over the plane (WITHIN_CHANNEL) instead of across channels.
+        local_size: the number n of channels, or of cells along the side of the window, odd.
+        alpha, beta, k: the constants of the formula.
+        within: whether sums are over the plane (WITHIN_CHANNEL) instead of across channels.
     """
 
     local_size: int
@@ -50,10 +50,10 @@ def read_lrn(ctx: Context) -> LrnSettings:
 
 
 def lrn(ctx: Context, x: jax.Array) -> jax.Array:
-    """x * scale**-beta, where scale = k + alpha/n * (sum of squares over n channels).
+    """x * scale**-beta, where scale = k + alpha / n * (sum of squares over n neighboring channels), n = local_size.
 
-    WITHIN_CHANNEL sums over an n x n window instead, ignores k (always 1), and divides as average pooling
-    does: by the part of the window inside the padded plane.
+    Bottom and top: (N, C, H, W). WITHIN_CHANNEL sums over an n x n window of the plane instead, with k = 1, and divides
+    like average pooling: by the part of the window inside the padded plane. Caffe's rule: lrn_layer.cpp.
     """
     p = ctx.settings
     if ctx.fast and not p.within:
@@ -66,7 +66,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def lrn_top_shapes(ctx: Context, x: jax.ShapeDtypeStruct) -> list[Shape] | None:
-    """Return the shape of LRN's top across channels; None within a channel, where the window has to be built."""
+    """Return the shape of the top; None for WITHIN_CHANNEL, where forward may raise an error."""
     if ctx.settings.within:
         return None
     _check(x)
@@ -77,7 +77,7 @@ def lrn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     p, scale = ctx.settings, _scale(ctx, x)
     ratio = dy * y / scale
     if p.within:
-        # the window sum is linear: its transpose spreads each ratio back over its window
+        # the window sum is linear; its transpose adds each ratio to the cells of its window
         spread = jax.linear_transpose(lambda squares: _window_mean(p, squares), ratio)(ratio)[0]
         return (dy * scale**-p.beta - 2 * p.alpha * p.beta * x * spread).astype(x.dtype)
     spread = _channel_sum(ratio, p.local_size)
@@ -116,7 +116,7 @@ def _scale(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def _channel_sum(x: jax.Array, size: int) -> jax.Array:
-    """Sum over `size` neighbouring channels (axis 1), zero beyond the edge."""
+    """Sum over `size` neighboring channels (axis 1); channels beyond the edge are zero."""
     channels = x.shape[1]
     half = reach(size, channels)
     padded = jnp.pad(x, ((0, 0), (half, half), (0, 0), (0, 0)))
@@ -126,7 +126,7 @@ def _channel_sum(x: jax.Array, size: int) -> jax.Array:
 def _window_mean(p: LrnSettings, x: jax.Array, fast: bool = False) -> jax.Array:
     window = _squares_window(p, x.shape[2:])
     mean = average_windows(x, window, x.shape[2:], fast=fast)
-    cells = math.prod(window.kernel) / p.local_size**2  # of those that it counts; the rest are beyond any edge
+    cells = math.prod(window.kernel) / p.local_size**2  # the other cells are always beyond an edge
     return mean if cells == 1 else mean * cells
 
 

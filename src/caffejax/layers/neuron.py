@@ -1,4 +1,7 @@
-"""Neuron layers: one bottom, one top of the same shape, element by element."""
+"""Neuron layers: one bottom, one top of the same shape, computed element by element.
+
+Caffe's rules: the files named after the types, such as relu_layer.cpp.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def relu(ctx: Context, x: jax.Array) -> jax.Array:
-    """x where positive, else negative_slope * x. At 0 the gradient is the slope."""
+    """x where x > 0, else negative_slope * x. At 0 the gradient is the slope."""
     if ctx.fast and ctx.param.negative_slope == 0:
         return maximum_with_0(x)
     slope = ctx.param.negative_slope
-    return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN stays
+    return jnp.where(x <= 0, slope * x if slope else 0, x)  # 0 * x would be -0 where Caffe has 0; NaN passes
 
 
 def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -43,9 +46,10 @@ register(
 
 
 def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """x where positive, else slope * x, with one learnable slope per channel, or one for all.
+    """x where x > 0, else slope * x, with one learnable slope per channel, or one for all (`channel_shared`).
 
-    At 0 the gradient is the slope, and the slope gets none.
+    Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
+    slope is 0.
     """
     return jnp.where(x > 0, x, _by_channel(blobs[0], x) * x).astype(x.dtype)
 
@@ -82,8 +86,8 @@ def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
-    """x where positive, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
-    below = jnp.where(x > 0, 0, x)  # an overflow in the branch not taken would reach the gradient
+    """x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
+    below = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
     return jnp.where(x > 0, x, ctx.param.alpha * jnp.expm1(below))
 
 
@@ -121,7 +125,7 @@ register(
 
 
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent of x."""
     return jnp.tanh(x)
 
 
@@ -191,10 +195,10 @@ register(
 
 
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
-    """x held between min and max. On both bounds the gradient passes."""
+    """x clamped to [min, max]. On both bounds the gradient is 1."""
     p = ctx.param
-    require(p.HasField("min") and p.HasField("max"), "clip_param must give min and max")
-    # the maximum last: it wins where min > max
+    require(p.HasField("min") and p.HasField("max"), "clip_param must set min and max")
+    # the maximum is applied last, and min wins where min > max
     bounded = jnp.maximum(jnp.minimum(x, p.max), p.min)
     return jnp.where(_inside(p, x), x, jax.lax.stop_gradient(bounded))
 
@@ -218,7 +222,7 @@ def _inside(p: Any, x: jax.Array) -> jax.Array:
 
 
 def threshold(ctx: Context, x: jax.Array) -> jax.Array:
-    """1 where x is strictly above the threshold, else 0. There is no gradient to ask for."""
+    """1 where x > threshold, else 0. Caffe has no gradient."""
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
@@ -233,7 +237,7 @@ register(
 
 
 def power(ctx: Context, x: jax.Array) -> jax.Array:
-    """(shift + scale * x) ** power. With scale or power 0 a constant, whatever x is."""
+    """(shift + scale * x) ** power. If scale or power is 0, the top is constant."""
     p = ctx.param
     if p.power == 0:
         return jnp.ones_like(x)
@@ -261,7 +265,7 @@ register(
 
 
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
-    """base ** (shift + scale * x); base -1 stands for e."""
+    """base ** (shift + scale * x), where base -1 means e."""
     return jnp.exp(log_base(ctx.param) * _scaled_and_shifted(ctx.param, x))
 
 
@@ -275,7 +279,7 @@ register(
 
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
-    """The logarithm of shift + scale * x to a base; base -1 stands for e."""
+    """The logarithm of shift + scale * x to `base`, where base -1 means e."""
     require(ctx.param.base != 1, "there is no logarithm to base 1")
     return jnp.log(_scaled_and_shifted(ctx.param, x)) / log_base(ctx.param)
 
@@ -295,10 +299,10 @@ def _scaled_and_shifted(p: Any, x: jax.Array) -> jax.Array:
 
 
 def log_base(p: Any) -> float:
-    """Return the logarithm of the base to e.
+    """Return the natural logarithm of the base.
 
     Raises:
-        LayerError: if it has none.
+        LayerError: for a base that is not positive and finite, nor -1.
     """
     require(p.base == -1 or 0 < p.base < math.inf, f"base must be positive, or -1 for e, not {p.base:g}")
     return 1.0 if p.base == -1 else math.log(p.base)
@@ -326,7 +330,7 @@ register(
 
 
 def relu6(ctx: Context, x: jax.Array) -> jax.Array:
-    """x held between 0 and 6, or negative_slope * x below 0. At 0 the gradient is the slope, at 6 it is 0."""
+    """min(x, 6) where x > 0, else negative_slope * x. At 0 the gradient is the slope, at 6 it is 0."""
     return jnp.where(x > 0, jnp.where(x < 6, x, 6), ctx.param.negative_slope * x)
 
 
@@ -346,7 +350,7 @@ register(
 
 
 def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
-    """alpha * x + beta held between 0 and 1; on both bounds the gradient is 0."""
+    """alpha * x + beta clamped to [0, 1]. On both bounds the gradient is 0."""
     line = ctx.param.alpha * x + ctx.param.beta
     return jnp.where(line > 0, jnp.where(line < 1, line, 1), 0)
 
@@ -367,7 +371,7 @@ register(
 
 
 def hard_swish(ctx: Context, x: jax.Array) -> jax.Array:
-    """x times (x + 3 held between 0 and 6) / 6."""
+    """x * min(max(x + 3, 0), 6) / 6."""
     return jnp.where(x > -3, jnp.where(x < 3, x * (x + 3) / 6, x), 0)
 
 

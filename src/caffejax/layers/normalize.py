@@ -1,4 +1,4 @@
-"""Normalize: to length 1. The SSD fork's, with a learned scale, and NormFace's, without."""
+"""Normalize: division by the length of a vector, with a learned scale (SSD) or without (NormFace)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _NORMFACE_EPS = 1e-6
 
 
 def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
-    """Each image (or, with across_spatial: false, each place of it) over its length, times a learned scale.
+    """Each image (N, C, H, W), or each position with across_spatial: false, divided by its length, times a scale.
 
-    The scale is one number, or one for each channel with channel_shared: false; `eps` is added inside of the root.
+    The length is sqrt(sum of squares + eps). Blob: scale () or, with channel_shared: false, (C,). The top has the shape
+    of the bottom.
     """
     y, _ = _scaled(ctx, blobs, x)
     return y.astype(x.dtype)
@@ -43,12 +44,12 @@ def normalize_backward(
     _, length = _scaled(ctx, blobs, x)
     (scale,) = blobs
     by_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
-    # the fork takes the part along x away before the scale: not the derivative where channels have scales of their own
+    # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
     dx = _along_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
     return (by_scale,), dx.astype(x.dtype)
 
 
-def _sees(ctx: Context, bottom: Any) -> Window | None:
+def _receptive_window(ctx: Context, bottom: Any) -> Window | None:
     return None if ctx.layer.norm_param.across_spatial else pointwise_window(ctx, bottom)
 
 
@@ -56,8 +57,8 @@ NORMALIZE_SSD = LayerType(
     Signature("Normalize", param="norm_param"),
     Traced(normalize, params=normalize_params),
     Gradient(normalize_backward, overrides_autodiff=True),
-    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_sees),
-    docs=LayerDocs(origin="SSD", restrictions="add_eps_before_sqrt: false, of another fork, is refused."),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
+    docs=LayerDocs(origin="SSD", restrictions="add_eps_before_sqrt: false, from another fork, is an error."),
 )
 
 
@@ -66,7 +67,7 @@ def _scaled(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Ar
     p = ctx.layer.norm_param
     four_axes(x.shape)
     require(len(x.shape) >= 2, f"needs a bottom with 2 to 4 axes, not shape {x.shape}")
-    require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; leave it out")
+    require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
     require(p.eps >= 0, f"eps must not be negative: {p.eps}")
     length = _length(promote(x), _lengths_axes(ctx, x), p.eps)
     return _along_channels(blobs[0], x) * promote(x) / length, length
@@ -85,9 +86,9 @@ def _other_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
 
 
 def normalize_places(ctx: Context, x: jax.Array) -> object:
-    """Each place over its length across the channels; the top has four axes. A second top holds the lengths.
+    """The vector of channels at each position, divided by its length sqrt(sum of squares + 1e-6); (N, C, H, W).
 
-    1e-6 is added inside of the root. Nothing comes back from the second top unless bp_norm is true.
+    The optional second top holds the lengths, (N, 1, H, W); its gradient is ignored unless bp_norm is true.
     """
     y, length = _unit(ctx, x)
     if ctx.n_tops == 1:
@@ -107,16 +108,18 @@ def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) ->
 NORMALIZE_NORMFACE = LayerType(
     Signature("Normalize", tops=(1, 2), param="normalize_param"),
     Traced(normalize_places),
-    Gradient(normalize_places_backward, not_derivative="Nothing comes back from the lengths unless bp_norm is true."),
+    Gradient(
+        normalize_places_backward, not_derivative="The gradient of the lengths is ignored unless bp_norm is true."
+    ),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="NormFace", restrictions="normalize_type is L2; fix_gradient is refused."),
+    docs=LayerDocs(origin="NormFace", restrictions="normalize_type must be L2; fix_gradient is an error."),
 )
 
 
 def _unit(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the places of length 1, and what their lengths were, in float32 at least."""
+    """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
     require(ctx.param.normalize_type == "L2", f'normalize_type "{ctx.param.normalize_type}" is not supported; use "L2"')
-    require(not ctx.param.fix_gradient, "fix_gradient: true is not supported; leave it out")
+    require(not ctx.param.fix_gradient, "fix_gradient: true is not supported; remove it")
     images = promote(x).reshape(four_axes(x.shape))
     length = _length(images, (1,), _NORMFACE_EPS)
     return images / length, length
@@ -127,20 +130,20 @@ def _length(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
 
 
 def _unit_diff(x: jax.Array, length: jax.Array, dy: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Return the diff of x for that of x / length."""
+    """Return the gradient of x, given the gradient `dy` of x / length."""
     along = jnp.sum(dy * x, axis=axes, keepdims=True) / jnp.square(length)
     return (dy - along * x) / length
 
 
-def choose_normalize(layer: Any) -> str:
+def select_normalize(layer: Any) -> str:
     return "SSD" if layer.HasField("norm_param") or layer.blobs or layer.param else "NormFace"
 
 
-def settle_normalize(layer: Any, context: LayerContext) -> Any:
-    """Give a layer that says nothing of itself, and has several places in each image, the SSD fork's norm_param."""
-    says = layer.HasField("normalize_param") or choose_normalize(layer) == "SSD" or len(layer.top) > 1
+def resolve_normalize(layer: Any, context: LayerContext) -> Any:
+    """Return the layer with the SSD fork's norm_param if it has no settings and its images have several positions."""
+    has_settings = layer.HasField("normalize_param") or select_normalize(layer) == "SSD" or len(layer.top) > 1
     (shape,) = context.shapes
-    if not says and shape is not None and math.prod(shape[2:]) > 1:
+    if not has_settings and shape is not None and math.prod(shape[2:]) > 1:
         layer.norm_param.SetInParent()
     return layer
 
@@ -149,11 +152,11 @@ register(
     LayerType(
         Signature("Normalize", tops=(1, 2)),
         Variants(
-            choose_normalize,
+            select_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            selection_doc="With norm_param, or anything said of its blob, it is the SSD fork's; with normalize_param "
-            "or two tops it is NormFace's. One that says nothing is the SSD fork's on maps, NormFace's on features.",
-            resolve=settle_normalize,
+            selection_doc="With norm_param, `param` or `blobs` it is the SSD fork's; with normalize_param or two tops "
+            "it is NormFace's. Otherwise it is the SSD fork's for maps and NormFace's for features (1 x 1).",
+            resolve=resolve_normalize,
         ),
         docs=LayerDocs(origin="SSD, NormFace"),
     )
