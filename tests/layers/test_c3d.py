@@ -111,7 +111,12 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
         ("Convolution3D", "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 3 }", [VOLUME], "kernel_h is not"),
         ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "given once"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 0 }", [VOLUME], "must be positive"),
-        ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad: 1 }", [VOLUME], "takes no padding"),
+        (
+            "Pooling3D",
+            "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad: 1 }",
+            [VOLUME],
+            "does not support padding",
+        ),
         ("Pooling3D", "pooling3d_param { kernel_size: 8 kernel_depth: 2 }", [VOLUME], "begins|does not fit"),
         ("Pooling3D", "pooling3d_param { pool: STOCHASTIC kernel_size: 2 kernel_depth: 2 }", [VOLUME], "STOCHASTIC"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride_d: 2 }", [VOLUME], "stride_d is not"),

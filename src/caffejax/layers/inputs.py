@@ -85,7 +85,7 @@ def _dummy_shapes(ctx: Context) -> list[Shape]:
 
 
 def parameter(ctx: Context, blobs: tuple[jax.Array]) -> jax.Array:
-    """A learnable blob as a top, of the `shape` of parameter_param; it starts at zero, or from `blob_filler` (forks)."""
+    """A learnable blob as a top, with the `shape` of parameter_param; initially zeros, or `blob_filler` (forks)."""
     return blobs[0]
 
 

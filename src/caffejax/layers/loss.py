@@ -47,7 +47,7 @@ def nan_if_unlabelled(is_label: jax.Array, loss: jax.Array) -> jax.Array:
 
 
 def normalization(loss_param: Any, default: str) -> str:
-    """Return the mode of the loss_param: `normalization`, else according to the old flag `normalize`, else the default."""
+    """Return the loss_param's mode: `normalization`, else according to the old flag `normalize`, else the default."""
     if loss_param.HasField("normalization"):
         return str(loss_param.NormalizationMode.Name(loss_param.normalization))
     if loss_param.HasField("normalize"):

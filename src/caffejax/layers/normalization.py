@@ -35,8 +35,8 @@ class BatchNormSettings:
     Attributes:
         eps: the number added to the variance.
         fraction: moving_average_fraction, by which older statistics are multiplied at each update.
-        uses_stored: whether the layer normalises by its stored statistics instead of the batch's.
-        stats_batch_size: Intel's number of images that statistics are taken of; 0 for the batch.
+        uses_stored: whether the layer normalizes by its stored statistics instead of the batch's.
+        stats_batch_size: Intel's number of images from which statistics are computed; 0 for the whole batch.
         sums: whether the blobs hold sums, as in Caffe, instead of NVIDIA's moving averages.
     """
 
@@ -55,7 +55,7 @@ def read_batch_norm(ctx: Context) -> BatchNormSettings:
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter as Intel Caffe does if it has a `filler`, else as NVIDIA Caffe."""
+    """Read a BatchNormParameter like Intel Caffe if it has a `filler`, else like NVIDIA Caffe."""
     settings = read_batch_norm(ctx)
     if ctx.param.HasField("filler"):
         return settings
@@ -64,11 +64,13 @@ def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
 
 
 def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """(x - mean) / sqrt(variance + eps), channel by channel, without learnable scale and bias.
+    """(x - mean) / sqrt(variance + eps) for each channel, without learnable scale and bias.
 
-    Mean and variance are the stored ones if `use_global_stats`, by default in TEST only, else the batch's; then
-    the blobs are updated, in TEST too. The blobs hold sums of means, of variances (with the m/(m-1)
-    correction) and of weights, each times `moving_average_fraction` per update. They get no gradient.
+    Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,). With
+    `use_global_stats`, the default in TEST, mean and variance are the stored sums divided by the sum of weights.
+    Otherwise they are the batch's, and every forward pass, also in TEST, multiplies the blobs by
+    `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. The
+    blobs get no gradient. Caffe's rule: batch_norm_layer.cpp.
     """
     values = promote(x)
     if ctx.settings.uses_stored:
@@ -88,8 +90,8 @@ def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     size = ctx.settings.stats_batch_size
     require(
         size == 0 or x.shape[0] <= size or ctx.settings.uses_stored,
-        f"statistics of {size} images (stats_batch_size, of intel) in a batch of {x.shape[0]} are not supported; take "
-        f"batches of {size}",
+        f"statistics of {size} images (stats_batch_size, of Intel Caffe) in a batch of {x.shape[0]} are not supported; "
+        f"use batches of {size}",
     )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
@@ -104,9 +106,9 @@ def batch_norm_backward(
     no_diffs = (None, None, None)
     if ctx.settings.uses_stored:
         return no_diffs, promote(dy) / _deviation(ctx, stored(blobs)[1], x)
-    # y's mean is 0 and its variance 1 (but for eps): moving x only moves y across both directions
+    # y has mean 0 and variance 1 (apart from eps), so the gradient has no part along 1 and along y
     _, variance = statistics(ctx, x)
-    return no_diffs, less_moved(ctx, promote(dy), promote(y)) / _deviation(ctx, variance, x)
+    return no_diffs, project_out(ctx, promote(dy), promote(y)) / _deviation(ctx, variance, x)
 
 
 def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
@@ -120,7 +122,7 @@ def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.A
 
 
 def batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a following Scale and a ReLU after it, if the layer uses batch statistics."""
+    """Count a following Scale, then a ReLU, if the layer uses batch statistics."""
     if ctx.settings.uses_stored:
         return 0
     scaled = int(epilogues[0].is_by_channel(1, x.shape[1]))
@@ -133,10 +135,11 @@ def batch_norm_fused(
     """Compute BatchNorm by batch statistics with the epilogues that `batch_norm_fusible` counts."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
-    near = stored(blobs)[0]
-    by = map(promote, scales[0].factor_and_bias()) if scales else (jnp.ones_like(near), jnp.zeros_like(near))
-    guess = jnp.where(jnp.isfinite(near), near, 0)
-    top, mean, variance = batch_normalized(x, *by, guess, ctx.settings.eps, relu=relu, axis_name=synced_over(ctx))
+    mean_estimate = stored(blobs)[0]
+    ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
+    affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
+    guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
+    top, mean, variance = batch_normalized(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=synced_over(ctx))
     return top, updated(ctx, blobs, mean, variance, x)
 
 
@@ -156,7 +159,7 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
 
 
 def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance from the sums; both 0 where nothing was summed yet."""
+    """Return mean and variance, (channels,) each, from the sums; both 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
     xp = namespace_of(weight)
     inverse = xp.where(weight == 0, 0, 1 / xp.where(weight == 0, 1, weight))
@@ -173,26 +176,26 @@ def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x
 
 
 def synced_over(ctx: Context) -> str | None:
-    """Return the mesh axis over whose devices statistics are taken together, if they are."""
+    """Return the mesh axis over which statistics are shared (`sync_bn`), or None."""
     return ctx.axis if ctx.run.sync_bn else None
 
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
-    """Return each array's mean in each channel, (channels,): of all devices' batches with `sync_bn`."""
+    """Return the mean of each array in each channel, (channels,); with `sync_bn` over the batches of all devices."""
     means = [jnp.mean(a, axis=but_channels(a)) for a in arrays]
     return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
 
 
 def statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the batch's mean and variance in each channel, (channels,), by the plain formulation."""
+    """Return the batch's mean and variance in each channel, (channels,) each, by the plain lowering."""
     values = promote(x)
     (mean,) = channel_means(ctx, values)
     (variance,) = channel_means(ctx, jnp.square(values - along(mean, x)))
     return mean, variance
 
 
-def less_moved(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
-    """Return `dy` less its mean and less its part along `y`, in each channel of the batch."""
+def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
+    """Return `dy` minus its mean and minus its projection on `y`, in each channel of the batch."""
     mean, part = channel_means(ctx, dy, dy * y)
     return dy - along(mean, y) - y * along(part, y)
 
@@ -212,10 +215,10 @@ def along(statistic: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """BatchNorm, then times a factor and plus a bias for each channel, which are blobs 3 and 4.
+    """BatchNorm, then times a factor and plus a bias for each channel, blobs 3 and 4, (C,) each.
 
-    NVIDIA's blobs 0 and 1 are moving averages, the variance's without the m/(m-1) correction, and TEST always uses
-    them; blob 2 is 1 once there are any. Intel's are sums, as BVLC's. eps is at least 1e-5 with NVIDIA.
+    NVIDIA's blobs 0 and 1 are moving averages, the variance without the factor m / (m - 1), and TEST always uses them;
+    blob 2 is 1 after the first update. Intel's are sums, like BVLC's. With NVIDIA eps is at least 1e-5.
     """
     if not ctx.settings.uses_stored:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
@@ -243,7 +246,7 @@ def scaled_batch_norm_backward(
     normalised = (values - along(mean, x)) / deviation
     d_normalised = d_top * along(promote(blobs[3]), x)
     if not ctx.settings.uses_stored:
-        d_normalised = less_moved(ctx, d_normalised, normalised)
+        d_normalised = project_out(ctx, d_normalised, normalised)
     d_factor, d_bias = (d_top * normalised).sum(axes), d_top.sum(axes)
     return (None, None, None, d_factor, d_bias), d_normalised / deviation
 
@@ -262,13 +265,13 @@ def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue
 def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
-    """Normalise by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
+    """Normalize by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
     factor, bias = map(promote, blobs[3:])
     if ctx.fast:
-        near = stored(blobs[:3])[0]
-        guess = jnp.where(jnp.isfinite(near), near, 0)
-        how: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
-        top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **how)
+        mean_estimate = stored(blobs[:3])[0]
+        guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
+        options: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
+        top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **options)
     else:
         mean, variance = statistics(ctx, x)
         normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + ctx.settings.eps), x)
@@ -279,7 +282,7 @@ def scaled_batch_norm_fused(
 
 
 def _updated_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
-    """Move the averages towards the batch's statistics; they begin as these."""
+    """Move the averages towards the batch's statistics; the first update replaces them."""
     fraction = ctx.settings.fraction
     means, variances, begun = blobs
     new = (
@@ -293,8 +296,8 @@ def _updated_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: ja
 
 def _batch_norm_variant(layer: Any) -> str:
     p = layer.batch_norm_param
-    own = p.scale_bias or any(p.HasField(f) for f in ("scale_filler", "bias_filler", "filler"))
-    return "with scale and bias" if own else "BVLC's"
+    is_scaled = p.scale_bias or any(p.HasField(f) for f in ("scale_filler", "bias_filler", "filler"))
+    return "with scale and bias" if is_scaled else "BVLC's"
 
 
 SCALED_BATCH_NORM = LayerType(
@@ -325,17 +328,19 @@ register(
         implementation=Variants(
             _batch_norm_variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
-            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) a fork's.",
+            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) it is the one "
+            "with scale and bias.",
         ),
     )
 )
 
 
 def mvn(ctx: Context, x: jax.Array) -> jax.Array:
-    """Mean 0 and variance 1 for each channel of each image, or for each image if `across_channels`.
+    """Subtract the mean and divide by the standard deviation plus eps, for each channel of each image; (N, C, H, W).
 
-    The top always has four axes. eps is added to the standard deviation, and the gradient takes no notice of
-    that. With `normalize_variance: false` only the mean goes.
+    With `across_channels` the statistics are of each image. The top always has four axes. As in Caffe, the gradient
+    ignores that eps is added to the standard deviation. With `normalize_variance: false` only the mean is subtracted.
+    Caffe's rule: mvn_layer.cpp.
     """
     images = promote(x).reshape(four_axes(x.shape))
     centred = images - jnp.mean(images, axis=_mvn_axes(ctx), keepdims=True)

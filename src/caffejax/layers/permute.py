@@ -17,7 +17,7 @@ from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trace
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom's axes in the order that `order` lists them; those it does not list follow as they were."""
+    """The bottom with its axes in the order of `order`; axes that it does not list follow in their old order."""
     return jnp.transpose(x, permuted_axes(ctx, x.shape))
 
 
@@ -48,16 +48,16 @@ register(
 
 def permuted_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
     """Return the bottom's axes in the order of the top's."""
-    given = list(ctx.param.order)
+    order = list(ctx.param.order)
     require(
-        len(set(given)) == len(given) and all(axis < len(shape) for axis in given),
-        f"order must list axes of the bottom, shape {shape}, each at most once, not {given}",
+        len(set(order)) == len(order) and all(axis < len(shape) for axis in order),
+        f"order must list axes of the bottom, shape {shape}, each at most once, not {order}",
     )
-    return (*given, *(axis for axis in range(len(shape)) if axis not in given))
+    return (*order, *(axis for axis in range(len(shape)) if axis not in order))
 
 
 def transpose(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom's axes in the order that `dim` lists them, all of them; negative ones count from the end."""
+    """The bottom with its axes in the order of `dim`, which lists all of them; negative axes count from the end."""
     return jnp.transpose(x, transposed_axes(ctx, x.shape))
 
 
@@ -97,7 +97,7 @@ def transposed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 
 def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape], tuple[int, ...]]) -> Window | None:
-    """Return the own pixel where height and width stay in their places."""
+    """Return the window of one pixel if height and width keep their axes, else None."""
     axes = order(ctx, bottom.shape)
     return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
@@ -107,7 +107,7 @@ def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
 
 
 def reverse(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom back to front along each `axis`, by default along the first: in CTPN, that of time."""
+    """The bottom reversed along each axis of `axis`; default: along axis 0, which is time in CTPN."""
     return jnp.flip(x, reversed_axes(ctx, x.shape))
 
 
@@ -133,14 +133,14 @@ register(
 
 
 def reversed_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axes that Reverse turns round."""
+    """Return the axes that Reverse reverses."""
     axes = tuple(canonical_axis(axis, shape) for axis in ctx.param.axis) or (canonical_axis(0, shape),)
-    require(len(set(axes)) == len(axes), f"reverse_param names an axis twice: {list(ctx.param.axis)}")
+    require(len(set(axes)) == len(axes), f"reverse_param lists an axis twice: {list(ctx.param.axis)}")
     return axes
 
 
 def flip(ctx: Context, x: jax.Array) -> jax.Array:
-    """Images mirrored left to right (unless flip_width is false) and, with flip_height, upside down."""
+    """Images (N, C, H, W) flipped left to right (unless flip_width is false) and, with flip_height, upside down."""
     return jnp.flip(x, flipped_axes(ctx, x.shape))
 
 
@@ -160,19 +160,19 @@ register(
 
 
 def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
-    """Return the axes that Flip turns round."""
+    """Return the axes that Flip reverses."""
     require(len(shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {shape}")
     return tuple(axis for axis, flipped in ((2, ctx.param.flip_height), (3, ctx.param.flip_width)) if flipped)
 
 
 def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
-    """Channels (group, channels / group) transposed to (channels / group, group)."""
+    """The channels of (N, C, ...), seen as (group, C / group), transposed to (C / group, group)."""
     return _transposed(x, *_groups(ctx, x))
 
 
 def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    groups, each = _groups(ctx, x)
-    return _transposed(dy, each, groups)
+    groups, channels = _groups(ctx, x)
+    return _transposed(dy, channels, groups)
 
 
 register(

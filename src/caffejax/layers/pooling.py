@@ -1,4 +1,4 @@
-"""Pooling and SPP: maxima, averages or random draws over windows of the plane, as in Caffe's pooling_layer.cpp."""
+"""Pooling and SPP: maximum, average or random choice over windows of the plane (pooling_layer.cpp, spp_layer.cpp)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .im2col import overlay, windows
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
-_MOST_STEPS = 8192  # more would take minutes to compile
-_LARGEST = 1024  # each cell of a kernel is a step of the computation; a kernel larger than the plane is pointless
+_MOST_STEPS = 8192  # more steps take minutes to compile
+_LARGEST = 1024  # each cell of a kernel is a step of the computation; larger kernels than the plane are useless
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PoolingSettings:
         method: "MAX", "AVE" or "STOCHASTIC".
         kernel: height and width in cells; None for the whole plane (global_pooling).
         stride, pad: height and width in cells.
-        rounding: how output sizes round: `math.ceil`, or `math.floor`.
+        rounding: how output sizes are rounded: `math.ceil`, or `math.floor`.
     """
 
     method: str
@@ -57,7 +57,7 @@ def read_pooling(ctx: Context) -> PoolingSettings:
     if p.global_pooling:
         require(
             not any(p.HasField(f) for f in ("kernel_size", "kernel_h", "kernel_w")),
-            "with global_pooling: true the kernel is the whole plane; leave kernel_size out",
+            "with global_pooling: true the kernel is the whole plane; remove kernel_size",
         )
     else:
         kernel = window_pair(p, "kernel_size", "kernel_h", "kernel_w")
@@ -73,11 +73,14 @@ def read_pooling(ctx: Context) -> PoolingSettings:
 
 
 def pooling(ctx: Context, x: jax.Array) -> object:
-    """MAX, AVE or STOCHASTIC over windows; sizes round up unless round_mode says FLOOR (in forks: ceil_mode: false).
+    """MAX, AVE or STOCHASTIC pooling over windows: (N, C, H, W) to (N, C, *output size). See pooling_layer.cpp.
 
-    MAX takes the first maximum in row-major order; a second top holds its index in the plane. AVE divides by
-    the part of the window inside the padded plane. A MAX window without any input gives -FLT_MAX, index -1.
-    STOCHASTIC draws a cell of each window in proportion to its value, and in TEST takes the expectation.
+    Output sizes (size + 2 * pad - kernel) / stride + 1 round up, or down with `round_mode: FLOOR` (in forks:
+    `ceil_mode: false`); a last window that would start in the padding is dropped.
+
+    MAX takes the first maximum in row-major order; the optional second top holds its index in the plane. A window
+    without input gives -FLT_MAX and index -1. AVE divides by the part of the window inside the padded plane. STOCHASTIC
+    draws a cell of each window with a probability proportional to its value; in TEST it computes the expectation.
     """
     window, out = window_and_size(ctx, x)
     if ctx.n_tops == 1:
@@ -85,7 +88,7 @@ def pooling(ctx: Context, x: jax.Array) -> object:
     require(ctx.settings.method == "MAX", "only MAX pooling has a second top")
     top, row, column = max_windows(x, window, out)
     index = jnp.where(column < 0, -1, row * x.shape[3] + column)
-    return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 has no 257
+    return top, lax.stop_gradient(index.astype(promote(x).dtype))  # bfloat16 cannot represent 257
 
 
 def pooling_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
@@ -110,7 +113,7 @@ register(
         Traced(pooling, top_shapes=pooling_top_shapes),
         Gradient(pooling_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
-        docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is refused."),
+        docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is an error."),
         settings=read_pooling,
     )
 )
@@ -119,7 +122,7 @@ register(
 def pool(
     method: str, x: jax.Array, window: Window, out: Shape, key: jax.Array | None = None, *, fast: bool = False
 ) -> jax.Array:
-    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, the latter at random if given a key."""
+    """Pool windows of the last two of four axes by MAX, AVE or STOCHASTIC, which draws cells only if given a key."""
     if method == "STOCHASTIC":
         return stochastic_windows(x, window, out, key)
     if method == "AVE":
@@ -130,7 +133,7 @@ def pool(
 def pool_diff(
     method: str, x: jax.Array, d_top: jax.Array, window: Window, out: Shape, key: jax.Array | None = None
 ) -> jax.Array:
-    """Return the bottom's diff: every window's goes back to the cells it came from, window position by position."""
+    """Return the gradient of the bottom: each window's gradient goes to its cells, one kernel position at a time."""
     if method == "STOCHASTIC":
         return stochastic_diff(x, d_top, window, out, key)
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
@@ -153,10 +156,10 @@ def pool_diff(
 
 
 def pool_method(p: Any) -> str:
-    """Return MAX, AVE or STOCHASTIC, as a PoolingParameter or SPPParameter says.
+    """Return the method of a PoolingParameter or SPPParameter: MAX, AVE or STOCHASTIC.
 
     Raises:
-        LayerError: for the methods that only forks have.
+        LayerError: for methods that only forks have.
     """
     method = str(p.PoolMethod.Name(p.pool))
     require(method in ("MAX", "AVE", "STOCHASTIC"), f"pool: {method} is not supported; use MAX, AVE or STOCHASTIC")
@@ -168,7 +171,7 @@ def _key(ctx: Context) -> jax.Array | None:
 
 
 def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
-    """Return the window over the plane and the output's size.
+    """Return the window over the plane and the size of the output.
 
     Raises:
         LayerError: for settings that are missing, contradict each other, or do not fit the bottom.
@@ -182,7 +185,7 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
     check_window(s.method, window)
     require(
         max(kernel) <= max(_LARGEST, *size),
-        f"the kernel {kernel} is larger than the plane {size} and than {_LARGEST}; use global_pooling, or less",
+        f"the kernel {kernel} is larger than both the plane {size} and {_LARGEST}; use global_pooling or a smaller one",
     )
     out = pooled_size(size, window, s.rounding)
     check_steps(s.method, window, out)
@@ -190,22 +193,22 @@ def window_and_size(ctx: Context, x: Any) -> tuple[Window, Shape]:
 
 
 def check_steps(method: str, window: Window, out: Shape) -> None:
-    """Raise `LayerError` if windows have too many cells along an axis: one after another is a step of the computation.
+    """Raise `LayerError` if windows have too many cells along an axis: the computation has a step for each.
 
-    Means over one window, as of the whole plane, take one step.
+    Averages over a single window, such as the whole plane, take one step.
     """
     if method != "AVE" or math.prod(out) > 1:
         require(
             max(window.kernel) <= _MOST_STEPS,
-            f"the kernel {window.kernel} is larger than {_MOST_STEPS}, the most that can be computed cell by cell; "
-            "pool a smaller plane, or in two layers",
+            f"the kernel {window.kernel} is larger than {_MOST_STEPS}, the maximum that can be computed cell by cell; "
+            "pool a smaller plane, or use two layers",
         )
 
 
 def check_window(method: str, window: Window) -> None:
-    """Raise `LayerError` if a method does not go with the window's padding."""
+    """Raise `LayerError` if a method does not support the padding of the window."""
     pad, kernel = window.low, window.kernel
-    require(method != "STOCHASTIC" or not any(pad), f"STOCHASTIC pooling takes no padding, but pad is {pad}")
+    require(method != "STOCHASTIC" or not any(pad), f"STOCHASTIC pooling does not support padding, but pad is {pad}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
 
 
@@ -224,12 +227,12 @@ def pooled_size(size: Shape, window: Window, rounding: Callable[[float], int]) -
 
 
 def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
-    """Return height and width of what a message has once for both, or once for each.
+    """Return height and width of a setting that has one field for both, or one for each.
 
-    As in Caffe, one of height and width beside what is for both counts for nothing, but of stride and pad.
+    As in Caffe, if the field for both is set, a single one of the other two is ignored, except for stride and pad.
 
     Raises:
-        LayerError: if it is given twice, or by half, or not and has no default.
+        LayerError: if the setting is set twice or for one axis only, or is missing and has no default.
     """
     has_default = both in ("stride", "pad")
     one = p.HasField(height) != p.HasField(width)
@@ -245,9 +248,9 @@ def window_pair(p: Any, both: str, height: str, width: str) -> Shape:
 
 
 def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return maxima over windows and the row and column each came from (-1 for none).
+    """Return the maxima over windows, and the row and column of each (-1 for none); all (N, C, *out).
 
-    First along the rows, then along the columns: 2k comparisons for a k x k window. Comparing strictly keeps
+    Maxima are taken along the rows, then along the columns: 2k comparisons for a k x k window. Strict comparison keeps
     the first maximum in row-major order, and makes autodiff send the whole gradient there.
     """
     (low_h, high_h), (low_w, high_w) = pad_to_cover(x, window, out).padding
@@ -261,7 +264,7 @@ def max_windows(x: jax.Array, window: Window, out: Shape) -> tuple[jax.Array, ja
 
 def _first_max(
     x: jax.Array,
-    places: tuple[jax.Array, ...],
+    positions: tuple[jax.Array, ...],
     axis: int,
     low: int,
     high: int,
@@ -273,19 +276,19 @@ def _first_max(
     best: jax.Array | None = None
     at: tuple[jax.Array, ...] = ()
     values = _slices(_pad_axis(x, axis, low, high, least), axis, kernel, stride, n)
-    carried = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in places]
-    for value, *place in zip(values, *carried, strict=True):
+    carried = [_slices(_pad_axis(p, axis, low, high, -1), axis, kernel, stride, n) for p in positions]
+    for value, *position in zip(values, *carried, strict=True):
         if best is None:
-            best, at = jnp.full_like(value, least), tuple(jnp.full_like(p, -1) for p in place)
+            best, at = jnp.full_like(value, least), tuple(jnp.full_like(p, -1) for p in position)
         higher = value > best
         best = jnp.where(higher, value, best)
-        at = tuple(jnp.where(higher, new, old) for new, old in zip(place, at, strict=True))
+        at = tuple(jnp.where(higher, new, old) for new, old in zip(position, at, strict=True))
     assert best is not None
     return best, at
 
 
 def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = False) -> jax.Array:
-    """Average windows of the last two of four axes; padding counts as zeros, overhang beyond it not at all."""
+    """Average windows of the last two of four axes; padding counts as zeros, cells beyond the padding do not count."""
     padded, total = pad_to_cover(x, window, out), promote(x)
     if fast:
         return average_pool(total, padded, partial(window_areas, x.shape[2:], window, out)).astype(x.dtype)
@@ -300,7 +303,7 @@ def average_windows(x: jax.Array, window: Window, out: Shape, *, fast: bool = Fa
 
 
 def areas_of(size: Shape, window: Window, out: Shape, dtype: Any) -> jax.Array:
-    """Return `window_areas` where a layer computes with them."""
+    """Return `window_areas` as a constant of the traced computation, (*out)."""
     return table(partial(window_areas, size, window, out), out, dtype)
 
 
@@ -325,7 +328,7 @@ def _pad_axis(x: jax.Array, axis: int, low: int, high: int, value: Any) -> jax.A
 
 
 def _slices(x: jax.Array, axis: int, kernel: int, stride: int, n: int) -> Iterator[jax.Array]:
-    """Yield, for each of the kernel's positions, the cells that the n windows have there."""
+    """Yield, for each kernel position, the cells that the n windows have at that position."""
     for i in range(kernel):
         yield lax.slice_in_dim(x, i, i + (n - 1) * stride + 1, stride, axis)
 
@@ -335,13 +338,13 @@ def _cells(i: int, axis: int, window: Window, out: Shape) -> slice:
 
 
 def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return the drawn cells, or without a key the means of each window's values weighted by themselves.
+    """Return the drawn cells or, without a key, the mean of each window's values weighted by themselves.
 
-    A window of zeros gives 0. The gradient goes to the cell that was drawn.
+    A window of zeros gives 0. The gradient goes to the drawn cell.
     """
     cells = _stochastic_cells(x, window, out)
     if key is not None:
-        return jnp.take_along_axis(cells, _drawn(cells, key), axis=2)[:, :, 0]
+        return jnp.take_along_axis(cells, _draw_cells(cells, key), axis=2)[:, :, 0]
     values = promote(cells)
     total = values.sum(2)
     mean = jnp.square(values).sum(2) / jnp.where(total > 0, total, 1)
@@ -349,10 +352,10 @@ def stochastic_windows(x: jax.Array, window: Window, out: Shape, key: jax.Array 
 
 
 def stochastic_diff(x: jax.Array, dy: jax.Array, window: Window, out: Shape, key: jax.Array | None) -> jax.Array:
-    """Return the bottom's diff, cell by cell of each window and then added up."""
+    """Return the gradient of the bottom, computed for each cell of each window and then summed."""
     cells = _stochastic_cells(x, window, out)
     if key is not None:
-        slope = (jnp.arange(cells.shape[2])[:, None, None] == _drawn(cells, key)).astype(jnp.float32)
+        slope = (jnp.arange(cells.shape[2])[:, None, None] == _draw_cells(cells, key)).astype(jnp.float32)
     else:  # of sum(v^2) / sum(v) by v: (2 v - mean) / sum(v)
         values = promote(cells)
         total = values.sum(2, keepdims=True)
@@ -367,12 +370,12 @@ def _stochastic_cells(x: jax.Array, window: Window, out: Shape) -> jax.Array:
     return windows(x, window, out).reshape(*x.shape[:2], math.prod(window.kernel), *out)
 
 
-def _drawn(cells: jax.Array, key: jax.Array) -> jax.Array:
-    """Draw a cell of each window: the first where the running sum reaches a random part of the whole."""
+def _draw_cells(cells: jax.Array, key: jax.Array) -> jax.Array:
+    """Draw a cell of each window: the first at which the running sum reaches a random part of the total."""
     running = jnp.cumsum(lax.stop_gradient(promote(cells)), axis=2)
-    whole = running[:, :, -1:]
-    part = 1 - jax.random.uniform(key, whole.shape, whole.dtype)  # above 0: zeros are not drawn
-    return jnp.argmax(running >= part * whole, axis=2, keepdims=True)
+    total = running[:, :, -1:]
+    part = 1 - jax.random.uniform(key, total.shape, total.dtype)  # above 0, since zeros must not be drawn
+    return jnp.argmax(running >= part * total, axis=2, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -399,9 +402,10 @@ def read_spp(ctx: Context) -> SppSettings:
 
 
 def spp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, side by side in a row for each item.
+    """Pooling into 1 x 1, 2 x 2, 4 x 4 ... bins, `pyramid_height` levels, concatenated for each item: (N, C * bins).
 
-    Planes that do not divide into the bins are padded on both sides. With one level the top keeps four axes.
+    Planes that are not divisible into the bins are padded on both sides. With one level the top is (N, C, 1, 1).
+    Caffe's rule: spp_layer.cpp.
     """
     tops = [
         pool(ctx.settings.method, x, window, out, _spp_key(ctx, level))
@@ -427,7 +431,7 @@ register(
         Traced(spp),
         Gradient(spp_backward),
         LayerTraits(dtype_policy="bottoms"),
-        docs=LayerDocs(restrictions="STOCHASTIC only where the plane divides evenly, as in Caffe."),
+        docs=LayerDocs(restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe."),
         settings=read_spp,
     )
 )
@@ -444,9 +448,7 @@ def _spp_levels(ctx: Context, x: Any) -> list[tuple[Window, Shape]]:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     size = tuple(x.shape[2:])
     levels = max(size).bit_length()
-    require(
-        height <= levels, f"a plane of size {size} has no more than {levels} levels, but pyramid_height is {height}"
-    )
+    require(height <= levels, f"a plane of size {size} has at most {levels} levels, but pyramid_height is {height}")
     return [_spp_level(ctx.settings.method, size, 2**level) for level in range(height)]
 
 

@@ -1,4 +1,4 @@
-"""Layers that only move numbers: concatenating, cutting, copying, other shapes."""
+"""Layers that only move values: concatenation, slicing, copies, other shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def concat(ctx: Context, *xs: jax.Array) -> jax.Array:
-    """Bottoms concatenated along `axis` (or the old name `concat_dim`); all other axes must agree."""
+    """The bottoms concatenated along `axis` (old name: `concat_dim`); their other axes must be equal.
+
+    Caffe's rule: concat_layer.cpp.
+    """
     axis = concat_axis(ctx, xs)
     first = xs[0].shape
     for i, x in enumerate(xs):
@@ -64,14 +67,14 @@ register(
 
 
 def concat_axis(ctx: Context, xs: Sequence[Any]) -> int:
-    """Return the axis along which these are concatenated; they have shapes."""
+    """Return the axis along which the bottoms, which have `.shape`, are concatenated."""
     p = ctx.param
     require(not (p.HasField("axis") and p.HasField("concat_dim")), "give either axis or concat_dim, not both")
     return canonical_axis(p.concat_dim if p.HasField("concat_dim") else p.axis, xs[0].shape)
 
 
 def split(ctx: Context, x: jax.Array) -> tuple[jax.Array, ...]:
-    """The bottom once for each top. Nets insert these by themselves where a blob has several readers."""
+    """A copy of the bottom for each top. Nets insert Split layers where a blob has several readers."""
     return (x,) * ctx.n_tops
 
 
@@ -90,7 +93,10 @@ register(
 
 
 def slice_(ctx: Context, x: jax.Array) -> Arrays:
-    """The bottom cut along `axis` (or the old name `slice_dim`), before each slice_point or into equal parts."""
+    """The bottom cut along `axis` (old name: `slice_dim`) at each slice_point, by default into equal parts.
+
+    Caffe's rule: slice_layer.cpp.
+    """
     axis, points = cuts(ctx, x.shape)
     return tuple(jnp.split(x, points, axis))
 
@@ -114,7 +120,7 @@ register(
 
 
 def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
-    """Return the axis, and where each top but the first starts."""
+    """Return the axis, and the start of each top except the first."""
     p, n_tops = ctx.param, ctx.n_tops
     require(not (p.HasField("axis") and p.HasField("slice_dim")), "give either axis or slice_dim, not both")
     axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)
@@ -122,23 +128,26 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     if not points:
         require(
             size % n_tops == 0,
-            f"the number of tops, {n_tops}, must divide axis {axis} of shape {shape}; else give slice_point",
+            f"the number of tops, {n_tops}, must divide axis {axis} of shape {shape}; otherwise set slice_point",
         )
         return axis, [k * size // n_tops for k in range(1, n_tops)]
     require(
         len(points) == n_tops - 1,
-        f"slice_point must be given once less than there are tops: {counted(len(points), 'point')} for "
+        f"slice_point must be set once less than there are tops, but there are {counted(len(points), 'point')} for "
         f"{counted(n_tops, 'top')}",
     )
     require(
         all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,
-        f"slice_point must increase, from more than 0 to no more than {size} (axis {axis}): {points}",
+        f"slice_point must increase, be above 0 and at most {size} (axis {axis}), not {points}",
     )
     return axis, points
 
 
 def flatten(ctx: Context, x: jax.Array) -> jax.Array:
-    """The axes from `axis` to `end_axis` made one. Where end_axis is the axis before, an axis of size 1 is new."""
+    """The axes from `axis` to `end_axis` merged into one: (N, C, H, W) to (N, C * H * W) by default.
+
+    If end_axis is the axis before `axis`, an axis of size 1 is inserted. Caffe's rule: flatten_layer.cpp.
+    """
     return x.reshape(_flattened(ctx, x.shape))
 
 
@@ -166,7 +175,8 @@ register(
 def reshape(ctx: Context, x: jax.Array) -> jax.Array:
     """The bottom with `num_axes` axes from `axis` on replaced by `shape`: 0 copies an axis, one -1 is inferred.
 
-    With num_axes 0 the new axes are inserted; a negative axis then counts from behind the last.
+    With num_axes 0 the new axes are inserted; a negative `axis` then counts from the position after the last axis.
+    Caffe's rule: reshape_layer.cpp.
     """
     return x.reshape(_new_shape(ctx, x.shape))
 
@@ -194,23 +204,23 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
     require(end <= n, f"axis {p.axis} and num_axes {p.num_axes} go past the last axis of shape {shape}")
     new = [int(d) for d in p.shape.dim]
     require(all(d >= -1 for d in new), f"shape may hold sizes, 0 to copy and -1 to infer, not {new}")
-    require(new.count(-1) <= 1, f"only one -1 can be inferred: {new}")
+    require(new.count(-1) <= 1, f"shape may contain only one -1: {new}")
     for i, d in enumerate(new):
         require(d != 0 or start + i < n, f"shape {new} copies axis {start + i}, which bottom {shape} does not have")
-    whole = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
-    count, known = math.prod(shape), math.prod(d for d in whole if d != -1)
-    if -1 in whole:
+    new_shape = [*shape[:start], *(d or shape[start + i] for i, d in enumerate(new)), *shape[end:]]
+    count, product = math.prod(shape), math.prod(d for d in new_shape if d != -1)
+    if -1 in new_shape:
         require(
-            known > 0 and count % known == 0,
-            f"{known}, the product of the known axes, does not divide {count}, the count of {shape}",
+            product > 0 and count % product == 0,
+            f"{product}, the product of the other axes, does not divide {count}, the count of {shape}",
         )
-        whole[whole.index(-1)] = count // known
-    require(math.prod(whole) == count, f"shape {tuple(whole)} has another count than the bottom's {shape}")
-    return tuple(whole)
+        new_shape[new_shape.index(-1)] = count // product
+    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} has another count than the bottom's {shape}")
+    return tuple(new_shape)
 
 
 def tile(ctx: Context, x: jax.Array) -> jax.Array:
-    """The bottom `tiles` times in a row along `axis`."""
+    """The bottom repeated `tiles` times along `axis`, whose size is multiplied by `tiles` (tile_layer.cpp)."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     require(ctx.param.tiles > 0, "tiles must be given and positive")
     rows = jnp.broadcast_to(jnp.expand_dims(x, axis), (*x.shape[:axis], ctx.param.tiles, *x.shape[axis:]))
@@ -234,7 +244,7 @@ register(
 
 
 def silence(ctx: Context, *xs: jax.Array) -> Arrays:
-    """Nothing: reads blobs so that they are no outputs of the net."""
+    """No top: marks its bottoms as read, to remove them from the outputs of the net (silence_layer.cpp)."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""SmoothL1Loss: squares of small differences and absolute values of others, in the forms of three forks."""
+"""SmoothL1Loss: squares of small differences, absolute values of large ones, in the variants of three forks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ Tops = jax.Array | tuple[jax.Array, jax.Array]
 
 
 def smooth_l1_loss(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> Tops:
-    """Sum over d = a - b of (sigma d)**2 / 2, where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2); over the rows.
+    """Sum of (sigma d)**2 / 2 where |d| < 1 / sigma**2, else |d| - 1 / (2 sigma**2), over N; d = a - b. A scalar.
 
-    A third bottom multiplies the differences (the gradient not again), a fourth what is summed. A second top, of R-FCN,
-    is each row's part, (N, 1, ...), and passes no gradient. PRE_FIXED divides by `pre_fixed_normalizer`.
+    Bottoms: a and b of one shape (N, ...), and optional weights of that shape. Bottom 2 multiplies d, and in the
+    three-bottom variant of fast-rcnn not the gradient again; bottom 3 multiplies the terms of the sum. The optional
+    second top of R-FCN holds the sum of each row over the channels, (N, 1, ...), and passes no gradient. The divisor is
+    N, or with PRE_FIXED the `pre_fixed_normalizer`.
     """
     difference, outside, squared_sigma, divisor = _parts(ctx, a, b, weights)
-    each = outside * huber(difference, squared_sigma)
-    loss = jnp.sum(each) / divisor
+    losses = outside * huber(difference, squared_sigma)
+    loss = jnp.sum(losses) / divisor
     if ctx.n_tops < 2:
         return loss
     require(a.ndim > 1, f"a second top needs rows and channels, not shape {a.shape}")
-    return loss, jax.lax.stop_gradient(jnp.sum(each, axis=1, keepdims=True))
+    return loss, jax.lax.stop_gradient(jnp.sum(losses, axis=1, keepdims=True))
 
 
 def smooth_l1_loss_backward(
@@ -57,26 +59,26 @@ def huber_slope(x: jax.Array, squared_sigma: Any = 1.0) -> jax.Array:
 def _parts(
     ctx: Context, a: jax.Array, b: jax.Array, weights: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, Any, float, Any]:
-    """Return the weighted differences, what their losses are multiplied by, sigma**2, and what divides the sum."""
+    """Return the weighted differences, the weights of their losses, sigma**2, and the divisor of the sum."""
     require(len(a.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, other in enumerate((b, *weights), start=1):
         same = other.shape == a.shape or four_axis_shape(other.shape) == four_axis_shape(a.shape)
-        require(same, f"bottom {i} has shape {other.shape}, and must have bottom 0's, {a.shape}")
+        require(same, f"bottom {i} must have the shape of bottom 0, {a.shape}, not {other.shape}")
     require(ctx.param.sigma > 0, f"sigma must be positive: {ctx.param.sigma}")
-    require(ctx.param.abssum, "abssum: false is not supported; leave it out")
+    require(ctx.param.abssum, "abssum: false is not supported; remove it")
     difference = promote(a) - promote(b).reshape(a.shape)
-    held = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
-    if held:
-        difference = held[0] * difference
+    fixed_weights = [jax.lax.stop_gradient(promote(w)).reshape(a.shape) for w in weights]
+    if fixed_weights:
+        difference = fixed_weights[0] * difference
     divisor: Any = max(a.shape[0], 1)
     if normalization(ctx.layer.loss_param, "BATCH_SIZE") == "PRE_FIXED":
         divisor = loss_divisor(ctx, difference, "PRE_FIXED", divisor)
-    return difference, held[1] if len(held) == 2 else 1.0, ctx.param.sigma**2, divisor
+    return difference, fixed_weights[1] if len(fixed_weights) == 2 else 1.0, ctx.param.sigma**2, divisor
 
 
 _UNWEIGHTED = {
-    False: "Without loss_weight it weighs nothing.",
-    True: "Without loss_weight, with which it would weigh nothing, it is refused, as by the SSD fork.",
+    False: "The default of loss_weight is 0.",
+    True: "loss_weight must be set: its default would be 0, and the SSD fork refuses the layer.",
 }
 
 
@@ -104,7 +106,7 @@ def _variant(
     )
 
 
-def choose_smooth_l1_loss(layer: Any) -> str:
+def select_smooth_l1_loss(layer: Any) -> str:
     if len(layer.bottom) == 2 and not layer.HasField("smooth_l1_loss_param"):
         return "SSD"
     return "fast-rcnn" if len(layer.bottom) == 3 else "py-faster-rcnn"
@@ -114,13 +116,14 @@ register(
     LayerType(
         Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
         Variants(
-            choose_smooth_l1_loss,
+            select_smooth_l1_loss,
             {
                 "SSD": _variant("SSD", 2, loss=True),
                 "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
                 "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
             },
-            selection_doc="Two bottoms without smooth_l1_loss_param are the SSD fork's, three fast-rcnn's.",
+            selection_doc="With two bottoms and no smooth_l1_loss_param it is the SSD fork's, with three bottoms "
+            "fast-rcnn's, otherwise py-faster-rcnn's.",
         ),
         docs=LayerDocs(origin="SSD, py-faster-rcnn, fast-rcnn"),
     )

@@ -16,7 +16,7 @@ from ...kernels.normalization_op import batch_normalized
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
-from ..normalization import less_moved, statistics, synced_over
+from ..normalization import project_out, statistics, synced_over
 from ..registry import register
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -60,7 +60,7 @@ def normalized_diffs(
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
     normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
     d_factor, d_bias = FIRST.sums(dy * normal), FIRST.sums(dy)
-    dx = less_moved(ctx, dy, normal) * FIRST.along(channels_of(factor) / deviation, x)
+    dx = project_out(ctx, dy, normal) * FIRST.along(channels_of(factor) / deviation, x)
     return (d_factor.reshape(factor.shape), d_bias.reshape(factor.shape)), dx
 
 
