@@ -167,9 +167,9 @@ def test_mean_files(name):
     ("content", "said"),
     [
         (b"", "there are no layers"),
-        (b"\x89HDF\r\n\x1a\n....", "no .caffemodel.h5, or damaged"),
-        (b"<!DOCTYPE html><html>", "no .caffemodel, or damaged or cut short"),
-        (b'name: "LeNet"\nlayer {', "no .caffemodel, or damaged or cut short"),
+        (b"\x89HDF\r\n\x1a\n....", "not a .caffemodel.h5, or damaged"),
+        (b"<!DOCTYPE html><html>", "not a .caffemodel, or damaged or cut short"),
+        (b'name: "LeNet"\nlayer {', "not a .caffemodel, or damaged or cut short"),
         (tagged(100, 2, tagged(1, 2, b"x") + tagged(7, 2, b"")), "layer 'x', blob 0: .* has 0 values"),
         (tagged(100, 2, tagged(7, 2, tagged(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
     ],

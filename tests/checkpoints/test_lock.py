@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.checkpoints.lock import locked
+from caffejax.checkpoints.lock import lock_prefix
 from caffejax.errors import SolverError
 
 HOLDER = """
 import sys, time
-from caffejax.checkpoints.lock import locked
-with locked(sys.argv[1]):
+from caffejax.checkpoints.lock import lock_prefix
+with lock_prefix(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -33,13 +33,13 @@ def holder(tmp_path: Path):
 
 def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subprocess.Popen[str], tmp_path: Path) -> None:
     message = rf"x\.lock: another run .* locked by process {holder.pid} on \S+; wait, or use another"
-    with pytest.raises(SolverError, match=message), locked(str(tmp_path / "x")):
+    with pytest.raises(SolverError, match=message), lock_prefix(str(tmp_path / "x")):
         pass
-    with locked(str(tmp_path / "y")):
+    with lock_prefix(str(tmp_path / "y")):
         pass
     holder.kill()
     holder.wait()
-    with locked(str(tmp_path / "x")):
+    with lock_prefix(str(tmp_path / "x")):
         assert re.fullmatch(rf"process {os.getpid()} on \S+\n", (tmp_path / "x.lock").read_text())
     assert list(tmp_path.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path: Path) -> N
     for name in (*kept, *left):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    with locked(str(tmp_path / "x")):
+    with lock_prefix(str(tmp_path / "x")):
         (tmp_path / "x.orbax/30.orbax-checkpoint-tmp").mkdir()  # by tensorstore, of a step that could not be saved
     assert not (tmp_path / "x.orbax/30.orbax-checkpoint-tmp").exists()
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
@@ -58,9 +58,9 @@ def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path: Path) -> N
 
 def test_what_is_locked_by_something_else_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "x.lock").write_text("\x1b[2J hostile")
-    with locked(str(tmp_path / "x")):
+    with lock_prefix(str(tmp_path / "x")):
         pass
-    with pytest.raises(SolverError, match="cannot be written: No such file"), locked(str(tmp_path / "no" / "x")):
+    with pytest.raises(SolverError, match="cannot be written: No such file"), lock_prefix(str(tmp_path / "no" / "x")):
         pass
 
 
@@ -73,6 +73,6 @@ def test_a_lock_that_cannot_be_removed_at_first(tmp_path: Path, monkeypatch: pyt
         unlink(path, missing_ok)
 
     monkeypatch.setattr(Path, "unlink", failing)
-    with locked(str(tmp_path / "x")):
+    with lock_prefix(str(tmp_path / "x")):
         pass
     assert list(tmp_path.iterdir()) == []

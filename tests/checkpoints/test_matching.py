@@ -88,7 +88,7 @@ def test_layers_without_weights_are_named(
         loaded(net, folder / "cut.caffemodel")
     said = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
     assert said["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
-    assert said["No weights in cut.caffemodel for 1 layer: ip: as the fillers made them"] == level
+    assert said["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
 
 
 def test_nothing_is_said_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

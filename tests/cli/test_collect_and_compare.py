@@ -108,9 +108,9 @@ def broken(path: Path) -> dict[str, Any]:
     np.savez("weights.npz", **{"ip/0": np.zeros(3)})
     return {
         "nowhere.npz": "no such file",
-        "text.npz": "no .npz, or damaged",
-        "cut.npz": "no .npz, or damaged",
-        "huge.npz": "'blob/z.npy' in it is no array",
+        "text.npz": "not an .npz file, or damaged",
+        "cut.npz": "not an .npz file, or damaged",
+        "huge.npz": "its member 'blob/z.npy' is not an array",
         "weights.npz": "has no member `meta`",
         saved("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
         saved("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",

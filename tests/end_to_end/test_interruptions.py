@@ -174,7 +174,7 @@ def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"
     unfinished.mkdir()
     with train(folder) as third:
-        assert "Removed what a run left unfinished: 7.orbax" in wait_for(third, "Restored iteration")
+        assert "Removed unfinished files of an earlier run: 7.orbax" in wait_for(third, "Restored iteration")
         third.send_signal(signal.SIGTERM)
         third.communicate(timeout=120)
     assert not unfinished.exists()

@@ -12,7 +12,7 @@ from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Variables
 from caffejax.training import make_step, rate_schedule
 from caffejax.training.build import optimizer_of
-from caffejax.training.train_step import stack, start_of
+from caffejax.training.train_step import init_train_state, stack
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +76,7 @@ def test_training(folder: Path) -> None:
     param = read_solver(folder / "solver.prototxt")
     net, variables = started(folder, "train.prototxt", "TRAIN")
     optimizer, rate = optimizer_of(param, net), rate_schedule(param)
-    state, step = start_of(variables, optimizer, jax.random.key(0)), jax.jit(make_step(net, optimizer, 1))
+    state, step = init_train_state(variables, optimizer, jax.random.key(0)), jax.jit(make_step(net, optimizer, 1))
     batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
     for k, expected in enumerate(recorded["loss"]):
         batch = {name: recorded[f"batch/{k % batches}/{name}"] for name in ("data", "label")}

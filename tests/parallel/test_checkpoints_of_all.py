@@ -96,6 +96,6 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
     assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
     with Cluster(tmp_path, training(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:
         assert cluster.wait() == [0, 0]
-        assert re.search("Removed what a run left unfinished: 8.orbax-checkpoint-tmp", cluster.says(0))
+        assert re.search("Removed unfinished files of an earlier run: 8.orbax-checkpoint-tmp", cluster.says(0))
         assert "Restored iteration 4" in cluster.says(0)
     assert snapshots(tmp_path) == [4, 8, 12]

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 from spread_nets import assert_equal, solver_text, train, write_data
 
-from caffejax.parallel import as_convolutions_want, mesh
+from caffejax.parallel import mesh, tpu_conv_layout
 
 LAST = {  # which axis of a weight comes last in memory
     (256, 512, 1, 1): 0,
@@ -24,11 +24,11 @@ AS_THEY_ARE = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the
 def test_which_weights_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SingleDeviceSharding(jax.devices()[0])
     shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *AS_THEY_ARE)}
-    assert all(as_convolutions_want(x, here) is here for x in shapes.values()), "on a CPU"
+    assert all(tpu_conv_layout(x, here) is here for x in shapes.values()), "on a CPU"
     monkeypatch.setattr(mesh, "_TILES", {"cpu": ()})
-    assert all(as_convolutions_want(shapes[shape], here) is here for shape in AS_THEY_ARE)
+    assert all(tpu_conv_layout(shapes[shape], here) is here for shape in AS_THEY_ARE)
     for shape, last in LAST.items():
-        found = as_convolutions_want(shapes[shape], here)
+        found = tpu_conv_layout(shapes[shape], here)
         array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), found)
         assert array.format == found
         assert array.format.layout.major_to_minor[-1] == last

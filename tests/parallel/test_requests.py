@@ -10,13 +10,13 @@ def heard(model: int, own: list[int], others: list[int]) -> list[int]:
     """What four of eight devices hear whose process asks for `own`, while those of another ask for `others`."""
     import jax
 
-    from caffejax.parallel import Requests, mesh_of
+    from caffejax.parallel import Requests, make_mesh
 
-    requests, found = Requests(mesh_of(jax.devices(), model)), []
+    requests, found = Requests(make_mesh(jax.devices(), model)), []
     for pair in zip(own, others, strict=True):
-        parts = [np.asarray(requests.asked(each)).ravel() for each in pair]
+        parts = [np.asarray(requests.encode(each)).ravel() for each in pair]
         half = len(parts[0]) // 2
-        found.append(requests.heard(np.sum([*parts[0][:half], *parts[1][half:]])))
+        found.append(requests.decode(np.sum([*parts[0][:half], *parts[1][half:]])))
     return found
 
 

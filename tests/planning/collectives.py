@@ -77,7 +77,7 @@ def main() -> None:
             net = Net(text, "TRAIN", sync_bn=way == "synced")
             of = planner.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, how = of.function(8)
-            asked = (Requests(of.mesh).asked(0),) if way == "asked" else ()
+            asked = (Requests(of.mesh).encode(0),) if way == "asked" else ()
             compiled = jax.jit(function, **how).lower(*arguments, *asked).compile()
             counted = planner.program_of(compiled).collectives
             result[f"{name} {way}"] = {

@@ -16,7 +16,7 @@ from planned_nets import LENET, resnet
 from caffejax import Net
 from caffejax.planning.planner import SGD
 from caffejax.training.build import optimizer_of
-from caffejax.training.train_step import make_step, start_of
+from caffejax.training.train_step import init_train_state, make_step
 
 NETS = {"lenet": LENET, "resnet": resnet()}
 # gradients of weights and inputs, but for the first layer's input; LeNet's first weight's is a product in float32
@@ -29,7 +29,7 @@ def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
     """A training step's text, and the number of arrays that it uses up."""
     net = Net(NETS[name], "TRAIN", precision=precision)
     optimizer, key = optimizer_of(SGD, net), jax.eval_shape(jax.random.key, 0)
-    start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
+    start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
     fed = {name: jax.ShapeDtypeStruct((1, *net.graph.blobs[name].shape), jnp.float32) for name in net.input_names}
     step = jax.jit(make_step(net, optimizer, 1), donate_argnums=0)
     traced = step.trace(start, fed, jax.ShapeDtypeStruct((), jnp.float32))

@@ -10,7 +10,7 @@ import pytest
 from caffejax.checkpoints.solverstate import read_solverstate, write_solverstate
 from caffejax.errors import DataError, WeightsError
 from caffejax.training import Solver
-from caffejax.training.record import to_text
+from caffejax.training.record import format_record
 
 NET = """
 layer {{ name: "digits" type: "Data" top: "data" top: "label"
@@ -97,4 +97,4 @@ def test_another_form_is_named(
 
 def test_none_is_written_that_would_not_be_read() -> None:
     with pytest.raises(WeightsError, match=r"its record would have 17 MiB, and records have at most 16 MiB; let `get_"):
-        to_text({"data": "-" * (17 << 20)}, "x.solverstate")
+        format_record({"data": "-" * (17 << 20)}, "x.solverstate")

@@ -16,7 +16,7 @@ import pytest
 
 from caffejax import Solver
 from caffejax.checkpoints.orbax import CheckpointFolder
-from caffejax.checkpoints.unfinished import not_saved, remove_failed
+from caffejax.checkpoints.unfinished import remove_failed, save_error
 from caffejax.errors import CaffejaxError, WeightsError
 
 NET = """
@@ -140,7 +140,7 @@ def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> 
         seen.append((tmp_path / "runs" / "x.lock").exists())
 
     def fail() -> None:
-        with s.snapshots.locked():
+        with s.snapshots.lock():
             s.snapshots._background.submit(write)
             raise ValueError("in training")
 
@@ -172,8 +172,8 @@ def _nested(inner: Exception) -> Exception:
     ],
 )
 def test_the_reason_is_the_file_system_s_own(error: Exception, words: str) -> None:
-    assert str(not_saved(Path("x.orbax"), 10, error)).endswith(f": {words}")
-    assert str(not_saved(Path("x.orbax"), 10, error)).startswith("x.orbax/10: cannot be written: ".removesuffix(" "))
+    assert str(save_error(Path("x.orbax"), 10, error)).endswith(f": {words}")
+    assert str(save_error(Path("x.orbax"), 10, error)).startswith("x.orbax/10: cannot be written: ".removesuffix(" "))
 
 
 @pytest.mark.parametrize("on_snapshot_error", ["stop", "continue"])

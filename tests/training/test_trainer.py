@@ -15,7 +15,7 @@ from caffejax.net import Params, Variables
 from caffejax.options import TrainConfig
 from caffejax.training.build import Setup, build
 from caffejax.training.finite_check import FiniteCheck
-from caffejax.training.train_step import StepResult, TrainState, as_shapes
+from caffejax.training.train_step import StepResult, TrainState, abstract_state
 from caffejax.training.trainer import Trainer
 
 NET = """
@@ -26,17 +26,17 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 
 
 class Counting:
-    """Makes updates that change the iteration only, and remembers what it was asked for."""
+    """Makes updates that change the iteration only, and records the calls of `update`."""
 
     waited = 0.0
     last_update: Params | None = None
 
     @property
-    def wanted(self) -> TrainState:
-        return as_shapes(self.train_state)
+    def abstract_state(self) -> TrainState:
+        return abstract_state(self.train_state)
 
     @property
-    def cut(self) -> tuple[TrainState, None]:
+    def sharded_state(self) -> tuple[TrainState, None]:
         return self.train_state, None
 
     @property
@@ -48,12 +48,12 @@ class Counting:
 
     def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
         self.train_state, self.steps_per_dispatch = train_state, steps_per_dispatch
-        self.asked: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
         self.rates: list[float] = []
         self._losses = list(losses)
 
-    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: object) -> StepResult:
-        self.asked.append((iteration, len(rates)))
+    def update(self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: object) -> StepResult:
+        self.calls.append((iteration, len(rates)))
         self.rates += [float(rate) for rate in rates]
         done = jnp.int32(iteration + len(rates))
         self.train_state = self.train_state.replace(iteration=done)  # type: ignore[attr-defined]
@@ -137,7 +137,7 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize(
-    ("more", "asked"),
+    ("more", "calls"),
     [
         ("", [(0, 3), (3, 3), (6, 3), (9, 1)]),
         ("display: 4", [(0, 1), (1, 3), (4, 1), (5, 3), (8, 1), (9, 1)]),  # what is displayed comes last
@@ -146,12 +146,12 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
     ],
 )
 def test_updates_are_made_at_once_where_nothing_is_due_between(
-    tmp_path: Path, more: str, asked: list[tuple[int, int]]
+    tmp_path: Path, more: str, calls: list[tuple[int, int]]
 ) -> None:
     loop, updater = training(tmp_path, f"max_iter: 10 {more}", steps_per_dispatch=3)
     loop.step(10)
     loop.close()
-    assert updater.asked == asked
+    assert updater.calls == calls
 
 
 def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_requests_are_met_after_the_iteration_under_way(tmp_path: Path) -> None:
 
     loop, updater = training(tmp_path, "max_iter: 100", tell=ask)
     loop.solve()
-    assert loop.iteration == len(updater.asked) == 6
+    assert loop.iteration == len(updater.calls) == 6
     assert sorted(p.name for p in tmp_path.glob("*.caffemodel")) == ["x_iter_3.caffemodel", "x_iter_6.caffemodel"]
     loop.restore(tmp_path / "x.orbax" / "3")
     assert loop.iteration == int(updater.train_state.iteration) == 3
@@ -232,5 +232,5 @@ def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
     assert taken.count(0) == 3
     assert len(said(caplog, "Test interrupted")) == 1
     assert before.keys() == evaluator.get_state().keys()
-    assert len(updater.asked) == asked_at
+    assert len(updater.calls) == asked_at
     assert (tmp_path / "x.orbax" / str(asked_at)).is_dir()

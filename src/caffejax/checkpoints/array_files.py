@@ -24,22 +24,22 @@ from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]
 
-_TAKEN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # what NumPy writes
+_COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # those that NumPy writes
 _ENCRYPTED = 1
-# of a member: what zipfile and NumPy raise for damage, of an .npy's head, which is Python, too
-_DAMAGE = (
+# errors of zipfile and NumPy for a damaged member; NumPy parses the header of an .npy as Python
+_DAMAGE_ERRORS = (
     *(ValueError, TypeError, EOFError, OSError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError),
     *(struct.error, zlib.error, zipfile.BadZipFile),
 )
-_FORMS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_npz(path: AnyPath) -> dict[str, Array]:
-    """Read the arrays of an .npz file. Nothing in it is ever run.
+    """Read the arrays of an .npz file. Pickled objects are refused, so that no code in the file runs.
 
     Raises:
-        WeightsError: for a file that cannot be read or is none, and with all members of it that are no arrays, claim
-            more than they hold, or take more memory than there is.
+        WeightsError: if the file cannot be read, is not an .npz file, or needs more than the free memory; naming all
+            members that are damaged or not arrays.
     """
     try:
         _check_kind(path)
@@ -48,48 +48,50 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
     except FileNotFoundError as error:
         raise WeightsError(not_there(path)) from error
     except zipfile.BadZipFile as error:
-        raise WeightsError(Problem(f"no .npz, or damaged or cut short: {_reason(path, error)}", str(path))) from error
+        message = f"not an .npz file, or damaged or cut short: {_reason(path, error)}"
+        raise WeightsError(Problem(message, str(path))) from error
     except (OSError, ValueError, NotImplementedError) as error:
         raise WeightsError(Problem(f"cannot be read: {error}", str(path))) from error
 
 
 def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
-    """Read each member. None gives more than the size in its head, by which memory is judged."""
+    """Read each member. A member larger than its declared size, which the memory check uses, is an error."""
     members = archive.infolist()
     size, free = sum(member.file_size for member in members), free_memory()
     if size > free:
-        message = f"its arrays take {in_words(size)}, of memory there are {in_words(free)} left"
+        message = f"its arrays take {in_words(size)}, but {in_words(free)} of memory are free"
         raise WeightsError(Problem(message, str(path)))
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     names = Counter(member.filename for member in members)
-    problems = [Problem(f"'{name}' stands twice in it", str(path)) for name, count in names.items() if count > 1]
+    problems = [Problem(f"it has two members '{name}'", str(path)) for name, count in names.items() if count > 1]
     for member in members:
         try:
-            found[member.filename.removesuffix(".npy")] = _array(archive, member)
-        except _DAMAGE as error:
-            problems.append(Problem(f"'{member.filename}' in it is no array, or damaged: {error}", str(path)))
+            arrays[member.filename.removesuffix(".npy")] = _array(archive, member)
+        except _DAMAGE_ERRORS as error:
+            message = f"its member '{member.filename}' is not an array, or damaged: {error}"
+            problems.append(Problem(message, str(path)))
     if problems:
         raise WeightsError(problems)
-    return found
+    return arrays
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     if member.flag_bits & _ENCRYPTED:
         raise ValueError("it is encrypted")
-    if member.compress_type not in _TAKEN:
-        raise ValueError(f"compression {member.compress_type} is none of NumPy's")
+    if member.compress_type not in _COMPRESSIONS:
+        raise ValueError(f"NumPy does not use compression {member.compress_type}")
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
-        if version not in _FORMS:
-            raise ValueError(f"form {version} of .npy")
-        shape, by_columns, dtype = _FORMS[version](file)
+        if version not in _HEADER_READERS:
+            raise ValueError(f"unknown version {version} of .npy")
+        shape, by_columns, dtype = _HEADER_READERS[version](file)
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         if min(shape, default=0) < 0:
-            raise ValueError(f"shape {shape}")
+            raise ValueError(f"negative size in shape {shape}")
         content = file.read()
     if len(content) != (size := math.prod(shape) * dtype.itemsize):
-        raise ValueError(f"{dtype} of shape {shape} takes {size} bytes, there are {len(content)}")
+        raise ValueError(f"{dtype} of shape {shape} takes {size} bytes, but there are {len(content)}")
     return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if by_columns else "C")
 
 
@@ -97,19 +99,19 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file.
 
     Raises:
-        WeightsError: if it cannot be written; what was there before stays whole.
+        WeightsError: if the file cannot be written; an existing file then stays unchanged.
     """
-    cut = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
-    if cut:
-        raise WeightsError(Problem(problem, str(path)) for problem in cut)
+    problems = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
+    if problems:
+        raise WeightsError(Problem(problem, str(path)) for problem in problems)
     with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():  # not np.savez, which takes some names for arguments of its own
+        for name, array in arrays.items():  # np.savez would take names such as "file" for its arguments
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def _check_kind(path: AnyPath) -> None:
-    """Raise `OSError` for a device or a pipe, of which reading need not come to an end."""
+    """Raise `OSError` for a device or a pipe, which may never end."""
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError("it is a device, a pipe or a socket; name a file")
@@ -117,8 +119,8 @@ def _check_kind(path: AnyPath) -> None:
 
 def _reason(path: AnyPath, error: Exception) -> str:
     with open(path, "rb") as file:
-        single = file.read(6) == b"\x93NUMPY"
-    return "it is one array, an .npy; np.savez makes an .npz" if single else str(error)
+        is_npy = file.read(6) == b"\x93NUMPY"
+    return "it is one array, an .npy; np.savez makes an .npz" if is_npy else str(error)
 
 
 Arrays = Mapping[str, Array]
@@ -128,7 +130,7 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
     """Read the arrays of a .safetensors file.
 
     Raises:
-        WeightsError: for a file that cannot be read or is none, or where the package is missing.
+        WeightsError: if the file cannot be read or is not a .safetensors file, or the package is missing.
     """
     _import_safetensors()
     from safetensors import SafetensorError
@@ -136,15 +138,18 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
 
     try:
         return load_file(path)
-    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a type that NumPy does not have
-        raise _unreadable(path, ".safetensors", error) from error
+    except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
+        if not os.path.exists(Path(path)):
+            raise WeightsError(not_there(path)) from error
+        message = f"not a .safetensors file, or damaged or cut short: {error}"
+        raise WeightsError(Problem(message, str(path))) from error
 
 
 def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
     """Write a .safetensors file.
 
     Raises:
-        WeightsError: if it cannot be written, where what was before stays whole, or the package is missing.
+        WeightsError: if the file cannot be written (an existing file then stays unchanged), or the package is missing.
     """
     _import_safetensors()
     from safetensors import SafetensorError
@@ -152,7 +157,7 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
 
     with replacing_path(path, WeightsError) as partial:
         partial.touch()
-        mode = partial.stat().st_mode  # as other files have it: the package's can be read by their owner alone
+        mode = partial.stat().st_mode  # the umask's; the package would let only the owner read the file
         try:
             save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
             partial.chmod(mode)
@@ -166,9 +171,3 @@ def _import_safetensors() -> None:
     except ImportError as error:
         message = "the package for .safetensors files is missing: pip install safetensors"
         raise WeightsError(message) from error
-
-
-def _unreadable(path: AnyPath, what: str, error: Exception) -> WeightsError:
-    if not os.path.exists(Path(path)):
-        return WeightsError(not_there(path))
-    return WeightsError(Problem(f"no {what}, or damaged or cut short: {error}", str(path)))

@@ -1,7 +1,7 @@
 """Caffe's .caffemodel files, in all three generations.
 
-Read without the schema: only fields that every Caffe has are looked at, so no fork's fields can be misread,
-and arrays are views of the file's bytes.
+Files are decoded without the schema: only fields that every Caffe has are read, so that no fork's fields can be
+misread, and arrays are views of the file's bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .matching import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]
 
-# Where things are, by field number: in a net, and in each kind of layer.
+# Field numbers of a net's layers, and of the name and blobs in each kind of layer.
 _LAYER, _OLD_LAYER = 100, 2
 _CURRENT = (1, 7)  # name, blobs
 _V1 = (4, 6)
@@ -35,13 +35,13 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
     """Read the weights of a net from a .caffemodel or a .caffemodel.h5.
 
     Returns:
-        Blobs by layer name, in the file's order; also layers without blobs. Of layers with one name the last
-        counts. Arrays are float32, read-only, and of the shape as stored: `Legacy4D` where that is of the old
-        kind. None stands for a blob that an HDF5 file leaves out because the layer shares it. `fit` fits them
-        to a net.
+        Blobs by layer name, in the file's order, including layers without blobs; if layers have the same name, the last
+        counts. Arrays are float32, read-only, and have the shape in the file; those with the 4-D shape of old files are
+        `Legacy4D`. A blob that an HDF5 file omits, because the layer shares it, is None. `fit` converts the blobs to a
+        net's shapes.
 
     Raises:
-        WeightsError: for a file that cannot be read, is none, is damaged, or has no layers.
+        WeightsError: if the file cannot be read, is not a .caffemodel, is damaged, or has no layers.
     """
     if is_hdf5(path):
         from .caffe_hdf5 import read_caffemodel_h5
@@ -51,15 +51,19 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
 
 
 def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """Return the weights in the bytes of a .caffemodel, as views of them. `path` is for messages.
+    """Return the weights in the bytes of a .caffemodel, as views of the bytes.
+
+    Args:
+        data: the content of the file.
+        path: the file, for messages.
 
     Raises:
-        WeightsError: for bytes that are none, are damaged, or have no layers.
+        WeightsError: if the bytes are not a .caffemodel, are damaged, or have no layers.
     """
     try:
         layers = _layers(data)
     except ValueError as error:
-        raise WeightsError(Problem(f"no .caffemodel, or damaged or cut short: {error}", str(path))) from error
+        raise WeightsError(Problem(f"not a .caffemodel, or damaged or cut short: {error}", str(path))) from error
     if not layers:
         raise WeightsError(Problem("there are no layers in this file; is it a .caffemodel?", str(path)))
     return layers
@@ -73,16 +77,16 @@ def write_caffemodel(
 ) -> None:
     """Write a net and its weights as Caffe does: every layer's definition with its blobs.
 
-    A file that is there already is replaced once the new one is complete.
+    An existing file is replaced once the new one is complete.
 
     Args:
         path: the file.
-        net: the definition, up to date (as from `read_net`); blobs in it are left out.
-        blobs: by layer name, where layers that are not named have none; or for each layer in order.
+        net: the definition in the current schema (as `read_net` returns it); its own blobs are ignored.
+        blobs: blobs by layer name, none for layers that are not named; or the blobs of each layer, in order.
         diffs: gradients to store beside the blobs, in the same form.
 
     Raises:
-        WeightsError: for blobs of layers that the net does not have, and for a file that cannot be written.
+        WeightsError: if there are blobs for a layer that the net does not have, or the file cannot be written.
     """
     stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
     with replacing(path, WeightsError) as file:
@@ -119,14 +123,14 @@ def _layers(data: memoryview) -> dict[str, tuple[Array | None, ...]]:
     return layers
 
 
-def _layer(data: memoryview, places: tuple[int, int] = _CURRENT) -> tuple[str, tuple[Array, ...]]:
+def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT) -> tuple[str, tuple[Array, ...]]:
     name, blobs = "", []
     for number, kind, value in wire.read_fields(data):
         if kind != wire.DELIMITED or isinstance(value, int):
             continue
-        if number == places[0]:
+        if number == fields[0]:
             name = bytes(value).decode(errors="replace")
-        elif number == places[1]:
+        elif number == fields[1]:
             try:
                 blobs.append(decode_blob(value))
             except ValueError as error:

@@ -1,4 +1,4 @@
-"""Weights from a file into a net, and from a net into a file: by layer name, as Caffe does."""
+"""Loading weight files into a net and saving a net's weights, by layer name as in Caffe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .formats import FORMATS, format_end
-from .matching import LoadReport, Stored, match_blobs, tell_coverage
+from .matching import LoadReport, Stored, match_blobs, report_missing
 
 log = logging.getLogger("caffejax")
 
@@ -35,22 +35,21 @@ def load_weights(
     variables: Variables | Initializer,
     strict: bool = False,
 ) -> Variables:
-    """Return the variables with every blob replaced that the file has for a layer of the same name.
+    """Return the variables with the blobs of files in place, matched by layer name.
 
-    Layers that only the file or only the net has are left alone; of the net's layers of one name the first is
-    meant. Where layers share a blob, the last of them in the file counts. Layers of the net without weights are
-    named in the log.
+    Layers that only a file or only the net has are ignored. If several layers of the net have the same name, the first
+    is loaded; if layers share a blob, the last of them in the file counts. The log names layers without weights.
 
     Args:
-        path: a file or folder of any of `formats.FORMATS`, which one its name says; any other name is of a .caffemodel
-            or .caffemodel.h5, which one, its content says. Several are read one after the other.
+        path: a file or folder in one of `formats.FORMATS`, selected by its extension; with any other extension it is a
+            .caffemodel or .caffemodel.h5, distinguished by content. Several files are loaded in order.
         graph: the net's graph.
-        variables: the variables that the net has now, where arrays on several devices are replaced by such; or a
-            function of the loaded arrays that returns them together with initial values for what the files lack.
-        strict: whether there must be weights for every layer that has some.
+        variables: the current variables, whose dtypes and shardings the loaded arrays get; or a function of the loaded
+            arrays that returns them together with initial values for the other blobs.
+        strict: whether a layer without weights is an error.
 
     Raises:
-        WeightsError: naming every layer whose blobs differ in number or shape, and the remedy; and if `strict`, every
+        WeightsError: naming every layer whose blobs differ in number or shape, with the remedy; and if `strict`, every
             layer without weights.
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
@@ -58,8 +57,8 @@ def load_weights(
     for file in files:
         loaded |= _read(file, graph, variables)[0]
     if files:
-        tell_coverage(graph, loaded.keys(), files, strict)
-    return _completed(loaded, variables)
+        report_missing(graph, loaded.keys(), files, strict)
+    return _complete(loaded, variables)
 
 
 def load_and_report(
@@ -69,19 +68,19 @@ def load_and_report(
     strict: bool = False,
     without: Collection[str] = (),
 ) -> tuple[Variables, LoadReport]:
-    """Do as `load_weights` with one file, but leave the layers of `without` alone; return a report as well.
+    """Load one file as `load_weights` does, except the layers named in `without`; also return a report.
 
     Raises:
-        WeightsError: as `load_weights`; and for layers of `without` that are not in the net.
+        WeightsError: as `load_weights`; and if a layer of `without` is not in the net.
     """
     loaded, report = _read(path, graph, variables, without)
-    kept = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
-    tell_coverage(graph, loaded.keys() | kept, [path], strict)
-    return _completed(loaded, variables), report
+    excluded = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
+    report_missing(graph, loaded.keys() | excluded, [path], strict)
+    return _complete(loaded, variables), report
 
 
-def _completed(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
-    """Return the loaded arrays together with the others: those of `variables`, or initial values."""
+def _complete(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
+    """Return all variables: the loaded arrays, and for other blobs the values in `variables` or initial values."""
     if not isinstance(variables, Variables):
         return variables(loaded)
 
@@ -97,7 +96,7 @@ def _completed(loaded: Mapping[Slot, jax.Array], variables: Variables | Initiali
 def _read(
     path: str | os.PathLike[str], graph: Graph, variables: Variables | Initializer, without: Collection[str] = ()
 ) -> tuple[dict[Slot, jax.Array], LoadReport]:
-    """Read one file's arrays for a net, with the dtypes and devices of those in `variables`; return a report, too."""
+    """Read one file's arrays for a net, with the dtypes and devices of `variables`, and report the layers."""
     stored, release, copies = _open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)
     if report.misfits:
@@ -109,23 +108,23 @@ def _read(
     loaded = {}
     old = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in new.items():
-        loaded[slot] = _placed(array, _array_at(old, slot))
+        loaded[slot] = _place_like(array, _array_at(old, slot))
         if array.nbytes >= _LARGE:
             loaded[slot].block_until_ready()
             release()
-    return jax.block_until_ready(loaded), report  # until then the file is being read
+    return jax.block_until_ready(loaded), report  # the transfers read the mapped file until they end
 
 
 def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
     return next((blobs[slot.index] for tree in variables if slot.index in (blobs := tree.get(slot.layer, {}))), None)
 
 
-def _placed(array: Array, old: jax.Array | None) -> jax.Array:
-    """Return an array as JAX's: on the devices and with the dtype of the one that it replaces, if there is one."""
+def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
+    """Return a JAX array with the dtype and sharding of the array that it replaces, if there is one."""
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
-    return jax.device_put(_misaligned(array.astype(dtype, copy=False)))  # asarray would compile a copy
+    return jax.device_put(_misaligned(array.astype(dtype, copy=False)))  # jnp.asarray would compile a copy
 
 
 def save_weights(
@@ -135,21 +134,21 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Write the weights of the graph's layers, in the format that the name's end says; see `formats.FORMATS`.
+    """Write the weights of the graph's layers, in the format of the path's extension; see `formats.FORMATS`.
 
-    Blobs that a layer shares are copies, or left out, as the format has them. An orbax folder gets step 0, unless the
-    path names a step in it.
+    Blobs that a layer shares are copied or omitted, depending on the format. In an .orbax folder, step 0 is written
+    if the path names no step.
 
     Args:
         path: the file or folder.
         graph: the net's graph.
         variables: params and running statistics.
-        diffs: gradients or updates to store beside the blobs, as `variables.params`; others get zeros. Caffe's two
-            formats can hold them.
-        hdf5: write a .caffemodel.h5, or else a .caffemodel, whatever the name is.
+        diffs: gradients or updates to store beside the blobs, a tree like `variables.params`; the diffs of running
+            statistics are zeros. Only Caffe's two formats can store diffs.
+        hdf5: write a .caffemodel.h5 if True, a .caffemodel if False. default: by the extension.
 
     Raises:
-        WeightsError: for a name of no format, and if it cannot be written; what was there before stays whole.
+        WeightsError: if the extension is unknown or the file cannot be written; an existing file then stays unchanged.
     """
     blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
@@ -163,22 +162,22 @@ def save_weights(
         write_caffemodel(path, net, blobs, gradients)
         return
     names = [layer.name for layer in graph.layers]
-    owned = {layer.name: _owned_blobs(layer, own) for layer, own in zip(graph.layers, blobs, strict=True)}
+    owned = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
     if end == ".h5":
         write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
         return
     with_blobs = [layer.name for layer in graph.layers if layer.params]
-    twice = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
-    if twice:
+    repeated = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
+    if repeated:
         message = f"a file of {end} cannot hold several layers of this name; rename one, or write a .caffemodel"
-        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in twice)
-    whole = dict(zip(names, blobs, strict=True))
-    kept = {name: tuple((whole if FORMATS[end].copies else owned)[name]) for name in with_blobs}
-    FORMATS[end].write(os.fspath(path), NetParameter(), kept)
+        raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
+    copied = dict(zip(names, blobs, strict=True))
+    weights = {name: tuple((copied if FORMATS[end].copies else owned)[name]) for name in with_blobs}
+    FORMATS[end].write(os.fspath(path), NetParameter(), weights)
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """Return a layer's definition as Caffe writes it: with what setting it up has added."""
+    """Return a layer's definition as Caffe writes it, with the fields that its setup adds."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
@@ -191,13 +190,15 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
 
 
 def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
-    """Return the blobs in a file, what lets go of the memory of those looked at so far, and whether shared are copies.
+    """Open a weight file; Caffe's two formats are distinguished by content.
 
-    Caffe's formats are told by the content, whatever the name is.
+    Returns:
+        The blobs by layer name, a function that releases the memory of the bytes read so far, and whether the format
+        stores shared blobs with every layer.
     """
     form = FORMATS.get(format_end(os.fspath(path), known_only=False))
     if form is not None and not form.by_content:
-        return (form.read_whole or form.read)(os.fspath(path)), lambda: None, form.copies
+        return (form.read_with_state or form.read)(os.fspath(path)), lambda: None, form.copies
     if is_hdf5(path):
         return read_caffemodel(path), lambda: None, False
     data, release = map_file(path)
@@ -205,9 +206,9 @@ def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], obje
 
 
 def _misaligned(array: Array) -> Array:
-    """Return the array at an address that JAX copies from. At a multiple of 64 bytes it may take the memory as it is.
+    """Return the array at an address that is not a multiple of 64 bytes, where JAX copies it.
 
-    That would be the file's own bytes, which may change.
+    At such a multiple JAX may use the memory itself, here the mapped bytes of the file, which can change.
     """
     return array.copy() if array.ctypes.data % 64 == 0 else array
 
@@ -227,10 +228,13 @@ def _diff_array(param: Param, diffs: Params) -> Array:
 
 
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
-    """Map a file. Return its bytes, read when looked at, and a function that lets go of those read so far.
+    """Map a file into memory.
 
-    They are read again when looked at again, so the file must not be cut short or written to while they are in
-    use. It may be replaced by another, as caffejax does when it writes.
+    The file must not be truncated or written to while the bytes are in use; it may be replaced, as caffejax does when
+    it writes.
+
+    Returns:
+        The bytes, which are read from disk on access, and a function that releases the memory of the bytes read so far.
 
     Raises:
         WeightsError: if the file cannot be read.
@@ -238,6 +242,6 @@ def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], obj
     try:
         with open(path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError):  # an empty file, a pipe, or none at all
+    except (OSError, ValueError):  # an empty file, a pipe, or no file
         return memoryview(read_bytes(path)), lambda: None
     return memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED)

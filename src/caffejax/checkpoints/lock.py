@@ -1,4 +1,4 @@
-"""One training run at a time for each snapshot prefix, and what one left behind, swept."""
+"""The lock that lets one training run at a time write to a snapshot prefix."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from .unfinished import remove_unfinished
 
 log = logging.getLogger("caffejax")
 
-# locks that some network file systems do not have
+# errors of network file systems without locks
 _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 @contextmanager
-def locked(prefix: str) -> Iterator[None]:
-    """Hold `<prefix>.lock`, which says who does, until the block ends; and sweep what killed runs left, and this one.
+def lock_prefix(prefix: str) -> Iterator[None]:
+    """Lock `<prefix>.lock` until the block ends; before and after, remove unfinished files of killed runs.
 
-    The operating system lets go of it when a process ends, however it does, so none is ever stale.
+    The file names the process and host of its holder. The operating system releases the lock when the process ends, so
+    that it cannot become stale.
 
     Raises:
-        SolverError: if another run holds it, naming its process and host, or if it cannot be written.
+        SolverError: if another run holds the lock, naming its process and host, or the file cannot be written.
     """
     path = Path(f"{prefix}.lock")
     try:
-        file = _opened(path)
+        file = _open_locked(path)
     except OSError as error:
         raise SolverError(Problem(f"cannot be written: {error.strerror}", str(path))) from error
     try:
@@ -40,13 +41,13 @@ def locked(prefix: str) -> Iterator[None]:
     finally:
         with suppress(OSError):
             sweep(prefix)
-        for _ in range(2):  # what fails once may not do so again
-            with suppress(OSError):  # before it is let go: the next one makes its own
+        for _ in range(2):  # a failure may be temporary
+            with suppress(OSError):  # before the lock is released: the next run creates another file
                 path.unlink(missing_ok=True)
         os.close(file)
 
 
-def _opened(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -57,8 +58,8 @@ def _opened(path: Path) -> int:
                 return file
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             os.close(file)
-            raise _held(path, holder) from None
-        if _is(path, file):  # not removed by the run before, between opening and locking
+            raise _held_error(path, holder) from None
+        if _is_same_file(path, file):  # the previous run did not remove it between opening and locking
             break
         os.close(file)
     os.ftruncate(file, 0)
@@ -66,25 +67,25 @@ def _opened(path: Path) -> int:
     return file
 
 
-def _is(path: Path, file: int) -> bool:
+def _is_same_file(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:
         return False
 
 
-def _held(path: Path, holder: str) -> SolverError:
+def _held_error(path: Path, holder: str) -> SolverError:
     by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
     message = f"another run trains with this snapshot prefix: the file is locked {by}; wait, or use another"
     return SolverError(Problem(message, str(path)))
 
 
 def sweep(prefix: str) -> None:
-    """Remove unfinished checkpoints and files of this prefix, to which nobody writes: who holds the lock says so."""
+    """Remove unfinished checkpoints and files of this prefix; the caller must hold the lock."""
     stem = Path(prefix)
     partial = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
     for path in partial:
         with suppress(OSError):
             path.unlink()
     if names := [*remove_unfinished(Path(f"{prefix}.orbax")), *(path.name for path in partial)]:
-        log.info("Removed what a run left unfinished: %s", ", ".join(names))
+        log.info("Removed unfinished files of an earlier run: %s", ", ".join(names))

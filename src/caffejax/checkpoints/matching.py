@@ -1,4 +1,4 @@
-"""Which blobs of a file go to which layers of a net: by layer name, as Caffe does; and a report of it."""
+"""Matching of a file's blobs with a net's layers, by layer name as in Caffe, and a report of the match."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Stored = Mapping[str, Sequence[Array | None]]
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What loading a file into a net does, by names of layers; printed it says so in a few lines.
+    """The result of loading a file into a net, by layer names; its text is a summary of a few lines.
 
     Attributes:
         file: the file.
-        taken: layers whose blobs were taken from it.
-        skipped: layers that have blobs in the file, but are not in the net, or are in `without`.
-        left: layers with blobs of their own that stay as they were: the file has none for them, or they are in
-            `without`.
-        without: layers that were not to be loaded.
-        misfits: what is wrong with blobs that do not fit; loading raises them.
+        taken: the net's layers whose blobs were loaded.
+        skipped: layers with blobs in the file that are not in the net, or are in `without`.
+        left: the net's layers that keep their values, since the file has no blobs for them or they are in
+            `without`; layers that only share blobs of others are left out.
+        without: layers that the caller excluded.
+        misfits: the problems of blobs that differ in number or shape; loading raises them.
     """
 
     file: str
@@ -42,7 +42,7 @@ class LoadReport:
     def __str__(self) -> str:
         lines = [
             f"Weights of {self.file}",
-            f"  taken:   {_listed(self.taken)}",
+            f"  taken:   {_join_names(self.taken)}",
             f"  skipped: {self._with_reason(self.skipped, 'file')}",
             f"  left:    {self._with_reason(self.left, 'net')}",
         ]
@@ -53,7 +53,7 @@ class LoadReport:
             f"in the {only} only": [name for name in names if name not in self.without],
             "named in `without`": [name for name in names if name in self.without],
         }
-        return "; ".join(f"{_listed(some)}, {reason}" for reason, some in by_reason.items() if some) or "none"
+        return "; ".join(f"{_join_names(some)}, {reason}" for reason, some in by_reason.items() if some) or "none"
 
     __repr__ = __str__
 
@@ -61,16 +61,20 @@ class LoadReport:
 def match_blobs(
     graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, without: Collection[str] = ()
 ) -> tuple[dict[Slot, Array], LoadReport]:
-    """Match a file's blobs with a net's: return an array for each blob that is taken, by its owner, and the report.
+    """Match a file's blobs with a net's.
 
-    Of the net's layers of one name the first is meant. Where layers share a blob, the last of them in the file counts.
+    If several layers of the net have the same name, the first is loaded. If layers share a blob, the last of them in
+    the file counts.
 
     Args:
         graph: the net's graph.
         stored: the file's blobs by layer name.
-        file: for messages.
-        copies: whether the file has a shared blob with every layer that uses it; else it may leave it out.
-        without: layers that are not to be loaded.
+        file: the file, for messages.
+        copies: whether the file stores a shared blob with every layer that uses it; otherwise it may omit the blob.
+        without: layers to exclude.
+
+    Returns:
+        The arrays to load by the slot of their owner, in the net's shapes, and the report.
 
     Raises:
         WeightsError: if a layer of `without` is not in the net.
@@ -81,33 +85,33 @@ def match_blobs(
     ]
     if unknown:
         raise WeightsError(unknown)
-    found: dict[Slot, Array] = {}
-    taken: set[str] = set()
-    misfits: list[Problem] = []
-    wanted = {name: layer for name, layer in first.items() if name not in without}
-    for name, layer in ((name, wanted[name]) for name in stored if name in wanted):
+    matches: dict[Slot, Array] = {}
+    loaded: set[str] = set()
+    mismatched: list[Problem] = []
+    included = {name: layer for name, layer in first.items() if name not in without}
+    for name, layer in ((name, included[name]) for name in stored if name in included):
         blobs = stored[name][: len(layer.params)] if layer.carried else stored[name]
         optional = [i for i, p in enumerate(layer.params) if not (copies or p.is_owner)]
         try:
             arrays = fit(name, blobs, [p.spec.shape for p in layer.params], optional)
         except WeightsError as error:
-            misfits += [replace(p, file=os.fspath(file)) for p in error.problems]
+            mismatched += [replace(p, file=os.fspath(file)) for p in error.problems]
             continue
         if layer.params:
-            taken.add(name)
+            loaded.add(name)
         for param, array in zip(layer.params, arrays, strict=True):
             if array is not None:
                 shape = graph.layer(param.owner.layer).params[param.owner.index].spec.shape
-                found[param.owner] = array.reshape(shape)
-    skipped = tuple(name for name in stored if name not in wanted and stored[name])
+                matches[param.owner] = array.reshape(shape)
+    skipped = tuple(name for name in stored if name not in included and stored[name])
     names = list(dict.fromkeys(layer.name for layer in graph.layers))  # in the net's order
-    stay = (name for name in names if name in without or not stored.get(name))
-    left = tuple(name for name in stay if name in first and any(param.is_owner for param in first[name].params))
-    in_order = tuple(name for name in names if name in taken)
-    return found, LoadReport(os.fspath(file), in_order, skipped, left, tuple(without), tuple(misfits))
+    not_in_file = (name for name in names if name in without or not stored.get(name))
+    unchanged = tuple(n for n in not_in_file if n in first and any(param.is_owner for param in first[n].params))
+    in_order = tuple(name for name in names if name in loaded)
+    return matches, LoadReport(os.fspath(file), in_order, skipped, unchanged, tuple(without), tuple(mismatched))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     if not names:
         return "none"
     return f"{len(names)} ({', '.join(shorten_list(names))})"
@@ -119,19 +123,19 @@ def fit(
     shapes: Sequence[Sequence[int]],
     optional: Collection[int] = (),
 ) -> tuple[Array | None, ...]:
-    """Fit a layer's stored blobs to the shapes that its net wants.
+    """Convert a layer's stored blobs to the shapes in its net.
 
     Args:
-        name: the layer, for error messages.
-        source: its blobs, as read from a file; None where the file leaves one out.
-        shapes: what they have to be.
-        optional: the blobs that the file may leave out.
+        name: the layer's name, for messages.
+        source: its blobs in the file; None for a blob that the file omits.
+        shapes: the net's shapes.
+        optional: indices of the blobs that the file may omit.
 
     Returns:
-        An array per shape; None for those left out.
+        An array for each shape, or None if the file omits the blob.
 
     Raises:
-        WeightsError: for another number of blobs, and for every shape that does not fit.
+        WeightsError: if the number of blobs differs, or naming every blob whose shape does not match.
     """
     remedy = "; rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
@@ -159,49 +163,51 @@ def _fits(blob: Array, shape: tuple[int, ...]) -> bool:
 
 log = logging.getLogger("caffejax")
 
-_LOGGED = 20  # layer names in a line of the log
+_MAX_LOGGED = 20  # layer names in a line of the log
 
 
 def has_own_values(layer: Layer, param: Param) -> bool:
-    """Return whether the net's own definition says what a blob holds: it needs none from a file."""
+    """Return whether the net's definition contains a blob's values, so that no file needs to provide them."""
     return bool(layer.site.layer.blobs) or param.spec.value is not None
 
 
-def layers_without(graph: Graph, found: Collection[Slot]) -> list[Layer]:
-    """Return the layers with a blob of their own that was not found, nor stands in the net's definition."""
+def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
+    """Return the layers that own a blob which neither a file nor the net's definition provides."""
     return [
         layer
         for layer in graph.layers
-        if any(p.is_owner and p.owner not in found and not has_own_values(layer, p) for p in layer.params)
+        if any(p.is_owner and p.owner not in loaded and not has_own_values(layer, p) for p in layer.params)
     ]
 
 
-def tell_coverage(graph: Graph, found: Collection[Slot], files: Sequence[str | os.PathLike[str]], strict: bool) -> None:
-    """Name the layers that files have no weights for: in the log, in TEST as a warning; if strict, in an error.
+def report_missing(
+    graph: Graph, loaded: Collection[Slot], files: Sequence[str | os.PathLike[str]], strict: bool
+) -> None:
+    """Log the layers that files have no weights for, as a warning in the phase TEST.
 
     Args:
         graph: the net's graph.
-        found: the blobs that were found.
-        files: where, for messages.
-        strict: whether there must be weights for every layer that has some.
+        loaded: the slots of blobs that the files provide.
+        files: the files, for messages.
+        strict: whether a layer without weights is an error.
 
     Raises:
-        WeightsError: if strict, naming every layer without weights.
+        WeightsError: if `strict`, naming every layer without weights.
     """
-    without = layers_without(graph, found)
+    without = missing_layers(graph, loaded)
     if not without:
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
         reason = f"has no weights in {names}, and strict_weights (--strict_weights) wants some; layers match by name"
         raise WeightsError(layer.problem(reason) for layer in without)
-    layers_found = [layer.name for layer in graph.layers if layer.params and layer not in without]
-    log.info("Weights from %s for %s", names, _counted_layers(layers_found))
+    with_weights = [layer.name for layer in graph.layers if layer.params and layer not in without]
+    log.info("Weights from %s for %s", names, _counted_layers(with_weights))
     missing = [layer.name for layer in without]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
-    log.log(level, "No weights in %s for %s: as the fillers made them", names, _counted_layers(missing))
+    log.log(level, "No weights in %s for %s: initialized by their fillers", names, _counted_layers(missing))
 
 
 def _counted_layers(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LOGGED} more" if len(names) > _LOGGED else ""
-    return f"{counted(len(names), 'layer')}: {', '.join(names[:_LOGGED])}{more}" if names else "no layer"
+    more = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
+    return f"{counted(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{more}" if names else "no layer"

@@ -1,7 +1,7 @@
-"""Native checkpoints, which orbax writes and `steps` reads.
+"""Native checkpoints, written and read by orbax.
 
-A checkpoint folder holds one step per snapshot, each complete or not there at all. A step has the arrays as
-nested dictionaries of names, readable by orbax alone, and a JSON record of everything else.
+A checkpoint folder has one step for each snapshot; an incomplete step is never visible. A step stores arrays in nested
+dictionaries by name, which orbax can read without caffejax, and a JSON record of all other state.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import jax
 import numpy as np
 
 from ..errors import Problem, WeightsError
-from ..parallel import all_of, is_first, meet, same_everywhere
+from ..parallel import all_processes, barrier, broadcast_from_first, is_first
 from .checksums import checksums, old_checksums
-from .unfinished import REMOVED, not_saved, quiet, remove_failed, remove_unfinished
+from .unfinished import REMOVED, remove_failed, remove_unfinished, save_error, suppress_orbax_errors
 
 log = logging.getLogger("caffejax")
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Which checkpoints stay: the newest, the best, or (neither given) all.
+    """The checkpoints to keep: the newest, the best, or all if neither is set.
 
     Attributes:
-        last: how many of the newest.
-        best: the score by which one more stays: the highest, or the lowest.
-        lowest: whether lower is better.
+        last: the number of newest checkpoints to keep.
+        best: the name of the score by which the best checkpoint is kept as well.
+        lowest: whether a lower score is better.
     """
 
     last: int | None = None
@@ -48,8 +48,8 @@ class Keep:
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:
-            return None  # all
-        policies: list[Any] = [managers.LatestN(self.last or 1)]  # the newest is there to go on from
+            return None  # keeps all
+        policies: list[Any] = [managers.LatestN(self.last or 1)]  # the newest is needed to resume
         if self.best is not None:
             name = self.best
             policies.append(
@@ -63,20 +63,20 @@ class Keep:
         return managers.AnyPreservationPolicy(policies)
 
 
-_opened = itertools.count()  # of folders that all processes save to, so that these have their own barriers
+_folder_numbers = itertools.count()  # give each folder that all processes save to separate barriers
 
 
 class CheckpointFolder:
-    """A folder of checkpoints, one per step.
+    """A folder of checkpoints, one for each step.
 
-    A process that dies while saving leaves the earlier steps as they were.
+    If a process is killed while it saves, the earlier steps stay unchanged.
 
     Args:
-        path: the folder; made when the first step is saved.
-        keep: which steps stay when another is saved; all unless given.
-        together: whether all of several processes save each step, each its own parts of the arrays: then all call
-            `save`, `wait` and `close` together, and saving goes on in the background until `wait`. Each reads for
-            itself.
+        path: the folder; created when the first step is saved.
+        keep: the steps to keep when another is saved. default: all.
+        together: whether all of several processes save each step, each process its shards of the arrays. Then all call
+            `save`, `wait` and `close` together, and steps are saved in the background until `wait`. Reading is
+            independent of other processes.
     """
 
     def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None, together: bool = False) -> None:
@@ -93,12 +93,12 @@ class CheckpointFolder:
             import orbax.checkpoint as ocp  # not needed before the first snapshot
 
             try:
-                # named, processes wait for each other through JAX's coordinator: devices are busy with training
+                # with a barrier prefix, processes synchronize through JAX's coordinator, not through the busy devices
                 here = jax.process_index()
                 processes = ocp.options.MultiprocessingOptions(
                     primary_host=0 if self._together else here,
                     active_processes=set(range(jax.process_count())) if self._together else {here},
-                    barrier_sync_key_prefix=f"folder{next(_opened)}" if self._together else f"process{here}",
+                    barrier_sync_key_prefix=f"folder{next(_folder_numbers)}" if self._together else f"process{here}",
                 )
                 self._open_manager = ocp.CheckpointManager(
                     self.path.absolute(),
@@ -107,7 +107,7 @@ class CheckpointFolder:
                         multiprocessing_options=processes,
                         create=False,
                         todelete_subdir=REMOVED,
-                        enable_async_checkpointing=self._together,  # one process has a thread of its own for it
+                        enable_async_checkpointing=self._together,  # a single process saves in its own thread
                     ),
                     item_handlers={
                         ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
@@ -119,22 +119,22 @@ class CheckpointFolder:
         return self._open_manager
 
     def steps(self) -> list[int]:
-        """List the complete steps, in order."""
+        """Return the numbers of the complete steps, in order."""
         return sorted(self._manager.all_steps()) if os.path.isdir(self.path) else []
 
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Save a step, or if `together` start to.
+        """Save a step; if `together`, start to save it.
 
-        Steps from it on, of an earlier run, are set aside: `<path>.old1/<step>`. If the newest is this one, just as
-        it would be written, it stays: training was stopped before its first update.
+        Steps of an earlier run with this number or a higher one are moved to `<path>.old1/<step>`. If the newest step
+        is identical to the new one, it is kept: training was stopped before its first update.
 
         Args:
-            step: its number.
-            arrays: nested dictionaries of JAX's arrays, or of NumPy's.
-            record: what JSON can hold.
-            scores: what `keep` ranks by, if there are any yet.
+            step: the number of the step.
+            arrays: nested dictionaries of JAX or NumPy arrays.
+            record: values that JSON can represent.
+            scores: the scores that `keep` ranks by, or None if the net was not tested yet.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -143,17 +143,18 @@ class CheckpointFolder:
 
         try:
             if not self._together or is_first():
-                # first: orbax's threads would wait five minutes for a folder that cannot be made
+                # before orbax, whose threads would wait five minutes for a folder that cannot be created
                 self.path.mkdir(parents=True, exist_ok=True)
             if self._together:
-                meet()
-            if self._together and not all_of(self.path.is_dir()):
-                raise _error(self.path, "some process does not see this folder: all write checkpoints to one")
+                barrier()
+            if self._together and not all_processes(self.path.is_dir()):
+                message = "a process does not see this folder; all processes must write checkpoints to the same folder"
+                raise _error(self.path, message)
             stored = with_checksums(record, checksums(arrays))
             if not self._together and self.steps()[-1:] == [step] and self._read(on_host).has(step, stored):
                 return
             self._set_aside(step)
-            with quiet():
+            with suppress_orbax_errors():
                 self._manager.save(
                     step,
                     args=ocp.args.Composite(
@@ -167,89 +168,89 @@ class CheckpointFolder:
         except WeightsError:
             raise
         except Exception as error:  # orbax and tensorstore raise many kinds
-            raise self._discarded(step, error) from error
+            raise self._discard(step, error) from error
 
     def wait(self) -> None:
-        """Wait until what is being saved is complete.
+        """Wait until the step that is being saved is complete.
 
         Raises:
-            WeightsError: if it could not be saved.
+            WeightsError: if the step could not be saved.
         """
         step, self._saving = self._saving, None
         if step is None or self._open_manager is None:
             return
         try:
-            with quiet():
+            with suppress_orbax_errors():
                 self._open_manager.wait_until_finished()
                 self._open_manager.check_for_errors()
             if not self._together or is_first():
                 remove_unfinished(self.path, REMOVED)
         except Exception as error:
-            raise self._discarded(step, error) from error
+            raise self._discard(step, error) from error
 
-    def _discarded(self, step: int, error: Exception) -> WeightsError:
-        """Remove what there is of a step that could not be saved; return what is said of it."""
-        if not self._together:  # else another process may be writing to it
+    def _discard(self, step: int, error: Exception) -> WeightsError:
+        """Remove the files of a step that could not be saved; return the error to raise."""
+        if not self._together:  # otherwise another process may be writing to the step
             manager, self._open_manager = self._open_manager, None
-            with quiet():  # until the threads that still write have ended
+            with suppress_orbax_errors():  # until the threads have finished their writes
                 if manager is not None:
                     with suppress(Exception):
                         manager.close()
                 remove_failed(self.path, step)
             with suppress(OSError):
-                self.path.rmdir()  # if it was the first
-        return not_saved(self.path, step, error)
+                self.path.rmdir()  # succeeds if this was the first step
+        return save_error(self.path, step, error)
 
     def _set_aside(self, first: int) -> None:
-        """Move steps from this one on out of the way: a run that goes over them again would resume from theirs."""
+        """Move this and later steps to another folder, so that no run resumes from the steps of an earlier run."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first)
-        if not (same_everywhere(len(steps)) if self._together else steps):
+        if not (broadcast_from_first(len(steps)) if self._together else steps):
             return
         self.close()
         if not self._together or is_first():
             self._move(steps)
         if self._together:
-            meet()
+            barrier()
 
     def _move(self, steps: Sequence[int]) -> None:
         if self._aside is None:
-            taken = {p.name for p in self.path.parent.iterdir()}
+            existing = {p.name for p in self.path.parent.iterdir()}
             names = (f"{self.path.name}.old{i}" for i in itertools.count(1))
-            self._aside = self.path.with_name(next(name for name in names if name not in taken))
-            listed = ", ".join(map(str, steps))
-            log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, self._aside, listed)
+            self._aside = self.path.with_name(next(name for name in names if name not in existing))
+            numbers = ", ".join(map(str, steps))
+            log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, self._aside, numbers)
         self._aside.mkdir(exist_ok=True)
         for step in steps:
-            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # saved twice by this run
+            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # this run may save a step twice
             (self.path / str(step)).rename(self._aside / str(step))
 
     def restore(
         self,
         step: int | None = None,
         target: Target | None = None,
-        all_can: Callable[[bool], bool] = bool,
+        all_succeed: Callable[[bool], bool] = bool,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arrays and the record of a step, or of the newest.
+        """Return the arrays and the record of a step.
 
         Args:
-            step: its number.
-            target: gives what to read into, by name as the arrays are: NumPy's, or `jax.ShapeDtypeStruct` with a
-                sharding, of which each process reads its part. All is NumPy's unless given.
-            all_can: asks, of processes that restore together, whether all can read their parts.
+            step: the number of the step. default: the newest.
+            target: a function of the record and the arrays' shapes that returns the arrays to read into, by name: NumPy
+                arrays, or `jax.ShapeDtypeStruct`s with shardings, of which each process reads its shards. default:
+                NumPy arrays.
+            all_succeed: a function that returns whether a condition is true in all processes that restore together.
 
         Raises:
-            WeightsError: if there is no such step or it cannot be read; and what `target` raises.
+            WeightsError: if there is no such step or it cannot be read. Errors of `target` are passed on.
         """
-
         steps = self.steps()
         if not steps:
             raise _error(self.path, "there is no complete checkpoint in this folder")
         chosen = steps[-1] if step is None else step
         if chosen not in steps:
-            raise _error(self.path, f"there is no step {chosen}; there are {', '.join(map(str, steps))}")
-        read = self._read(target or on_host, all_can)
+            raise _error(self.path, f"there is no step {chosen}; the steps are {', '.join(map(str, steps))}")
+        read = self._read(target or on_host, all_succeed)
         try:
-            with quiet():
+            with suppress_orbax_errors():
                 return read(chosen)
         except WeightsError:
             raise
@@ -259,11 +260,11 @@ class CheckpointFolder:
             hint = f"; step {good} is the newest good one" if good is not None else "; no other step is good"
             raise _error(self.path, f"step {chosen} is damaged: {reason}{hint}") from error
 
-    def _read(self, target: Target, all_can: Callable[[bool], bool] = bool) -> Steps:
-        return Steps(self._manager, target, all_can)
+    def _read(self, target: Target, all_succeed: Callable[[bool], bool] = bool) -> StepReader:
+        return StepReader(self._manager, target, all_succeed)
 
     def close(self) -> None:
-        """Wait, and let go of the folder."""
+        """Wait for the step that is being saved, and close the folder."""
         self.wait()
         manager, self._open_manager = self._open_manager, None
         if manager is not None:
@@ -275,54 +276,54 @@ def _error(path: Path, message: str) -> WeightsError:
 
 
 ARRAYS, RECORD = "arrays", "record"  # the items of a step
-Arrays = Mapping[str, Any]  # names to arrays, or to more of these
-Target = Callable[[dict[str, Any], Arrays], Arrays]  # what to read arrays into, by the record and their shapes
+Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
+Target = Callable[[dict[str, Any], Arrays], Arrays]  # of the record and the arrays' shapes: the arrays to read into
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The steps of a folder, to be read: called with one, returns its arrays and record.
+class StepReader:
+    """Reads steps of a folder: called with a step's number, it returns the step's arrays and record.
 
     Attributes:
-        manager: orbax's, of the folder.
-        target, all_can: as for `CheckpointFolder.restore`.
+        manager: orbax's manager of the folder.
+        target, all_succeed: as for `CheckpointFolder.restore`.
     """
 
     manager: Any
     target: Target
-    all_can: Callable[[bool], bool]
+    all_succeed: Callable[[bool], bool]
 
     def __call__(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read a step."""
         try:
             arrays, stored = self._read(step)
         except Exception:
-            self.all_can(False)
+            self.all_succeed(False)
             raise
-        if not self.all_can(True):
-            raise ValueError("another process cannot read its part")
+        if not self.all_succeed(True):
+            raise ValueError("another process cannot read its shards")
         sums = checksums if "sums" in stored else old_checksums
         if stored[_sums_of(stored)] != sums(arrays):
-            raise ValueError("what was read is not what was written")
+            raise ValueError("its checksum is wrong")
         return arrays, stored["record"]
 
     def is_good(self, step: int) -> bool:
         """Return whether a step can be read."""
         try:
-            with quiet():
+            with suppress_orbax_errors():
                 self(step)
         except Exception:
             return False
         return True
 
     def has(self, step: int, stored: Mapping[str, Any]) -> bool:
-        """Return whether a step is there and whole, with just this record and arrays of these checksums."""
+        """Return whether a step can be read and has exactly this record and arrays with these checksums."""
         try:
-            with quiet():
-                arrays, found = self._read(step)
+            with suppress_orbax_errors():
+                arrays, record = self._read(step)
         except Exception:
             return False
-        return found == stored and checksums(arrays) == stored["sums"]
+        return record == stored and checksums(arrays) == stored["sums"]
 
     def _read(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
         import orbax.checkpoint as ocp
@@ -330,20 +331,20 @@ class Steps:
         args = ocp.args
         stored = self.manager.restore(step, args=args.Composite(**{RECORD: args.JsonRestore()}))[RECORD]
         if stored != with_checksums(stored["record"], stored[_sums_of(stored)], _sums_of(stored)):
-            raise ValueError("what was read is not what was written")
+            raise ValueError("its checksum is wrong")
         target = self.target(stored["record"], self.manager.item_metadata(step)[ARRAYS])
         read = self.manager.restore(step, args=args.Composite(**{ARRAYS: args.StandardRestore(target)}))
         return read[ARRAYS], stored
 
 
 def on_host(record: dict[str, Any], shapes: Arrays) -> Arrays:
-    """Return NumPy arrays to read into."""
-    found: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
-    return found
+    """Return NumPy arrays to read arrays of these shapes into."""
+    arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
+    return arrays
 
 
 def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> dict[str, Any]:
-    """Add checksums of the arrays and of the record itself: not every flipped bit fails to decompress."""
+    """Return the record with checksums of the arrays and of itself: decompression does not detect every flipped bit."""
     plain = json.loads(json.dumps(record))  # as it will be read
     return {
         "record": plain,
@@ -353,4 +354,4 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
 
 
 def _sums_of(stored: Mapping[str, Any]) -> str:
-    return "sums" if "sums" in stored else "arrays"  # the latter until all processes wrote checkpoints
+    return "sums" if "sums" in stored else "arrays"  # "arrays" in older checkpoints

@@ -1,4 +1,4 @@
-"""Caffe's .solverstate and .solverstate.h5 files: what an update rule remembers, and where the weights are."""
+"""Caffe's .solverstate and .solverstate.h5 files: the history of an update rule and the path of the weights."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..untrusted_hdf5 import Allowance, find
 from .caffe_hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
-_RECORD, _RECORD_NAME = 20000, "caffejax"  # ours; Caffe passes over what it does not know
+_RECORD, _RECORD_NAME = 20000, "caffejax"  # caffejax's own; Caffe skips unknown fields
 
 
 @dataclass(frozen=True)
 class SolverState:
-    """A .solverstate.
+    """The content of a .solverstate.
 
     Attributes:
-        iteration: updates done so far.
-        learned_net: the path of the weights, from the working directory of the run that wrote it; "" if none.
-        history: one array per learnable blob, in the net's order, and for AdaDelta and Adam once more.
-        current_step: the steps that the learning rate had behind it.
-        record: what Caffe does not keep (keys, places in the data), as JSON; "" in Caffe's own files.
+        iteration: the number of updates so far.
+        learned_net: the path of the weights, relative to the working directory of the run that wrote it, or "".
+        history: one float32 array for each learnable blob, in the net's order; AdaDelta and Adam have two such sets.
+        current_step: the number of steps that the learning rate has taken.
+        record: the state that Caffe does not store (random key, positions in the data), as JSON; "" in Caffe's files.
     """
 
     iteration: int
@@ -40,10 +40,10 @@ class SolverState:
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
-    """Read a .solverstate or a .solverstate.h5; which one, its content says.
+    """Read a .solverstate or a .solverstate.h5, distinguished by content.
 
     Raises:
-        WeightsError: for a file that cannot be read, is none, or is damaged.
+        WeightsError: if the file cannot be read, is not a solver state, or is damaged.
     """
     if is_hdf5(path):
         return _read_hdf5(path)
@@ -51,14 +51,14 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
     try:
         return _decode(memoryview(data))
     except ValueError as error:
-        raise WeightsError(Problem(f"no .solverstate, or damaged or cut short: {error}", str(path))) from error
+        raise WeightsError(Problem(f"not a .solverstate, or damaged or cut short: {error}", str(path))) from error
 
 
 def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
-    """Write a .solverstate, or where the name ends in .h5 a .solverstate.h5.
+    """Write a .solverstate, or a .solverstate.h5 if the name ends in .h5.
 
     Raises:
-        WeightsError: if the file cannot be written; what was there before stays whole.
+        WeightsError: if the file cannot be written; an existing file then stays unchanged.
     """
     if os.fspath(path).endswith(".h5"):
         _write_hdf5(path, state)
@@ -75,10 +75,10 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
 
 def _decode(data: memoryview) -> SolverState:
     numbers = {_ITER: 0, _CURRENT_STEP: 0}
-    texts, history, found = {_LEARNED_NET: "", _RECORD: ""}, [], False
+    texts, history, is_solver_state = {_LEARNED_NET: "", _RECORD: ""}, [], False
     for number, kind, value in wire.read_fields(data):
         if number in numbers and isinstance(value, int):
-            numbers[number], found = value & 0x7FFFFFFF, True  # an int32, never negative
+            numbers[number], is_solver_state = value & 0x7FFFFFFF, True  # an int32, never negative
         elif kind == wire.DELIMITED and not isinstance(value, int) and number in texts:
             texts[number] = bytes(value).decode()
         elif kind == wire.DELIMITED and not isinstance(value, int) and number == _HISTORY:
@@ -86,30 +86,30 @@ def _decode(data: memoryview) -> SolverState:
                 history.append(decode_blob(value))
             except ValueError as error:
                 raise ValueError(f"history blob {len(history)}: {error}") from error
-    if not found:
+    if not is_solver_state:
         raise ValueError("it has no iteration")
     return SolverState(numbers[_ITER], texts[_LEARNED_NET], tuple(history), numbers[_CURRENT_STEP], texts[_RECORD])
 
 
 def _read_hdf5(path: str | os.PathLike[str]) -> SolverState:
     with open_hdf5(path, ".solverstate.h5") as file:
-        found = {name: find(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)}
-        if not isinstance(found["history"], Group) or found["iter"] is None:
+        fields = {name: find(file, name) for name in ("history", "iter", "learned_net", "current_step", _RECORD_NAME)}
+        if not isinstance(fields["history"], Group) or fields["iter"] is None:
             hint = " (these are weights: name the solver state instead)" if find(file, "data") else ""
             raise WeightsError(Problem(f"has no history{hint}; is it a .solverstate.h5?", str(path)))
         allowance = Allowance(file)
-        for data_set in found.values():
+        for data_set in fields.values():
             if isinstance(data_set, Dataset):
                 allowance.check(data_set)
-        history = read_arrays(found["history"], allowance)
+        history = read_arrays(fields["history"], allowance)
         if any(blob is None for blob in history):
             raise ValueError("history blobs are missing")
         return SolverState(
-            iteration=_integer(found["iter"]),
-            learned_net=_string(found["learned_net"]) if found["learned_net"] else "",
+            iteration=_integer(fields["iter"]),
+            learned_net=_string(fields["learned_net"]) if fields["learned_net"] else "",
             history=tuple(blob for blob in history if blob is not None),
-            current_step=_integer(found["current_step"]) if found["current_step"] else 0,
-            record=_string(found[_RECORD_NAME]) if found[_RECORD_NAME] else "",
+            current_step=_integer(fields["current_step"]) if fields["current_step"] else 0,
+            record=_string(fields[_RECORD_NAME]) if fields[_RECORD_NAME] else "",
         )
 
 
@@ -126,7 +126,7 @@ def _write_hdf5(path: str | os.PathLike[str], state: SolverState) -> None:
 def _integer(data_set: Any) -> int:
     values = np.asarray(data_set[()])
     if values.size != 1 or values.dtype.kind not in "iu" or not 0 <= (value := int(values.item())) < 2**31:
-        raise ValueError(f"{data_set.name} is not one number from 0 on of 31 bits")
+        raise ValueError(f"{data_set.name} is not one integer from 0 to 2**31 - 1")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that could not be saved: what is removed of them, what is said."""
+"""Checkpoints that could not be saved: removal of their files, errors, and messages of orbax's threads."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from typing import Any
 from ..atomic import not_written
 from ..errors import Problem, WeightsError
 
-_TEMPORARY = ".orbax-checkpoint-tmp"  # in orbax's names
-REMOVED = f"removed{_TEMPORARY}"  # where old steps go first, so that none is ever there in part
-_PATIENCE, _QUIET = 2, 0.3  # seconds
+_TEMPORARY = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
+REMOVED = f"removed{_TEMPORARY}"  # old steps are moved here before they are deleted, so that no step is ever incomplete
+_MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
 _LOGGERS = logging.getLogger("absl"), logging.getLogger("asyncio")
-_OF_EXCEPTHOOK = 3  # arguments of `sys.excepthook`: type, value, traceback
+_EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
 def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
-    """Remove temporaries, all or those of a pattern, from a folder of checkpoints; return their names."""
-    found = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
-    for path in found:
+    """Remove orbax's temporary folders whose names match a pattern from a checkpoint folder; return their names."""
+    temporary = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
+    for path in temporary:
         shutil.rmtree(path, ignore_errors=True)
-    return [path.name for path in found]
+    return [path.name for path in temporary]
 
 
 def remove_failed(folder: Path, step: int) -> None:
-    """Remove what there is of a step that could not be saved, until nothing of it has come for a while.
+    """Remove the files of a step that could not be saved, until no new ones have appeared for 0.3 seconds, at most 2.
 
-    Tensorstore ends the writes that are under way, later and in threads of its own, and makes their folders anew.
+    Tensorstore's threads finish pending writes after the error, and create the folders again.
     """
     begin = quiet_since = time.monotonic()
-    while time.monotonic() < min(quiet_since + _QUIET, begin + _PATIENCE):
+    while time.monotonic() < min(quiet_since + _QUIET_TIME, begin + _MAX_WAIT):
         if remove_unfinished(folder, f"{step}.*"):
             quiet_since = time.monotonic()
         time.sleep(0.02)
 
 
-def not_saved(folder: Path, step: int, error: Exception) -> WeightsError:
-    """Return what is said of a step that could not be saved: the file system's own reason, if there is one."""
+def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
+    """Return the error for a step that could not be saved, with the reason of the file system, if there is one."""
     cause = _cause(error)
     if cause is not None and cause.errno == errno.ENOENT:
         return WeightsError(Problem("cannot be written: its folder was removed meanwhile", str(folder / str(step))))
@@ -57,12 +57,12 @@ def not_saved(folder: Path, step: int, error: Exception) -> WeightsError:
 
 
 def _cause(error: BaseException | None) -> OSError | None:
-    """Return the error of the file system that led to this one."""
+    """Return the error of the file system that caused this error, or None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return error
-        if found := _OS_ERROR.search(str(error)):
-            return OSError(int(found[1]), "")
+        if match := _OS_ERROR.search(str(error)):
+            return OSError(int(match[1]), "")
         error = error.__cause__ or error.__context__
     return None
 
@@ -107,13 +107,13 @@ _silence = _Silence()
 
 
 def hide_late_errors() -> None:
-    """Hide errors of orbax's threads that are not waited for, for the rest of the process; see `caffejax.process`."""
+    """Hide errors of abandoned reads and writes of orbax's threads until the process ends; see `caffejax.process`."""
     _silence.hold()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep orbax and its threads from printing errors that are raised as well, until the block ends."""
+def suppress_orbax_errors() -> Iterator[None]:
+    """Until the block ends, keep orbax and its threads from printing errors that are also raised."""
     _silence.hold()
     try:
         yield
@@ -128,7 +128,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error is of a read or write that is no longer waited for."""
+    """Return whether an error comes from an abandoned read or write."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 
@@ -136,7 +136,7 @@ def _without_late_errors(hook: Any) -> Callable[..., Any]:
     """Return a hook for uncaught exceptions that leaves out errors of orbax's threads and of a closed event loop."""
 
     def filtering(*args: Any) -> None:
-        error = args[1] if len(args) == _OF_EXCEPTHOOK else args[0].exc_value
+        error = args[1] if len(args) == _EXCEPTHOOK_ARGUMENTS else args[0].exc_value
         thread = getattr(args[0], "thread", None)
         if not _is_late(error) and "orbax" not in type(thread).__module__:
             hook(*args)

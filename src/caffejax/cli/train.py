@@ -63,7 +63,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     solver = Solver(param, file=options.solver, **config)
     try:
         with (
-            solver.snapshots.locked(),
+            solver.snapshots.lock(),
             signals.handle_signals(solver, options),
             progress.record_training(solver, options),
         ):

@@ -1,46 +1,46 @@
-"""Training on many devices, and in many processes: the mesh, what lies where on it, and what processes agree on."""
+"""Training on several devices and processes: the device mesh, sharded arrays and communication of processes."""
 
 from .data_parallel import data_parallel
 from .global_arrays import (
+    all_gather,
     check_shapes,
-    first_rows,
+    first_replica,
+    gather_to_first,
+    gather_to_host,
     join_batches,
-    moved,
-    on_one,
     place,
     replicated,
-    settled,
-    whole,
-    whole_on_first,
-    whole_on_host,
+    reshard,
+    to_first_device,
+    wait_on_cpu,
 )
-from .mesh import DATA, MODEL, as_convolutions_want, cut_params, is_first, mesh_of, share_of
-from .multihost import Requests, all_of, check_alike, meet, same_everywhere, start_processes
+from .mesh import DATA, MODEL, is_first, local_share, make_mesh, param_shardings, tpu_conv_layout
+from .multihost import Requests, all_processes, assert_equal, barrier, broadcast_from_first, start_processes
 
 __all__ = [
     "DATA",
     "MODEL",
     "Requests",
-    "all_of",
-    "as_convolutions_want",
-    "check_alike",
+    "all_gather",
+    "all_processes",
+    "assert_equal",
+    "barrier",
+    "broadcast_from_first",
     "check_shapes",
-    "cut_params",
     "data_parallel",
-    "first_rows",
+    "first_replica",
+    "gather_to_first",
+    "gather_to_host",
     "is_first",
     "join_batches",
-    "meet",
-    "mesh_of",
-    "moved",
-    "on_one",
+    "local_share",
+    "make_mesh",
+    "param_shardings",
     "place",
     "replicated",
-    "same_everywhere",
-    "settled",
-    "share_of",
+    "reshard",
     "start_processes",
-    "whole",
-    "whole_on_first",
-    "whole_on_host",
+    "to_first_device",
+    "tpu_conv_layout",
+    "wait_on_cpu",
 ]

@@ -18,38 +18,45 @@ _EACH, _SECOND, _ALL = PartitionSpec(DATA), PartitionSpec(None, DATA), Partition
 
 
 def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> Passes:
-    """Make `passes(params, state, batches, key)` of one device's batches a function of all devices'.
+    """Convert `passes`, a function of one device's batches, into a function of the batches of all devices.
 
-    It returns gradients, new state, the loss and outputs. Outputs are two dictionaries: those of each device, and those
-    that are the same on all. The state and the former have a first axis more, of the devices, and batches a second,
-    after that of the passes. The net's `axis_name` must be `DATA`: then the loss is the same on
-    all devices, and gradients of it, added up, are those of the joined batch. Each device has random numbers of its
-    own. What devices do along other axes of the mesh is left to XLA.
+    The loss is the same on all devices, and the sum of the gradients is the gradient of the joined batch. Each device
+    draws different random numbers. XLA partitions the work along other axes of the mesh.
 
-    With `in_bfloat16` each device rounds its gradients of several axes to bfloat16, so that half of the bytes go over
-    the links. They come back so. It means nothing where the mesh has other axes.
+    Args:
+        passes: `passes(params, state, batches, key)`, which returns gradients, the new state, the loss and outputs. The
+            `axis_name` of its net must be `DATA`.
+        mesh: the devices.
+        in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before they are added up,
+            which halves the bytes on the links. They are returned in bfloat16. Ignored if the mesh has other axes than
+            `DATA`.
+
+    Returns:
+        A function with the same arguments and results. The state has a new first axis of the devices, batches a new
+        second axis, after the axis of the passes. Outputs are two dictionaries: blobs that differ between devices, with
+        a new first axis of the devices, and blobs that are the same on all devices.
     """
-    # XLA ends a process on CPUs that is to add up bfloat16 over some of a mesh's axes
+    # on CPUs XLA aborts the process when bfloat16 is added up over some of a mesh's axes only
     in_bfloat16 = in_bfloat16 and set(mesh.axis_names) == {DATA}
     if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
 
-        def of_all(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
-            grads, state, loss, outputs = passes(params, _of_one(state, 0), _of_one(batches, 1), key)
+        def single_batch(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
+            grads, state, loss, outputs = passes(params, _squeeze(state, 0), _squeeze(batches, 1), key)
             return grads, jax.tree.map(lambda x: x[None], state), loss, ({}, outputs)
 
-        return of_all
+        return single_batch
 
-    def of_one(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
+    def per_device(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
-        # made to differ at once, params have gradients that are added up once, after all passes
-        grads, state, loss, outputs = passes(_vary(params), _of_one(state, 0), _of_one(batches, 1), key)
+        # params that vary over devices from the start have gradients that are added up once, after all passes
+        grads, state, loss, outputs = passes(_vary(params), _squeeze(state, 0), _squeeze(batches, 1), key)
         same = {name: x for name, x in outputs.items() if DATA not in varying(jax.typeof(x))}
-        own = {name: x for name, x in outputs.items() if name not in same}
-        state, own = jax.tree.map(lambda x: x[None], (_vary(state), own))
-        return jax.lax.psum(_narrow(grads) if in_bfloat16 else grads, DATA), state, loss, (own, same)
+        different = {name: x for name, x in outputs.items() if name not in same}
+        state, different = jax.tree.map(lambda x: x[None], (_vary(state), different))
+        return jax.lax.psum(_to_bfloat16(grads) if in_bfloat16 else grads, DATA), state, loss, (different, same)
 
     return jax.shard_map(
-        of_one,
+        per_device,
         mesh=mesh,
         in_specs=(_ALL, _EACH, _SECOND, _ALL),
         out_specs=(_ALL, _EACH, _ALL, (_EACH, _ALL)),
@@ -57,7 +64,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
     )
 
 
-def _narrow(grads: Any) -> Any:
+def _to_bfloat16(grads: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(jnp.bfloat16) if x.ndim > 1 and x.dtype == jnp.float32 else x, grads)
 
 
@@ -65,5 +72,5 @@ def _vary(tree: Any) -> Any:
     return jax.tree.map(lambda x: vary(x, frozenset((DATA,))), tree)
 
 
-def _of_one(tree: Any, axis: int) -> Any:
+def _squeeze(tree: Any, axis: int) -> Any:
     return jax.tree.map(lambda x: x.squeeze(axis), tree)

@@ -1,4 +1,4 @@
-"""Global arrays on a mesh: made from the parts of each process, and gathered again."""
+"""Global arrays on a mesh: placement, resharding and gathering."""
 
 from __future__ import annotations
 
@@ -12,44 +12,49 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
-from .mesh import DATA, Place, in_layout, is_first, sharding_of, share_of
+from .mesh import DATA, ShardingOrFormat, is_first, local_share, sharding_of, with_layout
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Return the sharding of what lies on every device as a whole."""
+    """Return the sharding of an array that is replicated on every device of a mesh."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def place(tree: Any, shardings: Any) -> Any:
-    """Place arrays, which every process has, as a tree of shardings or formats says, or one sharding for all."""
+    """Place arrays, which every process has, on devices.
+
+    Args:
+        tree: a pytree of arrays.
+        shardings: a pytree of shardings or formats of the same structure, or one sharding for all arrays.
+    """
     if isinstance(shardings, jax.sharding.Sharding):
         shardings = jax.tree.map(lambda _: shardings, tree)
-    return jax.tree.map(_placed, tree, shardings)
+    return jax.tree.map(_place_array, tree, shardings)
 
 
-def moved(tree: Any, shardings: Any) -> Any:
-    """Do as `place`, but for arrays that lie so already: these are returned as they are."""
+def reshard(tree: Any, shardings: Any) -> Any:
+    """Place arrays as `place` does, but return arrays that have the requested sharding unchanged."""
 
-    def found(array: Any, where: Place) -> jax.Array:
-        lies_so = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)
-        return in_layout(array, where) if lies_so else _placed(array, where)
+    def reshard_array(array: Any, where: ShardingOrFormat) -> jax.Array:
+        is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)
+        return with_layout(array, where) if is_placed else _place_array(array, where)
 
-    return jax.tree.map(found, tree, shardings)
+    return jax.tree.map(reshard_array, tree, shardings)
 
 
-def _placed(array: Any, where: Place) -> jax.Array:
+def _place_array(array: Any, where: ShardingOrFormat) -> jax.Array:
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_placed(jax.random.key_data(array), where))
-    held = np.asarray(array)
-    # a copy, of the part only: steps reuse the memory of what they are given
-    found = jax.make_array_from_callback(held.shape, where, lambda index: np.array(held[index]))
-    return found.block_until_ready()  # till then the copy is there as well
+        return jax.random.wrap_key_data(_place_array(jax.random.key_data(array), where))
+    values = np.asarray(array)
+    # each shard is copied: steps donate their arguments' memory
+    global_array = jax.make_array_from_callback(values.shape, where, lambda index: np.array(values[index]))
+    return global_array.block_until_ready()  # frees the copies before the next array is placed
 
 
-def settled(tree: Any) -> Any:
-    """Return what a program of several devices gives; wait for it where those are simulated on a CPU.
+def wait_on_cpu(tree: Any) -> Any:
+    """Return the results of a program of several devices, after waiting for them if a CPU simulates the devices.
 
-    They share a few threads, and programs that are under way at once, with collectives, may wait for each other's.
+    Simulated devices share a few threads, so that two programs with collectives that run at once can deadlock.
     """
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
     if any(d.platform == "cpu" for x in arrays[:1] for d in x.devices()) and jax.local_device_count() > 1:
@@ -57,51 +62,52 @@ def settled(tree: Any) -> Any:
     return tree
 
 
-def whole(tree: Any) -> Any:
-    """Return the same arrays such that each device has all of each; those that lie so already as they are.
+def all_gather(tree: Any) -> Any:
+    """Return the arrays replicated on every device; all processes must call it together.
 
-    All processes must call it together.
+    Arrays that are replicated already are returned unchanged.
     """
     leaves: list[Any]
     structure: Any
     leaves, structure = jax.tree.flatten(tree)
-    cut = [i for i, x in enumerate(leaves) if _is_cut(x)]
-    if cut:
-        found = _gather(leaves[cut[0]].sharding.mesh)([leaves[i] for i in cut])
-        for i, x in zip(cut, settled(found), strict=True):
+    sharded = [i for i, x in enumerate(leaves) if _is_sharded(x)]
+    if sharded:
+        gathered = _gather(leaves[sharded[0]].sharding.mesh)([leaves[i] for i in sharded])
+        for i, x in zip(sharded, wait_on_cpu(gathered), strict=True):
             leaves[i] = x
     return structure.unflatten(leaves)
 
 
-def whole_on_host(tree: Any) -> Any:
-    """Return arrays that are cut as NumPy's, put together one at a time: all may be more than a device holds.
+def gather_to_host(tree: Any) -> Any:
+    """Return sharded arrays as NumPy arrays, and replicated arrays unchanged; all processes must call it together.
 
-    Those that each device has as a whole stay as they are. All processes must call it together.
+    Arrays are gathered one at a time, since together they may be larger than a device's memory.
     """
-    return jax.tree.map(lambda array: np.array(whole(array)) if _is_cut(array) else array, tree)
+    return jax.tree.map(lambda array: np.array(all_gather(array)) if _is_sharded(array) else array, tree)
 
 
-def whole_on_first(tree: Any) -> Any:
-    """Return arrays as NumPy's in the first process, None in others; later steps leave them alone.
+def gather_to_first(tree: Any) -> Any:
+    """Return arrays as NumPy arrays in the first process, and None in others; all processes must call it together.
 
-    Those that are cut are put together one at a time: in the host's memory, or, of several processes, on a device. All
-    processes must call it together.
+    Later training steps do not overwrite the arrays. Sharded arrays are gathered one at a time: on a device if several
+    processes hold the shards, otherwise on the host.
     """
 
-    def found(array: Any) -> np.ndarray | None:
-        together = whole(array) if _is_cut(array) and not array.is_fully_addressable else array
-        return np.asarray(together) if is_first() else None  # of a CPU's memory no copy: JAX does not reuse it then
+    def gather_array(array: Any) -> np.ndarray | None:
+        gathered = all_gather(array) if _is_sharded(array) and not array.is_fully_addressable else array
+        # a view of a CPU's memory, which JAX does not donate while the view exists
+        return np.asarray(gathered) if is_first() else None
 
-    return jax.tree.map(found, tree)
+    return jax.tree.map(gather_array, tree)
 
 
-def _is_cut(array: Any) -> bool:
+def _is_sharded(array: Any) -> bool:
     return isinstance(array, jax.Array) and not array.is_fully_replicated
 
 
-def first_rows(tree: Any, mesh: Mesh) -> Any:
-    """Return the first along the first axis of each array, whole on each device; all processes call it together."""
-    return settled(_first(mesh)(tree))
+def first_replica(tree: Any, mesh: Mesh) -> Any:
+    """Return `x[0]` of each array `x`, replicated on every device; all processes must call it together."""
+    return wait_on_cpu(_first(mesh)(tree))
 
 
 @functools.cache
@@ -114,36 +120,36 @@ def _first(mesh: Mesh) -> Callable[[Any], Any]:
     return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated(mesh))
 
 
-def on_one(tree: Any) -> Any:
-    """Return arrays that each device has as a whole as they lie on this process's first."""
+def to_first_device(tree: Any) -> Any:
+    """Return the copies of replicated arrays on this process's first device."""
     return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
 
 
 def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `DataError` for a batch of other shapes than these, which no other device would have."""
+    """Raise `DataError` if a batch's shapes differ from the net's, which the other devices use."""
     for name, array in batch.items():
         if array.shape != shapes[name]:
             raise DataError(
-                f"blob '{name}' comes as {array.shape}, not {shapes[name]}: devices that work together need batches of "
-                "one shape, which crop_size or new_height and new_width give; or run on one device"
+                f"blob '{name}' has shape {array.shape}, not {shapes[name]}: devices that work together need "
+                "batches of one shape; set crop_size or new_height and new_width, or run on one device"
             )
 
 
-def join_batches(mesh: Mesh, own: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
-    """Make arrays of the whole mesh, with a new axis of the devices' batches, of those that this process has read.
+def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
+    """Return global arrays of the batches that all processes have read, with a new axis of the mesh's rows.
 
     Args:
         mesh: the mesh.
-        own: arrays by blob, for each row of the mesh in which this process has devices.
-        axis: where the new axis comes; before it are those that count passes.
+        batches: arrays by blob, for each row of the mesh in which this process has devices.
+        axis: the position of the new axis, after the axes of steps and passes.
     """
-    share = share_of(mesh)
+    share = local_share(mesh)
     joined: dict[str, jax.Array] = {}
-    for name, first in own[0].items():
+    for name, first in batches[0].items():
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
         def piece(index: Any, name: str = name) -> np.ndarray:
-            return np.expand_dims(own[(index[axis].start or 0) - share.first][name], axis)
+            return np.expand_dims(batches[(index[axis].start or 0) - share.first][name], axis)
 
         shape = (*first.shape[:axis], share.of, *first.shape[axis:])
         joined[name] = jax.make_array_from_callback(shape, sharding, piece, dtype=first.dtype)

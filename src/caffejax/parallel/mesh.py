@@ -1,4 +1,4 @@
-"""The mesh that training runs on: each row of devices takes a batch; those of a row cut large weights among them."""
+"""The mesh of devices: each row takes a batch, and the devices of a row shard large weights."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ DATA, MODEL = MESH_AXES
 
 
 def is_first() -> bool:
-    """Return whether this process is the one that writes files and logs."""
+    """Return whether this process is the first, which writes files and logs."""
     return jax.process_index() == 0
 
 
-def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
-    """Arrange devices in rows of `model`, process by process; the axes are `DATA` and, if rows are longer, `MODEL`.
+def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
+    """Arrange devices in rows of `model` devices, ordered by process.
+
+    The axes are `DATA` and, if `model` is greater than 1, `MODEL`.
 
     Raises:
-        CaffejaxError: if rows do not come out even, a device is named twice, or some process has none among these.
+        CaffejaxError: if the number of devices is not a multiple of `model`, a device is named twice, or a process has
+            no device in the mesh.
     """
     if model < 1 or len(devices) % model:
         raise CaffejaxError(f"{len(devices)} devices cannot be arranged in rows of {model} that share weights")
@@ -36,7 +39,7 @@ def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
         raise CaffejaxError("a device is named twice; each can take one batch")
     missing = sorted(set(range(jax.process_count())) - {d.process_index for d in devices})
     if missing:
-        raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process some")
+        raise CaffejaxError(f"process {missing[0]} has none of the {len(devices)} devices; give each process a device")
     ordered = sorted(devices, key=lambda d: (d.process_index, d.id))
     names = (DATA, MODEL) if model > 1 else (DATA,)
     shape = (-1, model) if model > 1 else (-1,)
@@ -44,49 +47,54 @@ def mesh_of(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
 
 
 @functools.cache
-def share_of(mesh: Mesh) -> Share:
-    """Return which batches this process reads: those of the rows in which it has devices."""
+def local_share(mesh: Mesh) -> Share:
+    """Return the rows of the mesh in which this process has devices: it reads their batches."""
     rows = mesh.devices.reshape(mesh.shape[DATA], -1)
-    own = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
-    return Share(own[0], len(own), len(rows))
+    local = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
+    return Share(local[0], len(local), len(rows))
 
 
-_LARGE = 2**16  # numbers; of smaller arrays, gathering takes longer than the memory is worth
+_LARGE = 2**16  # elements; gathering a smaller array costs more time than sharding saves memory
 
 
-def cut_params(params: Any, mesh: Mesh, *axes: str) -> Any:
-    """Return shardings of params, or of a tree alike: large ones are cut over these axes of the mesh, if it has them.
+def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
+    """Return shardings of params, or of a tree of the same structure.
 
-    Each is cut along the first of its axes that comes out even, which is that of the outputs where that does: then no
-    sum over inputs changes its order. One that has none, and vectors, such as biases, stay whole.
+    Arrays of at least 65,536 elements are sharded over the named axes of the mesh, if the mesh has them. Each is
+    sharded along its first axis that divides evenly; this is usually the axis of outputs, so that the order of sums
+    over inputs does not change. Arrays without such an axis, and vectors such as biases, are replicated.
     """
     names = [name for name in axes if name in mesh.shape]
     return jax.tree.map(lambda x: NamedSharding(mesh, _spec(x.shape, mesh, names)), params)
 
 
 def _spec(shape: Sequence[int], mesh: Mesh, names: Sequence[str]) -> PartitionSpec:
-    cut: dict[int, str] = {}
+    mesh_axes: dict[int, str] = {}
     for name in names if math.prod(shape) >= _LARGE else ():
-        even = (i for i, n in enumerate(shape) if i not in cut and n % mesh.shape[name] == 0 and len(shape) > 1)
+        even = (i for i, n in enumerate(shape) if i not in mesh_axes and n % mesh.shape[name] == 0 and len(shape) > 1)
         if (axis := next(even, None)) is not None:
-            cut[axis] = name
-    return PartitionSpec(*(cut.get(i) for i in range(len(shape))))
+            mesh_axes[axis] = name
+    return PartitionSpec(*(mesh_axes.get(i) for i in range(len(shape))))
 
 
-Place = Sharding | Format
-"""Where an array lies, and perhaps in which layout."""
+ShardingOrFormat = Sharding | Format
+"""The sharding of an array, or its sharding and memory layout."""
 
-# of float32, by platform; arrays there say the same of themselves, so that steps find a state as they left it
+# float32 tiles by platform; arrays report the same tiles, so that the layout of a state does not change between steps
 _TILES = {"tpu": ((8, 128),)}
 _LANES = 128
 
 
-def as_convolutions_want(x: Any, sharding: Sharding) -> Place:
-    """Return where an array like `x` lies: if it is a large 1x1 weight, in tiles as a TPU's convolutions want them.
+def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
+    """Return the sharding of an array, with the tiled layout of a TPU's convolutions if it is a large 1x1 weight.
 
-    Without that, such weights (outputs, inputs, 1, 1) lie there in tiles of one row. Each step then brings weights and
-    what the update rule remembers into other tiles, and both back. Outputs come last, as in the gradients, unless only
-    inputs fill the tiles.
+    By default, a TPU stores weights (outputs, inputs, 1, 1) in tiles of one row, and each step would convert weights
+    and the optimizer's history to the tiles of convolutions and back. Outputs are the minor axis, as in the gradients,
+    unless only the inputs fill whole tiles.
+
+    Args:
+        x: the array, or its shape and dtype; float32 weights qualify.
+        sharding: its sharding.
     """
     devices: set[Any] = sharding.device_set
     (platform, *others) = {d.platform for d in devices}
@@ -99,16 +107,16 @@ def as_convolutions_want(x: Any, sharding: Sharding) -> Place:
     return Format(Layout((*range(2, 2 + len(ones)), *last), _TILES[platform]), sharding)
 
 
-def sharding_of(where: Place) -> Sharding:
-    """Return where an array lies, in whichever layout."""
+def sharding_of(where: ShardingOrFormat) -> Sharding:
+    """Return the sharding without a layout."""
     if isinstance(where, Sharding):
         return where
     assert where.sharding is not None
     return where.sharding
 
 
-def in_layout(array: Any, where: Place) -> jax.Array:
-    """Return an array that lies there already in the layout that is wanted there."""
-    lies_so = isinstance(where, Sharding) or array.format.layout == where.layout
-    found: jax.Array = array if lies_so else jax.device_put(array, where)
-    return found
+def with_layout(array: Any, where: ShardingOrFormat) -> jax.Array:
+    """Return an array, which has the requested sharding, in the requested layout."""
+    has_layout = isinstance(where, Sharding) or array.format.layout == where.layout
+    result: jax.Array = array if has_layout else jax.device_put(array, where)
+    return result

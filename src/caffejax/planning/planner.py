@@ -16,12 +16,12 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..human_readable import counted
 from ..net import Net
 from ..options import Parallel
-from ..parallel import DATA, mesh_of, replicated
+from ..parallel import DATA, make_mesh, replicated
 from ..schema.caffe_pb2 import SolverParameter
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
 from ..training.placement import OnMesh
-from ..training.train_step import TrainState, make_step, start_of
+from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
 from .hlo import Collective, Program, program_of
 
@@ -185,7 +185,7 @@ class Subject:
         problems = list(self._problems())
         if problems:
             raise GraphError([Problem(p, file=self.net.graph.file) for p in problems])
-        self.mesh = mesh_of(devices(self.target), self.parallel.model)
+        self.mesh = make_mesh(devices(self.target), self.parallel.model)
         if self.training:
             self.net.graph.check_backward()
             self.net = self.net.with_run(run_on(self.mesh, self.net.run))
@@ -261,7 +261,7 @@ class Subject:
             return run, (*_laid(tuple(variables), self._everywhere), fed, _laid(key, self._everywhere)), {}
         net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
         optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
-        start = jax.eval_shape(lambda key: start_of(net.init(key), optimizer, key), key)
+        start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
         if self.target.devices == 1:
             fed = self._fed(net, (passes,), PartitionSpec())

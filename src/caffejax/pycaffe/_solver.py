@@ -22,7 +22,7 @@ from ..schema.caffe_pb2 import SolverParameter
 from ..training.build import Setup, build
 from ..training.evaluate import Evaluator, MeshEvaluator, share_trained
 from ..training.finite_check import FiniteCheck
-from ..training.train_step import StepResult, TrainState, as_shapes, make_update, pass_key
+from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
 from . import _global_state
 from ._net import Net
@@ -78,12 +78,12 @@ class BlobUpdater:
         return self.train_state.variables
 
     @property
-    def wanted(self) -> TrainState:
+    def abstract_state(self) -> TrainState:
         """The shapes and shardings of the state."""
-        return as_shapes(self.train_state)
+        return abstract_state(self.train_state)
 
     @property
-    def cut(self) -> tuple[TrainState, None]:
+    def sharded_state(self) -> tuple[TrainState, None]:
         """A copy of the state, as others may write to blobs; there is but one device."""
         return jax.tree.map(jnp.copy, self.train_state), None
 
@@ -92,7 +92,12 @@ class BlobUpdater:
         self.train_state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
-        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool = False, asked: jax.Array | None = None
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        *,
+        debug_info: bool = False,
+        requests: jax.Array | None = None,
     ) -> StepResult:
         """Make one update, from as many passes as an iteration has; nobody asks one process for anything."""
         (rate,) = rates

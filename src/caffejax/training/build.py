@@ -26,11 +26,11 @@ from ..human_readable import counted
 from ..layers.context import name_key
 from ..net import Net
 from ..options import Reading, Run, Share, TrainConfig
-from ..parallel import DATA, check_alike, mesh_of, same_everywhere, share_of
+from ..parallel import DATA, assert_equal, broadcast_from_first, local_share, make_mesh
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
-from .evaluate import can_spread
+from .evaluate import supports_parallel_eval
 from .memory_check import check_memory
 from .placement import OnDevice, OnMesh, Placement
 from .reporting import log
@@ -114,14 +114,14 @@ def build(
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
         raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
     several = len(devices) > 1 or jax.process_count() > 1
-    mesh = mesh_of(devices, parallel.model) if several else None
+    mesh = make_mesh(devices, parallel.model) if several else None
     device = devices[0] if mesh is None else _first_here(mesh)
     seed = _seed(param, config.seed)
     key = jax.random.key(seed)
 
     reading = replace(config.reading, seed=seed)
     if mesh is not None:
-        reading = replace(reading, share=share_of(mesh))
+        reading = replace(reading, share=local_share(mesh))
         run = run_on(mesh, run)
     with located(file=os.fspath(path) if path else None):
         train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
@@ -156,7 +156,9 @@ def build(
     files = weights_files(param, path, config.weights)
     for weights_file in files:
         log.info("Finetuning from %s", weights_file)
-    variables = load_weights(files, net.graph, placement.start(net, name_key(key, "init")), config.strict_weights)
+    variables = load_weights(
+        files, net.graph, placement.init_variables(net, name_key(key, "init")), config.strict_weights
+    )
     setup = Setup(
         param=param,
         file=path,
@@ -179,7 +181,7 @@ def build(
     )
     if jax.process_count() > 1:
         options = repr((replace(run, memory_limit=None), parallel, seed))
-        check_alike(
+        assert_equal(
             {
                 "the solver": format_text(param),
                 "the train net": format_text(train.message),
@@ -187,7 +189,7 @@ def build(
                 "the first weights": repr([_checksum(weights_file) for weights_file in files]),
             }
         )
-    return setup, placement.started(variables, optimizer, key)
+    return setup, placement.init_state(variables, optimizer, key)
 
 
 def _checksum(path: str | os.PathLike[str]) -> int:
@@ -216,7 +218,7 @@ def _check_trains(graph: Graph) -> None:
 def _test_net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
     """Build a test net; one that has to be tested on one device reads all of the data."""
     found = _net(net, run, reading)
-    if reading.share == Share() or can_spread(found):
+    if reading.share == Share() or supports_parallel_eval(found):
         return found
     if jax.process_count() > 1 and found.graph.has_host_layers:
         message = "the test net has layers that run on the host: several processes cannot test it"
@@ -258,7 +260,7 @@ def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformati
 def _seed(param: SolverParameter, given: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
-    return same_everywhere(secrets.randbits(31)) if given is None else given
+    return broadcast_from_first(secrets.randbits(31)) if given is None else given
 
 
 def _limited(run: Run, device: jax.Device) -> Run:

@@ -18,11 +18,11 @@ from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..human_readable import counted
 from ..net import Variables
-from ..parallel import moved
+from ..parallel import reshard
 from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .lr_schedules import current_step
-from .record import from_text, to_text
+from .record import format_record, parse_record
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
 
@@ -57,7 +57,7 @@ def save_state(
     history = find_history(state.opt_state)
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # as of the last update
-    own = to_text({**record, "key": np.asarray(state.key).tolist()}, path)
+    own = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
     write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, own))
 
 
@@ -77,7 +77,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         WeightsError: if either file cannot be read or is of another net or solver type.
     """
     stored = read_solverstate(path)
-    record = from_text(stored.record, str(path))
+    record = parse_record(stored.record, str(path))
     variables = Variables(like.params, like.state)
     if stored.learned_net:
         variables = load_weights(_weights(path, stored.learned_net), graph, variables, strict=True)
@@ -104,7 +104,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
         iteration=jnp.int32(stored.iteration),
         key=jax.random.wrap_key_data(jnp.array(record["key"], jnp.uint32)) if "key" in record else like.key,
     )
-    placed: TrainState = moved(new, jax.tree.map(lambda x: x.sharding, like))
+    placed: TrainState = reshard(new, jax.tree.map(lambda x: x.sharding, like))
     return placed, record
 
 

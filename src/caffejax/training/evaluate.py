@@ -20,7 +20,7 @@ from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.policy import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
-from ..parallel import DATA, check_shapes, join_batches, place, replicated, share_of, whole
+from ..parallel import DATA, all_gather, check_shapes, join_batches, local_share, place, replicated
 from .program_keys import net_function
 from .reporting import log
 
@@ -108,11 +108,11 @@ class Evaluator:
 
     def get_state(self) -> dict[str, Any]:
         """Return the place in the data, and what recurrent layers carry over from the last batch, by layer."""
-        return {**self.loader.get_state(), **encode(self.net.graph, self._last)}
+        return {**self.loader.get_state(), **encode_carried(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go to a place that `get_state` gave; raises `DataError` if it is none."""
-        self._last = decode(self.net.graph, state)
+        self._last = decode_carried(self.net.graph, state)
         self.loader.set_state(state)
 
     def _frozen(self, variables: Variables) -> Callable[..., Any] | None:
@@ -256,7 +256,7 @@ def _by_class(rows: np.ndarray, version: str) -> Precisions:
 _FIELD = "carried"
 
 
-def encode(graph: Graph, state: Params) -> dict[str, Any]:
+def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
     """Return the carried arrays of a state by layer: of each its shape, and its numbers as float32 in base64."""
     return {
         layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.carried]}
@@ -265,8 +265,8 @@ def encode(graph: Graph, state: Params) -> dict[str, Any]:
     }
 
 
-def decode(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return a state that holds only the arrays that `encode` was given.
+def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
+    """Return a state that holds only the arrays that `encode_carried` was given.
 
     What was carried from batches of another size is left out, so that it starts at zero again.
 
@@ -304,7 +304,7 @@ def _decode(stored: Any) -> np.ndarray:
 _EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
 
 
-def can_spread(net: Net) -> bool:
+def supports_parallel_eval(net: Net) -> bool:
     """Return whether a net's batches can be tested in any order, compiled, with no look at indices."""
     carries = any(layer.carried for layer in net.graph.layers)
     return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
@@ -314,7 +314,7 @@ class MeshEvaluator:
     """A test net with its own place in the data, as `Evaluator`, on the devices of a mesh.
 
     Args:
-        net: the test net, one that `can_spread`; its reading has the mesh's share.
+        net: the test net, one that `supports_parallel_eval`; its reading has the mesh's share.
         mesh: the devices; each row takes a batch.
         loader: where its batches come from.
         ap_version: as for `Evaluator`.
@@ -325,7 +325,7 @@ class MeshEvaluator:
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
         self.net, self.loader = net, loader
-        self._mesh, self._share, self._ap_version = mesh, share_of(mesh), ap_version
+        self._mesh, self._share, self._ap_version = mesh, local_share(mesh), ap_version
         check_outputs(net, ap_version)
         self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
         scores = output_scores(net)
@@ -388,7 +388,7 @@ class MeshEvaluator:
             here = range(self._share.first, self._share.first + self._share.count)
             placed = join_batches(self._mesh, [by_row.get(row, spare) for row in here], 0)
             keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
-            found = whole(self._forward(params, state, placed, self._keys(keys)))
+            found = all_gather(self._forward(params, state, placed, self._keys(keys)))
             loss, outputs = jax.tree.map(np.asarray, found)
             for row in rows:
                 yield loss[row], {name: blob[row] for name, blob in outputs.items()}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import Problem, SolverError, WeightsError
 from ..net import Params
-from ..parallel import whole_on_first
+from ..parallel import gather_to_first
 from .reporting import log
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
@@ -21,8 +21,8 @@ _EACH = "devices"  # where a checkpoint has the statistics of each device
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state as NumPy's arrays, the key as its data, which later steps leave alone; see `whole_on_first`."""
-    copied: TrainState = whole_on_first(state.replace(key=_data(state.key)))  # type: ignore[attr-defined]
+    """Return a state as NumPy's arrays, the key as its data, which later steps leave alone; see `gather_to_first`."""
+    copied: TrainState = gather_to_first(state.replace(key=_data(state.key)))  # type: ignore[attr-defined]
     return copied
 
 

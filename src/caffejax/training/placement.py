@@ -27,20 +27,20 @@ from ..options import Shard
 from ..parallel import (
     DATA,
     MODEL,
-    as_convolutions_want,
+    all_gather,
     check_shapes,
-    cut_params,
-    first_rows,
+    first_replica,
+    gather_to_host,
     join_batches,
-    moved,
+    local_share,
+    param_shardings,
     place,
     replicated,
-    settled,
-    share_of,
-    whole,
-    whole_on_host,
+    reshard,
+    tpu_conv_layout,
+    wait_on_cpu,
 )
-from .train_step import TrainState, as_shapes, iteration_key, stack, start_of, train_key
+from .train_step import TrainState, abstract_state, init_train_state, iteration_key, stack, train_key
 from .update_rules import History, find_history, with_history
 
 Batches = Mapping[str, Any]
@@ -57,28 +57,30 @@ class Placement(Protocol):
     def shardings(self, state: TrainState) -> Any:
         """Return the output shardings of the train state, or None on a single device."""
 
-    def start(self, net: Net, key: jax.Array) -> Variables | Initializer:
+    def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
         """Return a net's initial variables, or a function that makes those that weight files do not provide."""
 
-    def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
+    def init_state(
+        self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
+    ) -> TrainState:
         """Return the initial train state of these variables, placed."""
 
-    def placed(self, state: TrainState) -> TrainState:
+    def place(self, state: TrainState) -> TrainState:
         """Place a state that every process has."""
 
-    def wanted(self, state: TrainState) -> TrainState:
+    def abstract_state(self, state: TrainState) -> TrainState:
         """Return the shapes of a placed state as one device would have it; those with shardings are read so."""
 
-    def restored(self, state: TrainState, each: Params | None) -> TrainState:
+    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
         """Place a state that was read as wanted; `each` is the running statistics of each device, where known."""
 
-    def whole(self, state: TrainState) -> TrainState:
+    def gather(self, state: TrainState) -> TrainState:
         """Return a placed state as one device would have it, with the first device's running statistics."""
 
     def variables(self, state: TrainState) -> Variables:
         """Return params and running statistics likewise."""
 
-    def cut(self, state: TrainState) -> tuple[TrainState, Params | None]:
+    def sharded(self, state: TrainState) -> tuple[TrainState, Params | None]:
         """Return a placed state likewise, but as it lies; and the running statistics of each of several devices."""
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
@@ -107,16 +109,18 @@ class OnDevice:
         """Return None: on one device there is no choice."""
         return None
 
-    def start(self, net: Net, key: jax.Array) -> Initializer:
+    def init_variables(self, net: Net, key: jax.Array) -> Initializer:
         """Return a function that makes the variables that weight files do not provide."""
         return net.initializer(key)
 
-    def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
+    def init_state(
+        self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
+    ) -> TrainState:
         """Make the state that training starts from, on the device."""
-        found: TrainState = jax.device_put(start_of(variables, optimizer, key), self._device)
+        found: TrainState = jax.device_put(init_train_state(variables, optimizer, key), self._device)
         return found
 
-    def placed(self, state: TrainState) -> TrainState:
+    def place(self, state: TrainState) -> TrainState:
         """Return the state as it lies: on the device, or where somebody has put it, such as cut over several.
 
         One that lies whole on each of several, or on the host, as that of a solver of several devices does, is copied
@@ -139,15 +143,15 @@ class OnDevice:
         found = place(state, SingleDeviceSharding(self._device))
         return found
 
-    def wanted(self, state: TrainState) -> TrainState:
+    def abstract_state(self, state: TrainState) -> TrainState:
         """Return the shapes of a state, and where it lies."""
-        return as_shapes(state)
+        return abstract_state(state)
 
-    def restored(self, state: TrainState, each: Params | None) -> TrainState:
+    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
         """Return the state as it was read; what was not, put on the device."""
         return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
 
-    def whole(self, state: TrainState) -> TrainState:
+    def gather(self, state: TrainState) -> TrainState:
         """Return the state as it is."""
         return state
 
@@ -155,7 +159,7 @@ class OnDevice:
         """Return params and statistics as they are."""
         return state.variables
 
-    def cut(self, state: TrainState) -> tuple[TrainState, None]:
+    def sharded(self, state: TrainState) -> tuple[TrainState, None]:
         """Return the state as it is."""
         return state, None
 
@@ -209,16 +213,14 @@ class OnMesh:
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
         self.mesh = mesh
         self._shard = shard
-        self._share = share_of(mesh)
+        self._share = local_share(mesh)
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
         """Return where a state's arrays lie, and in which layout where that is not JAX's."""
         everywhere, each = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
-        slot = cut_params(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
-        params, slot = (
-            jax.tree.map(as_convolutions_want, state.params, cut) for cut in (self._params(state.params), slot)
-        )
+        slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
+        params, slot = (jax.tree.map(tpu_conv_layout, state.params, cut) for cut in (self._params(state.params), slot))
         others = jax.tree.map(lambda _: everywhere, state.opt_state)
         history = History(tuple(slot for _ in find_history(state.opt_state).history))
         return state.replace(  # type: ignore[attr-defined]
@@ -230,32 +232,34 @@ class OnMesh:
         )
 
     def _params(self, params: Params) -> Any:
-        return cut_params(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
+        return param_shardings(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
 
-    def start(self, net: Net, key: jax.Array) -> Variables:
+    def init_variables(self, net: Net, key: jax.Array) -> Variables:
         """Make a net's first params, cut as they are to be, and its running statistics."""
         return net.init(key, shardings=self._params(jax.eval_shape(net.init, key).params))
 
-    def started(self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any) -> TrainState:
+    def init_state(
+        self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
+    ) -> TrainState:
         """Make the state that training starts from, cut as it is to be."""
-        shapes = jax.eval_shape(lambda v: start_of(v, optimizer, jax.random.key(0)), variables)
+        shapes = jax.eval_shape(lambda v: init_train_state(v, optimizer, jax.random.key(0)), variables)
         lying = self.shardings(shapes)
-        params = moved(variables.params, lying.params)
-        history = settled(jax.jit(optimizer.init, out_shardings=lying.opt_state)(params))
-        return self.restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
+        params = reshard(variables.params, lying.params)
+        history = wait_on_cpu(jax.jit(optimizer.init, out_shardings=lying.opt_state)(params))
+        return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
 
-    def placed(self, state: TrainState) -> TrainState:
+    def place(self, state: TrainState) -> TrainState:
         """Place a state that every process has; every device has its running statistics."""
         found = place(*self._but_statistics(state))
-        return self.restored(found.replace(state=state.state), None)
+        return self.place_restored(found.replace(state=state.state), None)
 
-    def wanted(self, state: TrainState) -> TrainState:
+    def abstract_state(self, state: TrainState) -> TrainState:
         """Return the shapes of a state, and how it lies, but for running statistics, which are few."""
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
-        found: TrainState = as_shapes(state).replace(state=one)  # type: ignore[attr-defined]
+        found: TrainState = abstract_state(state).replace(state=one)  # type: ignore[attr-defined]
         return found
 
-    def restored(self, state: TrainState, each: Params | None) -> TrainState:
+    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
         """Reshard arrays that are not placed yet. Devices without saved statistics use those of other devices."""
         n, of_devices = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
 
@@ -265,29 +269,29 @@ class OnMesh:
             return found
 
         statistics = jax.tree.map(of_all, state.state, *(() if each is None else (each,)))
-        found: TrainState = moved(*self._but_statistics(state)).replace(state=statistics)
+        found: TrainState = reshard(*self._but_statistics(state)).replace(state=statistics)
         return found
 
     def _but_statistics(self, state: TrainState) -> tuple[Any, Any]:
         """Return a state without them, and where its arrays lie."""
         return state.replace(state={}), self.shardings(state).replace(state={})  # type: ignore[attr-defined]
 
-    def whole(self, state: TrainState) -> TrainState:
+    def gather(self, state: TrainState) -> TrainState:
         """Return the state as one device would have it; all processes must call it together.
 
         What lies whole on each device does so still; what is cut comes to the host, as it may not fit one device.
         """
-        found: TrainState = whole_on_host(self.cut(state)[0])
+        found: TrainState = gather_to_host(self.sharded(state)[0])
         return found
 
     def variables(self, state: TrainState) -> Variables:
         """Return params and running statistics likewise; all processes must call it together."""
-        found: Variables = whole_on_host(self.cut(state)[0].variables)
+        found: Variables = gather_to_host(self.sharded(state)[0].variables)
         return found
 
-    def cut(self, state: TrainState) -> tuple[TrainState, Params]:
+    def sharded(self, state: TrainState) -> tuple[TrainState, Params]:
         """Return the state likewise, but as it lies, and the running statistics of each device."""
-        return state.replace(state=first_rows(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
+        return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
         """Read the batches of an iteration, of each pass one for each of this process's devices.
@@ -306,12 +310,12 @@ class OnMesh:
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs: rows of all devices, and what is the same on all. All processes must call it."""
-        each, same = (jax.tree.map(np.asarray, whole(found)) for found in blobs)
+        each, same = (jax.tree.map(np.asarray, all_gather(found)) for found in blobs)
         return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in each.items()}}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
         """Yield what each pass of the next update is given, one device of this process after the other."""
-        params = whole(state.params)
+        params = all_gather(state.params)
         for row in range(self._share.first, self._share.first + self._share.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
 

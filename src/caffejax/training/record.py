@@ -15,7 +15,7 @@ _LARGEST_TEXT = 16 << 20  # bytes; places in data take a few dozen for each laye
 _KEY_NUMBERS = (2, 4)  # of 32 bits, in a key of JAX's
 
 
-def to_text(record: Mapping[str, Any], file: str) -> str:
+def format_record(record: Mapping[str, Any], file: str) -> str:
     """Return a record as JSON.
 
     Raises:
@@ -28,8 +28,8 @@ def to_text(record: Mapping[str, Any], file: str) -> str:
     return text
 
 
-def from_text(text: str, file: str) -> dict[str, Any]:
-    """Return the record that is written in a text, `checked`; an empty one if there is no text.
+def parse_record(text: str, file: str) -> dict[str, Any]:
+    """Return the record that is written in a text, `validate_record`; an empty one if there is no text.
 
     Raises:
         WeightsError: naming the file and what is wrong.
@@ -40,10 +40,10 @@ def from_text(text: str, file: str) -> dict[str, Any]:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
         raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=file)) from error
-    return checked(record, file)
+    return validate_record(record, file)
 
 
-def checked(record: Any, file: str) -> dict[str, Any]:
+def validate_record(record: Any, file: str) -> dict[str, Any]:
     """Return a record that is of the form that snapshots have; what a snapshot of Caffe's lacks may be missing.
 
     That is `{"data": {"train": places, "test": [places, ...]}, "seed": int, "key": [int, ...],

@@ -13,19 +13,19 @@ import jax
 import numpy as np
 
 from ..checkpoints.loading import save_weights
-from ..checkpoints.lock import locked
+from ..checkpoints.lock import lock_prefix
 from ..checkpoints.orbax import CheckpointFolder, Keep
 from ..errors import CaffejaxError, Problem, SolverError, WeightsError
 from ..graph import Graph
 from ..net import Params, Variables
 from ..options import OnSnapshotError
-from ..parallel import all_of, is_first, whole_on_first
+from ..parallel import all_processes, gather_to_first, is_first
 from ..paths import check_there
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
 from .native_states import StateReader, to_arrays, to_host
-from .record import checked
+from .record import validate_record
 from .reporting import log
 from .train_step import TrainState, Updater
 
@@ -140,7 +140,7 @@ class Snapshots:
         if several:  # each has its parts of the arrays, and all start together
             self._folder.save(iteration, to_arrays(state, each), own, record.get("scores"))
         if not several or not self._checkpoint_only:
-            state, last_update = to_host(state), whole_on_first(last_update)
+            state, last_update = to_host(state), gather_to_first(last_update)
         each = each if several else jax.tree.map(np.array, each)
         write_caffe = self._caffe_files(state, graph, iteration, record, last_update)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
@@ -191,10 +191,10 @@ class Snapshots:
             WeightsError: if there is none, or it is of another net or solver type.
         """
         if is_caffe_state(Path(path)):
-            return *load_state(Path(path), updater.cut[0], graph, self._param.type), None
+            return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
         folder, step = _locate(Path(path))
         carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
-        reader = StateReader(updater.wanted, str(path), carried)
+        reader = StateReader(updater.abstract_state, str(path), carried)
 
         def target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))
@@ -202,14 +202,14 @@ class Snapshots:
 
         checkpoints = CheckpointFolder(folder)
         try:
-            arrays, record = checkpoints.restore(step, target, all_of)
+            arrays, record = checkpoints.restore(step, target, all_processes)
         finally:
             checkpoints.close()
         state, each = reader.state(arrays)
         return state, record, each
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other runs from this prefix, if this one writes there; of several processes the first does.
 
         Raises:
@@ -218,7 +218,7 @@ class Snapshots:
         writes = self._param.snapshot or self._param.snapshot_after_train
         if writes and is_first():
             self.prepare()
-            with locked(self.prefix):
+            with lock_prefix(self.prefix):
                 try:
                     yield
                 finally:
@@ -295,7 +295,7 @@ def _check_record(record: dict[str, Any], path: str) -> None:
         raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=path))
     if record.get("format") != FORMAT:
         raise WeightsError(Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=path))
-    checked(record, path)
+    validate_record(record, path)
 
 
 def prefix_of(param: SolverParameter, file: Path | None) -> str:

@@ -16,9 +16,9 @@ from ..execution.memory_check import check_room
 from ..graph import Param
 from ..layers.context import name_key
 from ..net import Net, Variables
-from ..parallel import on_one, whole
+from ..parallel import all_gather, to_first_device
 from ..schema.caffe_pb2 import SolverParameter
-from .evaluate import Evaluator, MeshEvaluator, Scores, Stopped, can_spread, share_trained, sharing_problems
+from .evaluate import Evaluator, MeshEvaluator, Scores, Stopped, share_trained, sharing_problems, supports_parallel_eval
 from .reporting import log, output_lines, precision_lines
 
 
@@ -32,7 +32,7 @@ class Tests:
         key: for params that only a test net has, and what is random in tests.
         device: where to run.
         open_loader: what opens a net's data.
-        mesh: several devices, for nets that `can_spread`.
+        mesh: several devices, for nets that `supports_parallel_eval`.
 
     Attributes:
         evaluators: one for each net.
@@ -66,7 +66,7 @@ class Tests:
         ap_version = param.ap_version if param.eval_type == "detection" else None
 
         def evaluator(net: Net) -> Evaluator | MeshEvaluator:
-            if mesh is not None and can_spread(net):
+            if mesh is not None and supports_parallel_eval(net):
                 return MeshEvaluator(net, mesh, open_loader(net), ap_version)
             return Evaluator(net, device, open_loader(net), ap_version)
 
@@ -141,7 +141,7 @@ class Tests:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if isinstance(evaluator, Evaluator):
-            variables = on_one(whole(variables))
+            variables = to_first_device(all_gather(variables))
         own = share_trained(graph, self.own[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(own, self._param.test_iter[i], key, stopping=stopping)

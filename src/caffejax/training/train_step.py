@@ -64,7 +64,7 @@ class StepResult(NamedTuple):
     loss: jax.Array
     outputs: Blobs
     update: Params | None = None
-    asked: jax.Array | None = None
+    requests: jax.Array | None = None
 
 
 class Updater(Protocol):
@@ -87,26 +87,26 @@ class Updater(Protocol):
         """The parameters and running statistics of `train_state`."""
 
     @property
-    def wanted(self) -> TrainState:
+    def abstract_state(self) -> TrainState:
         """The shapes of `train_state`, with the shardings that a checkpoint is restored with."""
 
     @property
-    def cut(self) -> tuple[TrainState, Params | None]:
+    def sharded_state(self) -> tuple[TrainState, Params | None]:
         """The state with sharded arrays, and the running statistics of each of several devices."""
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Continue from a state of the form `wanted`, and the running statistics of each device that saved it."""
+        """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
 
     @property
     def steps_per_dispatch(self) -> int:
         """The number of updates that one call of `update` makes where nothing is due between them."""
 
     def update(
-        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, asked: jax.Array | None
+        self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: jax.Array | None
     ) -> StepResult:
         """Make an update with each rate, beginning at `iteration`; log debug info if `debug_info`.
 
-        `asked` holds the requests of all processes, if there are several; the result has their sum.
+        `requests` holds the requests of all processes, if there are several; the result has their sum.
         """
 
     def final_loss(self) -> jax.Array:
@@ -128,7 +128,9 @@ def train_key(key: jax.Array) -> jax.Array:
     return name_key(key, "train")
 
 
-def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array) -> TrainState:
+def init_train_state(
+    variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array
+) -> TrainState:
     """Return the initial train state."""
     return TrainState(
         params=variables.params,
@@ -139,7 +141,7 @@ def start_of(variables: Variables, optimizer: optax.GradientTransformationExtraA
     )
 
 
-def as_shapes(state: TrainState) -> TrainState:
+def abstract_state(state: TrainState) -> TrainState:
     """Return the shapes of a state's arrays, with shardings, and the key's as its data."""
     with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
     found: TrainState = jax.tree.map(
@@ -199,7 +201,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
         start = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
         # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
-        if iter_size > 1 and not net.has_host_layers and not ragged(batches):
+        if iter_size > 1 and not net.has_host_layers and not has_varying_shapes(batches):
             (grads, state), (losses, every) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
             outputs = jax.tree.map(lambda o: o[-1], every)
         else:
@@ -234,41 +236,41 @@ def make_step(
 
     `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
     `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    are as `parallel.data_parallel` has them, gradients are added up as `parallel` says, and `asked`, a number of each
-    device, is added up with them.
+    are as `parallel.data_parallel` has them, gradients are added up as `parallel` says, and `requests`, a number of
+    each device, is added up with them.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
     """
     net.graph.check_backward()
-    passes: Callable[..., Any] = _asking(make_passes(net, iter_size))
+    passes: Callable[..., Any] = _with_requests(make_passes(net, iter_size))
     if mesh is not None:
         narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, in_bfloat16=narrow)
     update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
 
     def step(
-        ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, asked: jax.Array | None = None
+        ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         total: jax.Array | None
         ts = ts.replace(params=net.rewritten(ts.params))  # type: ignore[attr-defined]
-        (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, asked), iteration_key(ts))
+        (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
         new, subtracted = update(grads, ts, rate)
         return new.replace(state=state), StepResult(loss, outputs, subtracted, total)  # type: ignore[attr-defined]
 
     return step
 
 
-def _asking(passes: Passes) -> Callable[..., Any]:
+def _with_requests(passes: Passes) -> Callable[..., Any]:
     """Return passes that are given what is asked for beside the batches, and return it beside the gradients.
 
     So it is added up over devices where these are, by the same collective.
     """
 
     def both(params: Params, state: Params, given: Any, key: jax.Array) -> Any:
-        batches, asked = given
+        batches, requests = given
         grads, state, loss, outputs = passes(params, state, batches, key)
-        return (grads, None if asked is None else jnp.sum(asked)), state, loss, outputs
+        return (grads, None if requests is None else jnp.sum(requests)), state, loss, outputs
 
     return both
 
@@ -280,14 +282,14 @@ def make_steps(step: Step) -> Step:
     """
 
     def steps(
-        ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, asked: jax.Array | None = None
+        ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         def one(carry: tuple[TrainState, Any], given: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
-            new, result = step(carry[0], *given, asked)
+            new, result = step(carry[0], *given, requests)
             return (new, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
-        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, asked)[1][1:])
+        last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(step, ts, *first, requests)[1][1:])
         (new, last), losses = jax.lax.scan(one, (ts, last), (dict(batches), rates))
         return new, StepResult(losses, *last)
 
@@ -303,7 +305,7 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
     return carry, jnp.stack(losses), outputs
 
 
-def ragged(batches: Mapping[str, Any]) -> bool:
+def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
     """Return whether the batches of one iteration differ in their shapes."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 

@@ -10,7 +10,7 @@ import jax
 
 from ..errors import CaffejaxError, located
 from ..net import Variables
-from ..parallel import Requests, check_alike, meet
+from ..parallel import Requests, assert_equal, barrier
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
@@ -133,7 +133,7 @@ class Trainer:
 
     def test(self) -> list[Scores]:
         """Test each test net with the current parameters; log and return the scores."""
-        results = self.tests.run(self.iteration, self._updater.cut[0].variables)
+        results = self.tests.run(self.iteration, self._updater.sharded_state[0].variables)
         assert results is not None  # nothing stops it
         self._notify("on_test", results)
         return results
@@ -149,7 +149,7 @@ class Trainer:
             WeightsError: if this or the previous snapshot could not be written.
             SolverError: if the parameters are not finite.
         """
-        self._finite_check.check(self._updater.cut[0].variables)
+        self._finite_check.check(self._updater.sharded_state[0].variables)
         if self._keep_best and self.tests.due(self.iteration):
             self._test(ahead=True)  # now, not with the next iteration: its score ranks the checkpoint
         self._save_snapshot()
@@ -165,7 +165,7 @@ class Trainer:
             WeightsError: if it cannot be read or is of another net; the solver then stays as it was.
         """
         state, record, each = self.snapshots.restore(snapshot, self._updater, self.net.graph)
-        check_alike({"the snapshot": str(int(state.iteration))})
+        assert_equal({"the snapshot": str(int(state.iteration))})
         before = self._positions()
         try:
             with located(file=os.fspath(snapshot)):
@@ -207,12 +207,12 @@ class Trainer:
             log.info("Optimization stopped early.")
         else:
             self._finish()
-        meet()  # the first process may still be writing
+        barrier()  # the first process may still be writing
 
     def _stop(self) -> None:
         """Save a snapshot of the current state and stop training."""
         self._take_request()
-        self._finite_check.check(self._updater.cut[0].variables)
+        self._finite_check.check(self._updater.sharded_state[0].variables)
         self._save_snapshot()
         self.snapshots.wait()
         self._stopped = True
@@ -230,7 +230,7 @@ class Trainer:
         alone = self._requests is None
         results = self.tests.run(
             self.iteration,
-            self._updater.cut[0].variables,
+            self._updater.sharded_state[0].variables,
             ahead=ahead,
             stopping=lambda: alone and self._request == "stop",
         )
@@ -243,7 +243,7 @@ class Trainer:
         record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
         if isinstance(self.rate_schedule, Plateau):
             record["plateau"] = dict(self.rate_schedule.state)
-        state, each = self._updater.cut
+        state, each = self._updater.sharded_state
         self.snapshots.save(state, self.net.graph, self.iteration, record, self._updater.last_update, each)
         checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
         self._finite_check.good = checkpoint
@@ -270,8 +270,8 @@ class Trainer:
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self.param.debug_info and self._is_due(self.param.display)
         requests = self._requests
-        asked = None if requests is None else requests.asked(_REQUESTS.index(self._take_request()))
-        result = self._updater.update(self.iteration, rates, debug_info=debug_info, asked=asked)
+        votes = None if requests is None else requests.encode(_REQUESTS.index(self._take_request()))
+        result = self._updater.update(self.iteration, rates, debug_info=debug_info, requests=votes)
         self._loss.note(result.loss)
         self._finite_check.note(self.iteration, result.loss)
         self.iteration += n - 1
@@ -280,7 +280,7 @@ class Trainer:
             outputs = self._placement.outputs(result.outputs)
             self._display(Display(self.iteration, loss, self.rate, outputs, pace))
         self.iteration += 1
-        return None if requests is None or result.asked is None else _REQUESTS[requests.heard(result.asked)]
+        return None if requests is None or result.requests is None else _REQUESTS[requests.decode(result.requests)]
 
     def _display(self, display: Display) -> None:
         for line in display_lines(display, self.param.display, self.net.graph.losses):
@@ -290,7 +290,7 @@ class Trainer:
     def _finish(self) -> None:
         """Make the last snapshot, display and test, if they are due."""
         p = self.param
-        self._finite_check.check(self._updater.cut[0].variables)
+        self._finite_check.check(self._updater.sharded_state[0].variables)
         if p.snapshot_after_train and not self._is_due(p.snapshot):
             self.snapshot()
         if self._is_due(p.display):

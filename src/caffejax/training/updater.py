@@ -15,14 +15,14 @@ from ..debugging.debug_info import DebugInfo
 from ..errors import SolverError
 from ..kernels.compiling import Jitted
 from ..net import Net, Params, Variables
-from ..parallel import data_parallel, settled
+from ..parallel import data_parallel, wait_on_cpu
 from ..schema.caffe_pb2 import SolverParameter
 from .build import Setup
 from .finite_check import FiniteCheck
 from .native_states import check_state
 from .program_keys import training_function
 from .reporting import DataWait, log
-from .train_step import StepResult, TrainState, make_forward, make_step, make_steps, ragged, stack
+from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
 
 Batches = Mapping[str, Any]
 
@@ -83,24 +83,24 @@ class CompiledUpdater:
             self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
         else:
             left = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
-            self._forward = self._settled(data_parallel(make_forward(net), mesh))
-            self._step, self._steps = self._settled(step, **left), self._settled(make_steps(step), **left)
+            self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
+            self._step, self._steps = self._jit_on_mesh(step, **left), self._jit_on_mesh(make_steps(step), **left)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
 
-    def _settled(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def _jit_on_mesh(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         run = self._net.jit(function, **options)
-        return lambda *args: settled(run(*args))
+        return lambda *args: wait_on_cpu(run(*args))
 
     @property
     def train_state(self) -> TrainState:
         """Params and the like as one device has them; of running statistics the first device's."""
-        return self._placement.whole(self._state)
+        return self._placement.gather(self._state)
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
-        check_state(new, self.wanted)
-        self._state = self._placement.placed(new)
+        check_state(new, self.abstract_state)
+        self._state = self._placement.place(new)
 
     @property
     def variables(self) -> Variables:
@@ -108,18 +108,18 @@ class CompiledUpdater:
         return self._placement.variables(self._state)
 
     @property
-    def wanted(self) -> TrainState:
+    def abstract_state(self) -> TrainState:
         """The shapes of `train_state`, and how a checkpoint is to be read."""
-        return self._placement.wanted(self._state)
+        return self._placement.abstract_state(self._state)
 
     @property
-    def cut(self) -> tuple[TrainState, Params | None]:
+    def sharded_state(self) -> tuple[TrainState, Params | None]:
         """As `train_state`, but as it lies; and the running statistics of each of several devices."""
-        return self._placement.cut(self._state)
+        return self._placement.sharded(self._state)
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Go on from a state that was read as wanted, with the statistics of each device that it was saved from."""
-        self._state, self.last_update = self._placement.restored(state, each), None
+        """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
+        self._state, self.last_update = self._placement.place_restored(state, each), None
 
     @property
     def waited(self) -> float:
@@ -132,9 +132,9 @@ class CompiledUpdater:
         rates: Sequence[np.float32],
         *,
         debug_info: bool = False,
-        asked: jax.Array | None = None,
+        requests: jax.Array | None = None,
     ) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`; `asked` is as for `make_step`.
+        """Make an update for each rate, the first of them that of `iteration`; `requests` is as for `make_step`.
 
         Raises:
             DataError: if a batch cannot be read.
@@ -143,7 +143,7 @@ class CompiledUpdater:
         """
         with self._wait.reading():
             read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
-        result = self._updates(iteration, rates, read, asked, debug_info)
+        result = self._updates(iteration, rates, read, requests, debug_info)
         self._wait.note(result.loss)
         return result
 
@@ -152,19 +152,19 @@ class CompiledUpdater:
         iteration: int,
         rates: Sequence[np.float32],
         read: Sequence[Sequence[Batches]],
-        asked: jax.Array | None,
+        requests: jax.Array | None,
         debug_info: bool,
     ) -> StepResult:
         if len(read) == 1:
-            return self._update(iteration, read[0], rates[0], asked, debug_info)
+            return self._update(iteration, read[0], rates[0], requests, debug_info)
         together = [stack(of_device) for of_device in zip(*read, strict=True)]
-        if any(map(ragged, [*together, *read[0]])):
+        if any(map(has_varying_shapes, [*together, *read[0]])):
             results = [
-                self._update(iteration + i, *given, asked) for i, given in enumerate(zip(read, rates, strict=True))
+                self._update(iteration + i, *given, requests) for i, given in enumerate(zip(read, rates, strict=True))
             ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
         placed = self._placement.put(together, 2)
-        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), asked)
+        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), requests)
         self.last_update = result.update
         return result
 
@@ -180,7 +180,7 @@ class CompiledUpdater:
         iteration: int,
         batches: Sequence[Batches],
         rate: np.float32,
-        asked: jax.Array | None,
+        requests: jax.Array | None,
         debug_info: bool = False,
     ) -> StepResult:
         placed = self._placement.put(batches)
@@ -190,7 +190,7 @@ class CompiledUpdater:
                 self._check_indices(*given)
         if debug_info:
             self._log_debug_info(placed)
-        self._state, result = self._step(before, placed, rate, asked)
+        self._state, result = self._step(before, placed, rate, requests)
         self.last_update = result.update
         if self._finite_check.every_step:
             self._finite_check.trace(iteration, before, placed, self._state, result.loss)
