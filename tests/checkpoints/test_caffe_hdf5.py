@@ -126,7 +126,7 @@ def bad(tmp_path, content) -> Path:
         ({"other": 1.0}, "has no group 'data'; is it"),
         ({"data": 1.0}, "not a .caffemodel.h5"),
         ({"data/x/weights": 1.0}, "'weights' in /data/x is not the number of a blob"),
-        ({"data/x/99999999999": 1.0}, "no number of a blob"),
+        ({"data/x/99999999999": 1.0}, "not the number of a blob"),
         ({"data/x/0": "text"}, "/data/x/0 holds object, not numbers"),
         ({"data/x/0": h5py.SoftLink("/data/x/0")}, None),
         ({"data/x/0": h5py.ExternalLink("/etc/passwd", "/")}, None),
