@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.errors import DataError
@@ -43,6 +43,7 @@ def check_resume(open_net, before, after):
 
 
 @pytest.mark.slow
+@settings(max_examples=40)  # each opens and reads four sources
 @given(
     before=st.integers(0, 12),
     after=st.integers(1, 4),
@@ -58,6 +59,7 @@ def test_data_resumes(open_source, data_layer, raw_db, before, after, batch_size
 
 
 @pytest.mark.slow
+@settings(max_examples=40)  # each opens and reads four sources
 @given(
     before=st.integers(0, 12),
     after=st.integers(1, 4),

@@ -39,19 +39,33 @@ class Case(NamedTuple):
     stages: tuple[str, ...]
 
     def net(self, change: Callable[[NetParameter, Net], None] = lambda message, net: None, **options: Any) -> Net:
-        """The net, with a loss on every output if it has none: else there would be no gradients."""
-        message = read_net(GOLDEN / f"{self.name}.prototxt")
-        net = self._built(message)
-        if not net.graph.losses:
-            made_by = {top: layer.type for layer in net.graph.layers for top in layer.tops}
-            for name in (name for name in net.outputs if made_by[name].has_backward):
-                message.MergeFrom(read_net(SQUARES.format(name)))
-            net = self._built(message)
-        change(message, net)
-        return self._built(message, **options)
+        """The net, changed and with these options."""
+        message = NetParameter()
+        message.CopyFrom(with_losses(self)[0])
+        change(message, plain_net(self))
+        return self.build(message, **options)
 
-    def _built(self, message: NetParameter, **options: Any) -> Net:
+    def build(self, message: NetParameter, **options: Any) -> Net:
         return Net(message, self.phase, level=self.level, stages=self.stages, **options)
+
+
+# One net's ways follow each other, so one entry is enough for these functions.
+@functools.lru_cache(maxsize=1)
+def with_losses(case: Case) -> tuple[NetParameter, Net]:
+    """A case with a loss on every output if it has none, because otherwise it has no gradients."""
+    message = read_net(GOLDEN / f"{case.name}.prototxt")
+    net = case.build(message)
+    if not net.graph.losses:
+        made_by = {top: layer.type for layer in net.graph.layers for top in layer.tops}
+        for name in (name for name in net.outputs if made_by[name].has_backward):
+            message.MergeFrom(read_net(SQUARES.format(name)))
+        net = case.build(message)
+    return message, net
+
+
+def plain_net(case: Case) -> Net:
+    """The net of a case without changes, built once."""
+    return with_losses(case)[1]
 
 
 class Numbers(NamedTuple):
@@ -82,13 +96,14 @@ every_net = pytest.mark.parametrize("case", cases(), scope="module")
 
 @functools.cache
 def expected(case: Case) -> Numbers:
-    return whole(case.net())
+    return whole(case, plain_net(case))
 
 
-def variables_of(net: Net) -> Variables:
-    """Numbers for all that the net owns; statistics are not zero."""
+@functools.lru_cache(maxsize=1)
+def variables_of(case: Case) -> Variables:
+    """Random parameters, and statistics that are not zero."""
     draw = np.random.default_rng(1)
-    params, state = net.init(KEY)
+    params, state = plain_net(case).init(KEY)
     params = jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape), x.dtype), params)
     return Variables(params, jax.tree.map(lambda x: x + jnp.asarray(draw.uniform(0.5, 1, x.shape), x.dtype), state))
 
@@ -101,8 +116,8 @@ def inputs_of(net: Net) -> dict[str, jax.Array]:
     }
 
 
-def whole(net: Net) -> Numbers:
-    params, state = variables_of(net)
+def whole(case: Case, net: Net) -> Numbers:
+    params, state = variables_of(case)
 
     def loss(params: Any) -> Any:
         return net.loss(params, state, inputs_of(net), KEY)
@@ -111,8 +126,8 @@ def whole(net: Net) -> Numbers:
     return Numbers(total, outputs.blobs, grads, outputs.state)
 
 
-def one_by_one(net: Net) -> Numbers:
-    variables = variables_of(net)
+def one_by_one(case: Case, net: Net) -> Numbers:
+    variables = variables_of(case)
 
     def loss(params: Any) -> Any:
         values: dict[str, jax.Array] = {}
@@ -129,9 +144,9 @@ def one_by_one(net: Net) -> Numbers:
     return Numbers(total, outputs, grads, state)
 
 
-def in_pycaffe(net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
+def in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
     """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
-    workspace = Workspace(net, variables_of(net), Loader(net.graph, by_hand=dict))
+    workspace = Workspace(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
         workspace.memories.blobs[name].data[...] = value
     loss = sum(run(workspace, len(net.graph.layers) - 1))
@@ -172,17 +187,17 @@ def assert_same(found: Numbers, wanted: Numbers) -> None:
 @every_net
 @pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
 def test_run_in_pycaffe_it_gives_the_same(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
-    assert_same(in_pycaffe(case.net(), way), expected(case))
+    assert_same(in_pycaffe(case, case.net(), way), expected(case))
 
 
 @every_net
 def test_run_layer_by_layer_it_gives_the_same(case: Case) -> None:
-    assert_same(one_by_one(case.net()), expected(case))
+    assert_same(one_by_one(case, plain_net(case)), expected(case))
 
 
 @every_net
 def test_recomputed_it_gives_the_same(case: Case) -> None:
-    assert_same(whole(case.net(remat="auto", memory_limit=1)), expected(case))
+    assert_same(whole(case, case.net(remat="auto", memory_limit=1)), expected(case))
 
 
 class Nothing(caffe.Layer):
@@ -213,10 +228,10 @@ def cut_in_pieces(message: NetParameter, net: Net) -> None:
 
 @every_net
 def test_split_at_host_layers_layers_it_gives_the_same(case: Case) -> None:
-    assert_same(whole(case.net(cut_in_pieces)), expected(case))
+    assert_same(whole(case, case.net(cut_in_pieces)), expected(case))
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
 def test_split_at_host_layers_layers_in_pycaffe_it_gives_the_same(case: Case) -> None:
     """Of nets with layers in place: what these read has to outlive what is written over it."""
-    assert_same(in_pycaffe(case.net(cut_in_pieces), at_once), expected(case))
+    assert_same(in_pycaffe(case, case.net(cut_in_pieces), at_once), expected(case))

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,10 @@ from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
 from export.filled import fill_variables
-from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
 CLOSE = 1e-5  # of the largest number: float32, added up in another order
-
-
-@pytest.fixture(scope="module")
-def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    with fresh() as pool:
-        yield pool
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +69,18 @@ def assert_equal(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_are_equal(name: str, written: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_outputs_are_equal(name: str, written: Path, fresh_process: ProcessPoolExecutor) -> None:
     subject = subject_for(CASES[name])
     folder = written / f"case_{list(CASES).index(name)}"
     sizes = (2, 5) if name in NETS else (5,)  # the first is what it was built for
-    assert_equal(subject, batches_for(subject, *sizes), folder, elsewhere)
+    assert_equal(subject, batches_for(subject, *sizes), folder, fresh_process)
 
 
 @pytest.mark.slow
-def test_weights_in_an_orbax_folder(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_weights_in_an_orbax_folder(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     subject = subject_for(residual_net(6))
     write_flax(subject, tmp_path / "net", weights="orbax")
-    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", elsewhere)
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
 
 
 def test_sources_are_well_formed(written: Path) -> None:
@@ -127,10 +119,10 @@ def test_sources_have_right_types(written: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_trains_it(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_the_page_trains_it(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     net = residual_net(2).replace(layer("Dropout", "drop", "pool", "pool"), "")
     write_flax(subject_for(net), tmp_path / "net")
-    shape, *losses = elsewhere.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
+    shape, *losses = fresh_process.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
     assert shape == "(2, 5)"
     assert len(losses) == 3
     assert float(losses[-1]) < float(losses[0])
@@ -159,12 +151,12 @@ def test_the_page_says_what_the_modes_do(dropout: bool, fixed: bool, said: str, 
 
 
 @pytest.mark.slow
-def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     text = residual_net(2)
     subject = subject_for(text)
     write_flax(subject, tmp_path / "net")
     (batch,) = batches_for(subject, 4)
-    found = elsewhere.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
+    found = fresh_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
     assert not np.allclose(*found["train"])  # other places are dropped each time
     assert not np.allclose(found["eval"], found["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
@@ -178,7 +170,7 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, elsewher
     assert names == {"kernel", "bias", "scale"}
 
 
-def test_gradients_go_to_where_maxima_were(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_gradients_go_to_where_maxima_were(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     parts = [
         images(2, 3, 7, 8),
         layer("Pooling", "p", "data", "p places", "pooling_param { kernel_size: 2 stride: 2 }"),
@@ -190,7 +182,7 @@ def test_gradients_go_to_where_maxima_were(tmp_path: Path, elsewhere: ProcessPoo
     batch, weights = (found["data"] for found in batches_for(subject, 2, 2))
     wanted = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
     given = map(channels_last, (batch, weights))
-    found = elsewhere.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
+    found = fresh_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
     np.testing.assert_allclose(found, channels_last(wanted), rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
@@ -214,7 +206,7 @@ HOSTILE = [
 
 
 @pytest.mark.slow
-def test_names_never_become_code(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_names_never_become_code(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     layers = [f"name: {_quoted(HOSTILE[1])}", images(2, 3, 4, 4, name=_escaped(HOSTILE[0]))]
     bottom = HOSTILE[0]
     for k, name in enumerate(HOSTILE):
@@ -232,17 +224,17 @@ def test_names_never_become_code(tmp_path: Path, elsewhere: ProcessPoolExecutor)
     assert all(isinstance(node.value, ast.Constant | ast.Call) for node in tree if isinstance(node, ast.Expr))
     called = {node.func.value.id for node in tree if isinstance(node, ast.Call) and _of_name(node.func)}
     assert called <= {"nnx", "self", "model", "weights", "Path", "variable"}
-    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", elsewhere)
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
 
 
-def test_inputs_named_like_what_lines_use(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_inputs_named_like_what_lines_use(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     images_of_block = residual_net(6).replace('"data"', '"block"')
     again = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
     lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
     for k, text in enumerate((images_of_block + again, lrn)):
         subject = subject_for(text)
         write_flax(subject, tmp_path / f"net_{k}")
-        assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", elsewhere)
+        assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", fresh_process)
 
 
 ALLOWED = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Return)
@@ -312,7 +304,7 @@ GOLDEN = [case for case in MANIFEST if case["type"] in known_types() and "stocha
 
 
 @pytest.mark.long
-def test_recorded_cases(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+def test_recorded_cases(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     """Layers that Caffe and its forks were recorded with, but for what is refused with a reason."""
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
@@ -324,7 +316,7 @@ def test_recorded_cases(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
             refused[case_id(case)] = str(error)
             continue
         batches = [{name: np.asarray(a) for name, a in _recorded_inputs(case, subject).items()}]
-        largest = max(largest, assert_equal(subject, batches, tmp_path / str(k), elsewhere))
+        largest = max(largest, assert_equal(subject, batches, tmp_path / str(k), fresh_process))
     assert len(GOLDEN) > 200
     assert len(refused) < len(GOLDEN) / 5, refused
     assert all(": " in reason for reason in refused.values())
