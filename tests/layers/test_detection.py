@@ -228,7 +228,7 @@ def test_a_part_that_is_not_propagated_is_left_out(given: str) -> None:
         f = jax.value_and_grad(
             lambda a, b: run.loss({}, {}, {"b0": a, "b1": b, "b2": bottoms[2], "b3": bottoms[3]})[0], (0, 1)
         )
-        return f(bottoms[0], bottoms[1])
+        return run.jit(f)(bottoms[0], bottoms[1])
 
     param = "multibox_loss_param { num_classes: 3 }"
     whole, (d_loc, d_conf) = gradients(param)

@@ -18,7 +18,8 @@ NOTHING = [
 @pytest.mark.parametrize(("kind", "param", "shapes", "top"), NOTHING, ids=[n[0] for n in NOTHING])
 def test_no_rows_are_no_mistake(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
     built = Net(net(kind, param, shapes), "TRAIN")
-    blobs, _ = built.apply(*built.init(jax.random.key(0)), {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)})
+    inputs = {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
+    blobs, _ = built.jit(built.apply)(*built.init(jax.random.key(0)), inputs)
     assert blobs["t0"].shape == top
 
 

@@ -1,5 +1,6 @@
 """Layers about regions: against plain loops, by laws, and what they say of bad inputs."""
 
+import functools
 from typing import Any
 
 import jax
@@ -26,9 +27,14 @@ def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phas
     return Net("\n".join([*inputs, f'layer {{ name: "layer" type: "{kind}" {" ".join(names)} {text} }}']), phase)
 
 
+@functools.lru_cache(maxsize=1)
+def compiled(net: Net) -> Any:
+    return net.jit(net.apply)
+
+
 def run(net: Net, *bottoms: Any, key: int = 0) -> list[np.ndarray]:
     fed = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
-    tops, _ = net.apply({}, {}, fed, key=jax.random.key(key))
+    tops, _ = compiled(net)({}, {}, fed, key=jax.random.key(key))
     return [np.asarray(tops[name]) for name in sorted(tops)]
 
 
