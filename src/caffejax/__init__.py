@@ -16,5 +16,5 @@ from . import aliases
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# what `caffe` is to Python layers and, from `pycaffe.install()` on, to all of the process
+# Python layers import `pycaffe` as `caffe`; after `pycaffe.install()` the whole process does
 aliases.declare("caffe", f"{__name__}.pycaffe")

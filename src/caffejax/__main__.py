@@ -1,11 +1,11 @@
-"""The command `caffejax`, and `python -m caffejax`, which takes `SCRIPT.py` for `run SCRIPT.py`, too."""
+"""The command `caffejax`, also `python -m caffejax`. `caffejax SCRIPT.py` is short for `caffejax run SCRIPT.py`."""
 
 import signal
 import sys
 
 
 def start() -> int:
-    """Run the command line; until it has begun, Ctrl-C ends the process in silence."""
+    """Run the command line and return its exit status. Ctrl-C during the imports prints no traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import main

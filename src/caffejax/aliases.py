@@ -1,4 +1,4 @@
-"""Import hooks that find a package under another name."""
+"""Import hooks that let a package be imported under a second name, such as `caffejax.pycaffe` as `caffe`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import CaffejaxError
 
 
 class Alias(MetaPathFinder, Loader):
-    """Import hook for `alias` and `alias.x.y` as a package and its modules: one object under both names."""
+    """Import hook that finds a package's modules under a second name: `alias.x` is the module `package.x` itself."""
 
     def __init__(self, alias: str, package: str) -> None:
         self.alias, self.package = alias, package
@@ -25,20 +25,20 @@ class Alias(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec for the alias and what is in it; None for other names."""
+        """Return a spec for the alias or a module in it; None for other names and for modules that do not exist."""
         if fullname.partition(".")[0] != self.alias or importlib.util.find_spec(self._real(fullname)) is None:
             return None
         return ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module itself, imported under its own name."""
+        """Import the module under its real name and return that module."""
         module = importlib.import_module(self._real(spec.name))
         self.given.add(spec.name)
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module, which has run already, the spec back that the import system has overwritten."""
+        """Restore the module's real spec, which the import system has overwritten. The module has already run."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
@@ -51,20 +51,20 @@ _declared: dict[str, str] = {}
 
 
 def declare(alias: str, package: str) -> None:
-    """Say which package an alias stands for. Nothing is imported, and `import alias` does not find it by that."""
+    """Record which package an alias stands for. This imports nothing; `import alias` works only after `install`."""
     _declared[alias] = package
 
 
 def declared(alias: str) -> str:
-    """Return the package that an alias was declared to stand for."""
+    """Return the package that `declare` recorded for an alias."""
     return _declared[alias]
 
 
 def install(alias: str, package: str) -> None:
-    """Have `import alias` give a package from now on. Calling it again does no harm.
+    """Make `import alias` return `package` until the process ends. Repeated calls have no further effect.
 
     Raises:
-        CaffejaxError: if another package of that name was imported already.
+        CaffejaxError: if a different package named `alias` has already been imported.
     """
     if (found := _another(alias, package)) is not None:
         raise CaffejaxError(
@@ -77,14 +77,15 @@ def install(alias: str, package: str) -> None:
 
 
 class _Installed(Alias):
-    """An alias that stays."""
+    """The hook of `install`, which stays in `sys.meta_path`."""
 
 
 @contextmanager
 def meanwhile(alias: str, package: str) -> Iterator[None]:
-    """Have `import alias` give a package until the end, unless another package of that name was imported already.
+    """Make `import alias` return `package` within a `with` block.
 
-    Threads may overlap: the last to end takes the names out of `sys.modules`.
+    If a different package named `alias` has already been imported, the block does not change it. Blocks of several
+    threads may overlap: the last one to end removes the alias from `sys.modules`.
     """
     if _another(alias, package) is not None:
         yield

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files: a file is complete or absent."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _REMEDIES = {
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[BinaryIO]:
-    """Open a file to write, which takes the place of `path` once it is complete and on the disk.
+    """Open a temporary file for writing, and rename it to `path` when the block ends and the data is on disk.
 
-    If anything goes wrong before, a crash included, `path` stays as it was.
+    If the block raises an exception or the process crashes, `path` keeps its previous content.
 
     Args:
-        path: the file to replace or to make.
-        error: what to raise where it cannot be written.
+        path: the file to replace or create.
+        error: the class of the exception to raise if the file cannot be written.
 
     Raises:
-        CaffejaxError: of that class, with the path, the reason and the remedy.
+        CaffejaxError: an `error` with the path, the reason and the remedy.
     """
     with replacing_path(path, error) as partial, open(partial, "xb") as file:
         yield file
@@ -44,10 +44,13 @@ def replacing(path: str | os.PathLike[str], error: type[CaffejaxError] = Caffeja
 
 @contextmanager
 def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[Path]:
-    """Give the path to write to instead, where nothing is yet: `replacing` for libraries that open files themselves.
+    """Yield a temporary path to write; the file there is renamed to `path` when the block ends.
+
+    The temporary path is in the same folder, and does not exist yet. This is `replacing` for libraries that open files
+    themselves.
 
     Raises:
-        CaffejaxError: likewise.
+        CaffejaxError: an `error` with the path, the reason and the remedy.
     """
     partial = None
     try:
@@ -56,7 +59,7 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
         yield partial
         _sync(partial)
         os.replace(partial, target)
-        with suppress(OSError):  # makes the renaming itself last; some file systems cannot, which does no harm
+        with suppress(OSError):  # makes the rename durable; some file systems do not support this
             _sync(target.parent)
     except OSError as cause:
         raise error(not_written(path, cause)) from cause
@@ -67,13 +70,16 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
 
 
 def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
-    """Check that a file can stand at `path`, as far as can be seen before there is something to write.
+    """Check before a long computation that its result can be written to `path`.
+
+    The check finds missing folders, and folders, devices, pipes or sockets at `path`. Permissions and free space are
+    not checked.
 
     Returns:
-        Where it will be: a symbolic link stays one.
+        The path to write: the target if `path` is a symbolic link.
 
     Raises:
-        CaffejaxError: as `replacing`: if there is no such folder, or something else is there already.
+        CaffejaxError: an `error` with the path, the reason and the remedy.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -82,14 +88,14 @@ def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = Caffe
         if target.exists() and not target.is_file():
             message = "is a device, a pipe or a socket, which a file would take the place of; name a file"
             raise error(Problem(message, str(path)))
-        os.stat(os.path.join(target.parent, ""))  # fails where that is a file
+        os.stat(os.path.join(target.parent, ""))  # fails if the parent is not a folder
     except OSError as cause:
         raise error(not_written(path, cause)) from cause
     return target
 
 
 def not_written(path: str | os.PathLike[str], cause: OSError) -> Problem:
-    """Return what keeps a file from being written, with the remedy."""
+    """Return the problem for a file that cannot be written: the path, the reason and, for common reasons, a remedy."""
     remedy = _REMEDIES.get(cause.errno or 0, "")
     reason = os.strerror(cause.errno) if cause.errno else cause
     return Problem(f"cannot be written: {reason}{'; ' if remedy else ''}{remedy}", str(path))

@@ -1,8 +1,7 @@
-"""Errors that say where (file, line, layer), what (values, shapes) and what to do.
+"""Exceptions that name the place (file, line, layer), the problem (values, shapes) and the remedy.
 
-Everything that reads input collects a list of `Problem` and raises them together, so that a user mends a
-file once and not once per mistake. The command line prints them and exits with 1; nobody sees a traceback
-for a mistake in a file.
+A function that reads input collects a list of `Problem` and raises all of them together, so that users see every
+mistake in a file at once. The command line prints the problems without a traceback, and exits with status 1.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, TypeGuard
 
-# characters, so that no file makes a message endless, and each message still says where
-_LONGEST = 10_000  # of what is wrong
+# numbers of characters, so that text from a file cannot make a message arbitrarily long
+_LONGEST = 10_000  # of `Problem.message`
 _LONGEST_FILE = 5_000  # systems open paths of 4,096 at most
 _LONGEST_NAME = 300
 _MOST = 1_000  # problems that an error's text lists
@@ -23,15 +22,15 @@ _MOST = 1_000  # problems that an error's text lists
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and where.
+    """One mistake and its place.
 
     Attributes:
-        message: what is wrong and, where there is one, the remedy.
-        file: the file it stands in.
-        line: 1-based line in that file.
-        column: 1-based column in that line.
-        layer: name of the layer concerned.
-        layer_type: type of that layer.
+        message: the mistake and, if there is one, the remedy.
+        file: the file with the mistake.
+        line: its line in the file, from 1.
+        column: its column in the line, from 1.
+        layer: the name of the layer with the mistake.
+        layer_type: the type of the layer.
     """
 
     message: str
@@ -50,22 +49,25 @@ class Problem:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Leave out the middle of what a file makes endless."""
+    """Shorten a text to about three quarters of `longest` characters by replacing its middle with "..."."""
     return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 4 :]}"
 
 
 def _fit_to_print(text: str) -> str:
-    """Escape what would steer a terminal or not print."""
+    """Escape the characters that are not printable, such as terminal control codes. Newlines stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class CaffejaxError(RuntimeError):
-    """Any mistake in what the user gave: files, settings, shapes.
+    """An error in a user's input: a file, a setting or a shape.
 
-    `str(error)` is the message for the user, one line for each of the first 1,000 problems. A RuntimeError, as Caffe's
-    own errors in Python.
+    `str(error)` is the message for the user, with one line for each of the first 1,000 problems. The class derives from
+    RuntimeError, as the exceptions of pycaffe do.
+
+    Attributes:
+        problems: all problems, in order.
     """
 
     def __init__(self, problems: str | Problem | Iterable[str | Problem]) -> None:
@@ -78,7 +80,7 @@ class CaffejaxError(RuntimeError):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[type[CaffejaxError], tuple[tuple[Problem, ...]]]:
-        return type(self), (self.problems,)  # so that it comes whole out of a worker process
+        return type(self), (self.problems,)  # pickled with its problems when a worker process raises it
 
 
 class SchemaError(CaffejaxError):
@@ -90,24 +92,28 @@ class GraphError(CaffejaxError):
 
 
 class LayerError(CaffejaxError):
-    """A layer's own complaint about its parameters or the shapes of its bottoms."""
+    """A mistake that a layer finds in its settings or in the shapes of its bottoms."""
 
 
 class WeightsError(CaffejaxError):
-    """Weights or a checkpoint that cannot be read, written, or do not fit the net."""
+    """Weights or a checkpoint that cannot be read or written, or that do not fit the net."""
 
 
 class SolverError(CaffejaxError):
-    """Solver settings that make no sense together."""
+    """Solver settings that contradict each other or have invalid values."""
 
 
 class DataError(CaffejaxError):
-    """A data source that is missing, empty, corrupt, or not of the declared form."""
+    """A data source that is missing, empty or corrupt, or does not have the declared form."""
 
 
 @contextmanager
 def located(**where: str | int | None) -> Iterator[None]:
-    """Fill in where an error comes from: the fields that a `Problem` raised inside left empty."""
+    """Add a place to errors raised in a `with` block, in the fields of their problems that are still None.
+
+    Args:
+        where: values for fields of `Problem`, such as `file="net.prototxt"`.
+    """
     try:
         yield
     except CaffejaxError as error:
@@ -118,7 +124,7 @@ def located(**where: str | int | None) -> Iterator[None]:
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Make several checks; raise what all of them find wrong as one error, of the first one's type."""
+    """Call several functions, and raise the problems of all of them as one error, of the class of the first error."""
     errors = []
     for check in checks:
         try:
@@ -130,43 +136,43 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
-    """Raise one error with all problems; do nothing if there is none.
+    """Raise one error with all problems, or do nothing if there are no problems.
 
     Args:
         error: the class of the error.
         problems: messages, or problems with a place.
-        file: the file of problems that are messages; or None if they concern no file.
+        file: the file for the problems that are given as messages; None if they concern no file.
     """
     if listed := [Problem(p, file) if isinstance(p, str) else p for p in problems]:
         raise error(listed)
 
 
 def is_integer(value: Any) -> TypeGuard[int]:
-    """Return whether a value is an integer of Python or NumPy; booleans are not."""
+    """Return whether a value is a Python or NumPy integer. Booleans are not integers here."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def describe_type(value: Any) -> str:
-    """Return "None" or "a value of type NAME", for messages about a value of a wrong type."""
+    """Return "None" or "a value of type NAME", for messages about values of wrong types."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def shorten_list(names: Sequence[str], longest: int = 8) -> list[str]:
-    """Return at most `longest` names of a list: if it is longer, its first ones, "..." and its last one."""
+    """Shorten a list to at most `longest` names: the first ones, "..." and the last one."""
     return [*names[: longest - 2], "...", names[-1]] if len(names) > longest else list(names)
 
 
-UNKNOWN_TYPE = "unknown layer type"  # how the message about one begins
+UNKNOWN_TYPE = "unknown layer type"  # the beginning of the message about such a layer
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the known name nearest to `name`, or an empty string."""
+    """Return `"; did you mean 'x'?"` with the known name that is most similar to `name`, or "" if none is similar."""
     folded = {k.lower(): k for k in known}
     match = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return f"; did you mean '{folded[match[0]]}'?" if match else ""
 
 
 def require(condition: object, message: str) -> None:
-    """Raise `LayerError(message)` unless `condition` holds. For checks inside a layer's definition."""
+    """Raise `LayerError(message)` if `condition` is false. For checks in the definitions of layers."""
     if not condition:
         raise LayerError(message)

@@ -1,7 +1,8 @@
-"""Processes forked after JAX has run: what runs compiled code says there that it cannot, rather than wait for ever.
+"""Protection against deadlocks in processes that are forked after JAX has started.
 
-A fork copies no threads, and JAX's are what a compiled program runs on. Nothing is asked while programs run: in such a
-child the methods themselves are replaced.
+Compiled programs run on JAX's threads, and a fork copies no threads, so a call in the child process would wait forever.
+In such a child, the methods registered here are replaced by a function that raises an error. Calls in other processes
+cost nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +24,10 @@ _methods: list[tuple[type, str]] = []
 
 
 def refuse_in_forks(*names: str) -> Callable[[Kind], Kind]:
-    """Have methods of a class raise `CaffejaxError` in processes that are forked after JAX has run.
+    """Return a class decorator: the named methods raise `CaffejaxError` in processes forked after JAX has started.
 
     Args:
-        names: of the methods.
-
-    Returns:
-        A decorator for the class, which stays as it is.
+        names: names of methods of the class. The class itself is returned unchanged.
     """
 
     def listed(kind: Kind) -> Kind:
@@ -44,7 +42,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 def _after_fork() -> None:
-    jax = sys.modules.get("jax._src.xla_bridge")  # there is no public name for whether it has devices
+    jax = sys.modules.get("jax._src.xla_bridge")  # JAX has no public function for this
     if jax is not None and getattr(jax, "backends_are_initialized", bool)():
         for kind, name in _methods:
             setattr(kind, name, _refuse)

@@ -1,4 +1,4 @@
-"""Log lines in glog's form on stderr: `I0131 12:00:00.000000 12345 solver.py:42] message`."""
+"""Log lines in glog's form: `I0131 12:00:00.000000 12345 solver.py:42] message`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextvars import ContextVar
 
 log = logging.getLogger("caffejax")
 
-_said: ContextVar[set[str]] = ContextVar("said", default=set())  # noqa: B039  one for the whole process
+_said: ContextVar[set[str]] = ContextVar("said", default=set())  # noqa: B039  one set for the whole process
 
 _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 class GlogFormatter(logging.Formatter):
-    """Formatter of records in glog's form.
+    """Formatter of log records in glog's form.
 
     Args:
-        said_first: what comes before each message.
+        said_first: a prefix for each message.
     """
 
     def __init__(self, said_first: str = "") -> None:
@@ -28,7 +28,7 @@ class GlogFormatter(logging.Formatter):
         self._said_first = said_first
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
+        """Return a record as one line: level, date, time, process id, file and line, and the message."""
         letter = _LETTERS.get(record.levelno, "I")
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
@@ -50,19 +50,20 @@ class _Handler(logging.Handler):
 
 
 def _to_stderr(line: str) -> None:
-    sys.stderr.write(f"{line}\n")  # at once: what comes between, such as Ctrl-C, has a line of its own
+    sys.stderr.write(f"{line}\n")  # one write, so that other output, such as ^C, does not split the line
     sys.stderr.flush()
 
 
 def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0) -> None:
-    """Show caffejax's log in Caffe's form, as commands do: loss and outputs at each `display`, tests, snapshots.
+    """Print caffejax's log in glog's form, as Caffe's commands do.
 
-    Until it is called the logger "caffejax" is as any of Python's, which shows warnings only. A second call replaces
-    the first. Of several processes that train together, only number 0 says all; of others there are warnings, with
-    their number.
+    The log has the losses and outputs at each `display`, tests and snapshots. Before this call, the logger "caffejax"
+    has Python's default settings, which print warnings and errors only. A second call replaces the first. When several
+    processes train together, process 0 logs everything, and the other processes log only warnings and errors, prefixed
+    with their number.
 
     Args:
-        write: what takes each line; stderr unless given.
+        write: a function that is called with each line; default: write to stderr.
         process: the number of this process.
     """
     log.handlers[:] = [_Handler(write, f"[process {process}] " if process else "")]
@@ -71,7 +72,7 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
 
 
 def warn_once(message: str) -> None:
-    """Log a warning, unless this process has logged it before."""
+    """Log a warning, except if this process has already logged the same message."""
     said = _said.get()
     if message not in said:
         said.add(message)
@@ -80,9 +81,12 @@ def warn_once(message: str) -> None:
 
 @contextmanager
 def warnings_kept(said_first: str = "") -> Iterator[list[str]]:
-    """Collect what caffejax logs as warnings meanwhile, instead of showing it, without `said_first`.
+    """Collect caffejax's warnings within a `with` block in a list, and do not print them.
 
-    What was said before is collected, too.
+    Warnings that `warn_once` has already logged are collected again.
+
+    Args:
+        said_first: a prefix to remove from the messages.
     """
     found: list[str] = []
 

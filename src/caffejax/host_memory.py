@@ -1,4 +1,4 @@
-"""Memory of the machine, within the limits of this process's control groups, and of JAX's devices."""
+"""Memory of the machine, within the limits of this process's control groups, and memory of JAX's devices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from .human_readable import in_words
 if TYPE_CHECKING:
     import jax
 
-_FREE_SHARE = 0.9  # of the free memory: other programs need some, and estimates are not exact
+_FREE_SHARE = 0.9  # of the free memory: other programs need memory, and estimates are not exact
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class Limit(NamedTuple):
-    """A control group's limit in bytes, and how much of it is left; files that would give way count as left."""
+    """A control group's memory limit and the unused part of it, in bytes.
+
+    Cached files that can be evicted count as unused.
+    """
 
     size: int
     left: int
@@ -27,19 +30,22 @@ class Limit(NamedTuple):
 
 @functools.cache
 def memory() -> int:
-    """Return the bytes that the machine has, or the narrowest of its control groups; read once per process."""
+    """Return the machine's memory in bytes, or the smallest limit of its control groups if that is less.
+
+    The value is cached.
+    """
     own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([own, *(limit.size for limit in limits())])
 
 
 def memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
-    """Return a message if this machine can never hold some arrays, or None if it can.
+    """Return an error message if arrays are larger than the memory of this machine, or None if they fit.
 
     Args:
-        size: bytes that the arrays take.
-        purpose: the arrays, as a noun phrase: "a batch".
-        remedy: what to check or to change.
-        available: bytes that there are in all; default: the memory of this machine.
+        size: the size of the arrays in bytes.
+        purpose: a noun phrase for the arrays: "a batch".
+        remedy: advice for the user.
+        available: the memory in bytes; default: this machine's memory.
     """
     total = memory() if available is None else available
     if size <= total:
@@ -48,24 +54,29 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
 
 
 def free_memory() -> int:
-    """Return the bytes that are free, in the machine and in each control group."""
+    """Return the free memory in bytes: the least of the machine's and each control group's."""
     return min([_free(), *(limit.left for limit in limits())])
 
 
 def device_memory(device: jax.Device) -> int | None:
-    """Return the bytes of memory on a device, or None for a CPU or if the device does not say."""
+    """Return a device's memory in bytes, or None for a CPU and for devices that do not report it."""
     stats = device.memory_stats() if device.platform != "cpu" else None
     return int(stats["bytes_limit"]) if stats and "bytes_limit" in stats else None
 
 
 def memory_budget(device: jax.Device) -> int:
-    """Return the bytes that a program may use: a device's memory, or nine tenths of a CPU's free memory."""
+    """Return the bytes that a program may use: a device's memory, or for a CPU nine tenths of the free memory."""
     size = device_memory(device)
     return int(_FREE_SHARE * free_memory()) if size is None else size
 
 
 def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:
-    """Yield the limit of each control group that this process is in, of either version."""
+    """Yield the memory limits of this process's control groups and of their parents, in versions 1 and 2.
+
+    Args:
+        root: the folder where the control groups are mounted.
+        own: the file that lists the groups of this process.
+    """
     try:
         names = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if ":" in line]
     except OSError:
@@ -76,7 +87,7 @@ def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:
             try:
                 size = int((folder / limit).read_text())
                 yield Limit(size, size - int((folder / used).read_text()) + _cached(folder))
-            except (OSError, ValueError):  # no such limit; "max"
+            except (OSError, ValueError):  # no limit, or "max"
                 continue
 
 
@@ -92,6 +103,6 @@ def _up(top: Path, folder: Path) -> list[Path]:
 
 
 def _cached(folder: Path) -> int:
-    """Return the bytes of files, which count as used and give way."""
+    """Return the bytes of inactive cached files, which count as used but can be evicted."""
     found = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
     return int(found[1]) if found else 0

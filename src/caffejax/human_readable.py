@@ -1,4 +1,4 @@
-"""Sizes as people write them: numbers of bytes, and other numbers."""
+"""Sizes and counts as text for people, and sizes parsed from text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**
 
 
 def bytes_in(text: str) -> int:
-    """Return the number of bytes in "8GiB", "500MB" or "1000".
+    """Return the number of bytes in a text such as "8GiB", "500MB" or "1000".
 
     Raises:
-        ValueError: if it is no size.
+        ValueError: if the text is not a size, or the size is 0.
     """
     match = re.fullmatch(r"(\d{1,18}(?:\.\d+)?) ?([KMG]I?B|)", text.strip().upper())
     if match is None or not (size := int(float(match[1]) * _UNITS[match[2]])):
@@ -20,7 +20,7 @@ def bytes_in(text: str) -> int:
 
 
 def in_words(size: float) -> str:
-    """Format a number of bytes for people: "1.25 GiB"."""
+    """Format a number of bytes with a binary unit: "1.25 GiB"."""
     for unit in ("bytes", "KiB", "MiB"):
         if abs(size) < 1024:
             return f"{size:.4g} {unit}"
@@ -29,12 +29,12 @@ def in_words(size: float) -> str:
 
 
 def counted(n: int, thing: str) -> str:
-    """Return how many things there are, for people: "1 layer", "1,000 layers"."""
+    """Format a count with its noun: "1 layer", "1,000 layers"."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
 def count_in_words(n: int) -> str:
-    """Format a number of things for people: "60.97 M"; "-" for none."""
+    """Format a count with a decimal unit: "60.97 M"; "-" for 0."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if n >= size:
             return f"{n / size:.4g} {unit}"

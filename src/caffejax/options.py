@@ -25,40 +25,41 @@ Shard = Literal["none", "optimizer", "params"]
 ReduceDtype = Literal["auto", "float32"]
 OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
-MAX_IMAGE_PIXELS = 2**29 // 3  # half a gigabyte of bytes in three colours; what Pillow refuses, too
+MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB in three colours; Pillow raises an error above it, too
 MAX_HDF5_BYTES = 2**31
-LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # the fields of `Reading` about what is not trusted
-MESH_AXES = ("data", "model")  # rows of devices, each of which takes a batch, and the devices of a row
+LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # fields of `Reading` against untrusted files
+MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
 
 
 def option(default: Any, help: str, flag: str = "", kind: FlagKind | None = None, metavar: str | None = None) -> Any:
-    """Return a dataclass field that the command line has a flag for.
+    """Return a dataclass field that is also a flag of the command line.
 
     Args:
         default: the field's default.
-        help: the flag's help.
-        flag: the flag's name, where that is not the field's.
-        kind: how the flag's value is parsed: "bytes" a size such as 8GiB, "count" an integer from 0 on, "positive" one
-            from 1 on, "paths" a comma-separated list. default: a switch for a bool, the choices of a Literal, or text.
-        metavar: the name of the value in the help.
+        help: the flag's help text.
+        flag: the flag's name; default: the field's name.
+        kind: the form of the flag's value: "bytes" for a size such as 8GiB, "count" for an integer of at least 0,
+            "positive" for an integer of at least 1, "paths" for a comma-separated list. By default a bool is a switch,
+            a Literal offers its values, and any other value is text.
+        metavar: the name of the value in the help text.
     """
     return field(default=default, metadata={"help": help, "flag": flag, "kind": kind, "metavar": metavar})
 
 
 @cache
 def choices(kind: type, name: str) -> tuple[str, ...]:
-    """Return the values that a field of one of these classes may have, if its type is a Literal; else ()."""
-    hint = globals().get(kind.__annotations__[name])  # annotations are strings here
+    """Return the allowed values of a configuration class's field if its type is a Literal, else ()."""
+    hint = globals().get(kind.__annotations__[name])  # annotations are strings in this module
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def quoted(value: Any) -> str:
-    """Quote a value for an error's text."""
+    """Format a value for an error message: strings in double quotes, other values by `repr`."""
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _check(config: Any, problems: Iterator[str], error: type[CaffejaxError] = CaffejaxError) -> None:
-    """Raise an error with these problems, and those of fields whose type is bool or a Literal."""
+    """Raise one error with `problems` and with every field that has a wrong bool or Literal value."""
     raise_all(error, [*_wrong_types(config), *problems])
 
 
@@ -78,23 +79,24 @@ class Run:
     """How a net computes.
 
     Attributes:
-        kernels: "fast" for the formulations that suit the platform best, "reference" for the plain lowering of every
-            layer.
-        precision: "float32" on every platform; "tf32", with which products and convolutions round their factors to
-            10 bits where the platform has it, which a CPU has not; or "bfloat16": the products and what lies between
-            them in bfloat16; parameters, statistics, sums, losses and outputs in float32.
-        backward: how gradients are made: "autodiff", or "rules" for the layers' hand-written Backward.
-        remat: "auto" if the backward pass of `loss` is to run layers again where what it reads would not fit into
-            memory; "none" keeps everything.
-        memory_limit: bytes that training may take, which solvers check before they start, and "auto" aims at; what the
-            device has free unless given.
-        axis_name: under `jax.shard_map`, the mesh axis whose devices' batches count as one: losses, their gradients and
-            accuracies are those of the batches joined. It means nothing where no such axis is, as on one device.
-        sync_bn: whether BatchNorm's statistics are of all these devices' batches, too, rather than of each device's
-            own; it means nothing without them.
+        kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
+            lowering of every layer.
+        precision: "float32" on every platform; "tf32", where matrix products and convolutions round their factors to 10
+            bits on platforms with TF32 (a CPU has none and uses float32); or "bfloat16", where products and activations
+            are bfloat16, and parameters, statistics, sums, losses and outputs are float32.
+        backward: how gradients are computed: "autodiff", or "rules" for the layers' hand-written Backward.
+        remat: "auto" to rematerialize layers in the backward pass of `loss` if the residuals would not fit into memory;
+            "none" to keep all residuals.
+        memory_limit: the bytes that training may use. Solvers check this before they start, and `remat="auto"` aims at
+            it. Default: the memory that is free on the device.
+        axis_name: a mesh axis of `jax.shard_map` whose devices' batches form one batch: losses, their gradients and
+            accuracies are computed over the joined batch. The setting has no effect outside such an axis, as on one
+            device.
+        sync_bn: compute BatchNorm's statistics over the batches of all these devices, instead of each device's batch
+            alone. This has no effect without `axis_name`.
 
     Raises:
-        CaffejaxError: naming every option with a value that it cannot have.
+        CaffejaxError: naming every option with an invalid value.
     """
 
     kernels: Kernels = option("fast", "fast formulations of the operations, or the plain lowering to compare with")
@@ -112,11 +114,11 @@ class Run:
 
     @property
     def of_layers(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
-        """What each layer computes with; the rest concerns the net as a whole."""
+        """The options that a single layer depends on: kernels, precision, backward, axis_name, sync_bn."""
         return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
     def plain(self) -> Run:
-        """Return the same with the plain lowering of every layer."""
+        """Return a copy with `kernels="reference"`."""
         return replace(self, kernels="reference")
 
     def _wrong(self) -> Iterator[str]:
@@ -128,12 +130,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Share:
-    """Which of every `of` batches of the data are read here: numbers `first` to `first + count - 1`; all by default.
+    """The batches that this process reads: numbers `first` to `first + count - 1` of every `of` batches.
 
-    Batches are numbered from the start of training, for every share alike.
+    By default these are all batches. Batches are numbered from the start of training, with the same numbers in every
+    share.
 
     Raises:
-        CaffejaxError: naming every field with a value that it cannot have.
+        CaffejaxError: naming every field with an invalid value.
     """
 
     first: int = 0
@@ -144,11 +147,11 @@ class Share:
         raise_all(CaffejaxError, self._wrong())
 
     def owns(self, number: int) -> bool:
-        """Return whether the batch of this number belongs to the share."""
+        """Return whether the share contains the batch with this number."""
         return self.first <= number % self.of < self.first + self.count
 
     def nth(self, n: int, start: int = 0) -> int:
-        """Return the number of the share's nth batch, counted from 0, of those from number `start` on."""
+        """Return the number of the share's nth batch, n = 0, 1, ..., among the batches with numbers from `start` on."""
         rounds, turn = divmod(start, self.of)
         before = rounds * self.count + min(max(turn - self.first, 0), self.count)
         rounds, turn = divmod(before + n, self.count)
@@ -172,18 +175,20 @@ class Reading:
     """How a net's data is read.
 
     Attributes:
-        seed: what data layers shuffle and crop by.
-        workers: how many processes read each data layer's data; 0 for threads of this one, which are enough unless
-            much of the reading is Python.
-        skip_bad: whether Data and ImageData take the next image for one that cannot be decoded, with a warning, or
-            end with an error.
-        max_image_pixels: how many pixels an image may have. It is seen from its header, before memory is taken.
-        max_hdf5_bytes: how many bytes the data sets read of an HDF5 file may unpack to, beyond those in the file.
-        no_python_layers: whether layers that run Python code of modules are refused, before any is imported.
-        share: which batches are read by this process, if several share the data. It is no keyword.
+        seed: the seed of the data layers' shuffling, crops and mirroring.
+        workers: the number of processes that read the data of each data layer. 0 reads in threads of this process,
+            which suffices except if much of the reading is Python code.
+        skip_bad: replace an image that Data or ImageData cannot decode by the next one, with a warning, instead of
+            raising an error.
+        max_image_pixels: the largest number of pixels of an image. It is checked in the image's header, before memory
+            is allocated.
+        max_hdf5_bytes: the bytes that an HDF5 file's data sets may unpack to, beyond the bytes in the file.
+        no_python_layers: refuse layers that run Python modules, before a module is imported.
+        share: the batches that this process reads, if several processes share the data. It is not a keyword of nets and
+            solvers.
 
     Raises:
-        CaffejaxError: naming every option with a value that it cannot have.
+        CaffejaxError: naming every option with an invalid value.
     """
 
     seed: int = 0
@@ -221,19 +226,20 @@ class Reading:
 class Parallel:
     """How training is spread over several devices.
 
+    The devices form a mesh: each row of `model` devices takes one batch.
+
     Attributes:
-        batch: "device" if each device takes the prototxt's batch_size examples, as in Caffe; "global" if they share
-            them out.
-        model: over how many devices each large weight is cut; the devices stand in rows of so many, and each row takes
-            a batch.
-        shard: what is cut over the rows, too: "none", what the update rule remembers ("optimizer"), or the params as
-            well ("params").
-        reduce_dtype: the dtype in which the gradients of weights are added up over the devices: "auto" for that of the
-            run's products and activations, so bfloat16 with `precision="bfloat16"`, or "float32" always. What has one
-            axis, as biases have, is added up in float32 in either, and so is everything where `model` is more than 1.
+        batch: "device" if each row takes the prototxt's batch_size examples, as each device does in Caffe; "global" if
+            the rows divide batch_size among them.
+        model: the number of devices that each large weight is sharded over.
+        shard: the values that are sharded over the rows as well: "none", "optimizer" for the state of the update rule,
+            or "params" for this state and the parameters.
+        reduce_dtype: the dtype in which gradients of weights are summed over the devices: "auto" for the dtype of
+            products and activations, which is bfloat16 with `precision="bfloat16"`, or "float32". Gradients of arrays
+            with one axis, such as biases, are always summed in float32, and so are all gradients if `model` exceeds 1.
 
     Raises:
-        CaffejaxError: naming every option with a value that it cannot have.
+        CaffejaxError: naming every option with an invalid value.
     """
 
     batch: BatchOf = option(
@@ -323,10 +329,10 @@ class TrainConfig:
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
-        """Make a configuration of fields of this class and fields of `Run` and `Reading`.
+        """Make a configuration from fields of this class, of `Run` and of `Reading`.
 
         Raises:
-            SolverError: naming every keyword that is no option, and every value that an option cannot have.
+            SolverError: naming every unknown keyword, and every option with an invalid value.
         """
         names = {f.name for f in fields(cls)}
         own: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
@@ -401,7 +407,7 @@ class Options(NetOptions, total=False):
 
 
 class SolverOptions(NetOptions, total=False):
-    """The keywords of `Solver`: the fields of `TrainConfig`, and those of `Run` and `Reading`."""
+    """The keywords of `Solver`: the fields of `TrainConfig`, `Run` and `Reading`."""
 
     weights: Sequence[str | PathLike[str]]
     strict_weights: bool
@@ -426,15 +432,15 @@ _NAMES = (*NetOptions.__annotations__, "seed")
 def resolved(
     run: Run, reading: Reading, options: Mapping[str, Any], names: Sequence[str] = _NAMES
 ) -> tuple[Run, Reading]:
-    """Replace fields of the two values by options of the same name.
+    """Return copies of `run` and `reading` with some of their fields replaced.
 
     Args:
-        run, reading: the values.
+        run, reading: the original values.
         options: new values by field name.
-        names: the options to suggest for a name that is unknown.
+        names: all names to choose from when a message suggests a correction of an unknown name.
 
     Raises:
-        CaffejaxError: naming every keyword that is no option, and every value that cannot be.
+        CaffejaxError: naming every unknown option, and every option with an invalid value.
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
     made: list[Any] = []

@@ -1,4 +1,4 @@
-"""Paths that users and files give."""
+"""Paths from users and from files."""
 
 from __future__ import annotations
 
@@ -12,31 +12,42 @@ from .errors import CaffejaxError, Problem
 
 
 def find(name: str, folder: Path | None) -> Path:
-    """Find a path as Caffe does, from the working directory; if nothing is there, from the naming file's folder."""
+    """Return the path of a file as Caffe finds it, relative to the working directory, with `~` expanded.
+
+    If the file does not exist there, and exists relative to `folder`, the path in `folder` is returned.
+
+    Args:
+        name: the path in a file or on the command line.
+        folder: the folder of the file that contains the path, or None.
+    """
     given = Path(os.path.expanduser(name))
     beside = folder / given if folder is not None else given
-    # of os.path: what is too long for a name, or has a NUL in it, does not exist
+    # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
     return beside if os.path.exists(beside) and not os.path.exists(given) else given
 
 
 def not_there(path: str | os.PathLike[str]) -> Problem:
-    """Return what is to be said of a file that is not there."""
+    """Return the problem for a file or folder that does not exist."""
     return Problem("no such file; check the path and the working directory", os.fspath(path))
 
 
 def check_there(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxError] = CaffejaxError) -> None:
-    """Raise an error that names every file or folder that is not there."""
+    """Check that all files or folders exist.
+
+    Raises:
+        CaffejaxError: an `error` that names every missing path.
+    """
     missing = [not_there(path) for path in paths if not os.path.exists(path)]
     if missing:
         raise error(missing)
 
 
 def content(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file that a file names.
+    """Return the bytes of a file whose path may come from an untrusted file.
 
     Raises:
-        OSError: if it cannot be read, or is a device such as /dev/zero, which has no end.
-        ValueError: for a name with a NUL in it.
+        OSError: if the file cannot be read, or is a character device such as /dev/zero, which has no end.
+        ValueError: if the path has a NUL character.
     """
     with open(path, "rb") as file:
         if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):

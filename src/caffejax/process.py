@@ -1,9 +1,9 @@
-"""Settings of the whole process: each a function, off until it is called.
+"""Settings of the whole process. Each is a function, and has no effect before it is called.
 
-Importing caffejax, building a net and calling it leave the process as it was. These functions do not: they change what
-other libraries in the same process see as well, so the program that owns the process calls them. The command line
-calls `tune_process`, which is all of those that make nets faster. All may be called again and at any time; what comes
-too late to have an effect has none.
+Importing caffejax, building a net and calling a net do not change the process. These functions do change it, for other
+libraries as well, so the program that owns the process calls them. The command line calls `tune_process`, which
+combines the settings that make nets faster. All functions may be called several times and at any time; a call that
+comes too late has no effect.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ _keeps_memory = False
 
 
 def tune_process() -> None:
-    """Make nets of this process fast: keep what was compiled and used memory, sleep between calls, trace uncollected.
+    """Make nets faster: call `keep_memory`, `sleep_between_calls`, `keep_compiled` and `trace_uncollected`.
 
-    Call it before the first net or solver is made; each of the four functions says what it changes. The command line
-    calls it. Without `keep_compiled`, a solver in a notebook compiles its step again at each start of the process.
+    Call it before the first net or solver is constructed. Each of the four functions documents its changes. The command
+    line calls it. Without `keep_compiled`, a solver compiles its step in every new process, such as a restarted
+    notebook.
     """
-    keep_memory()  # first: it must come before JAX's threads
+    keep_memory()  # first, because it must precede JAX's threads
     sleep_between_calls()
     keep_compiled()
     trace_uncollected()
 
 
 def compile_for_absent_devices() -> None:
-    """Let the compilers of TPUs and GPUs run where there are none: the command line's `plan` calls it.
+    """Let XLA compile for TPUs and GPUs that this machine does not have, as the command `plan` does.
 
-    Call it before JAX is first used. JAX then sees CPUs only; no TPU is looked for, several processes may load libtpu
-    at once, XLA does not try kernels out on a GPU, and the compilers log little. What the environment says already
-    stays.
+    Call it before JAX is first used. JAX then uses CPUs only and does not look for TPUs, several processes may load
+    libtpu at once, XLA does not autotune kernels on a GPU, and the compilers log little. The function sets environment
+    variables, and keeps the values of variables that are already set.
     """
     settings = {
         "JAX_PLATFORMS": "cpu",
@@ -65,12 +66,12 @@ def compile_for_absent_devices() -> None:
 
 
 def hide_late_errors() -> None:
-    """Hide errors of orbax's threads that are not waited for, after a checkpoint could not be written or read.
+    """Hide errors that threads of orbax print after a checkpoint could not be written or read.
 
-    The error itself is raised. Other reads and writes fail later, in threads of orbax and tensorstore, and are printed
-    through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`: this function replaces these hooks for
-    the rest of the process. The command line calls it. Otherwise they are replaced only while a checkpoint is written
-    or read.
+    The first error is raised as usual. Further reads and writes fail later, in threads of orbax and tensorstore, and
+    are printed through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. This function replaces these
+    hooks until the process ends. The command line calls it. Without it, the hooks are replaced only while a checkpoint
+    is written or read.
     """
     from .checkpoints.unfinished import hide_late_errors as hide
 
@@ -78,18 +79,20 @@ def hide_late_errors() -> None:
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
-    """Keep on disk what took long to compile: it is not compiled again next time.
+    """Cache compiled programs on disk, so that later processes do not compile them again.
 
-    The steps and tests of solvers on a CPU are found without being traced, by the net, the settings and all else that
-    they are made of; a change of any of it, of a version or a source makes another. Nets with layers on the host, layer
-    types of others, or types that are made for each layer, are left out. Beside these it is JAX's persistent
-    compilation cache, for all that JAX compiles in this process, not only nets; `jax_compilation_cache_max_size` bounds
-    either. `CAFFEJAX_CACHE=off` leaves all to JAX's own settings; where those name a folder, only JAX keeps programs.
+    On a CPU, the steps and tests of solvers are loaded without being traced. They are stored under a hash of the net,
+    the settings, the sources and the versions; a change of any of them compiles a new program. Nets with layers on the
+    host, with custom layer types, or with types that are generated for each layer are not stored in this way. In
+    addition, the function turns on JAX's persistent compilation cache, for all functions that JAX compiles in this
+    process. `jax_compilation_cache_max_size` limits the size of each cache. `CAFFEJAX_CACHE=off` turns both caches off
+    and leaves JAX's settings as they are. If JAX's settings already name a cache folder, only JAX's cache is used.
 
-    Code is loaded from that folder: what anybody else may write to is not used.
+    Code is loaded from the folder, so solvers' programs are not loaded from folders or files that other users may write
+    to.
 
     Args:
-        folder: where it lies; `$CAFFEJAX_CACHE` unless given, by default ~/.cache/caffejax.
+        folder: the folder of both caches; default: `$CAFFEJAX_CACHE`, or else ~/.cache/caffejax.
     """
     import jax
 
@@ -99,7 +102,7 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
     if chosen == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "caffejax"
-    # code for one processor may not run on another that shares the folder
+    # machines with different processors may share the folder, and code for one may not run on another
     root = Path(folder or chosen or default).expanduser() / processor()
     jax.config.update("jax_compilation_cache_dir", str(root))
     Programs.folder = root / "programs"
@@ -108,14 +111,14 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
 
 
 def keep_memory() -> bool:
-    """Let glibc's malloc keep freed memory for the next request; return whether it does.
+    """Make glibc's malloc keep freed memory for later requests; return whether this succeeded.
 
-    By default large blocks go back to the system, which clears every page again when the next run of a compiled
-    function asks for it: up to a third of the time of a training step on a CPU. This changes malloc for the whole
-    process (`mallopt`: one arena, no mapped blocks, no trimming, 64 MiB more at each growth). The process then never
-    shrinks, and may grow to nearly twice the memory. Call it before JAX starts its threads (at the first array or
-    `jax.devices()`), otherwise XLA's memory is not kept; other C libraries have no such setting.
-    `CAFFEJAX_BLOCKS=off` in the environment leaves malloc unchanged.
+    By default, malloc returns large blocks to the system, which clears every page again at the next run of a compiled
+    function. This takes up to a third of a training step on a CPU. The function calls `mallopt` for the whole process:
+    one arena, no mapped blocks, no trimming, and 64 MiB more at each growth. The process then never shrinks, and may
+    grow to nearly twice the memory. Call it before JAX starts its threads (at the first array or `jax.devices()`);
+    after that, XLA's memory is not kept. C libraries other than glibc have no such setting. `CAFFEJAX_BLOCKS=off` in
+    the environment leaves malloc unchanged.
     """
     global _keeps_memory
     if os.environ.get("CAFFEJAX_BLOCKS") != "off" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
@@ -129,10 +132,10 @@ def keeps_memory() -> bool:
 
 
 def trace_uncollected() -> None:
-    """Let Python's garbage collector rest while a net is traced and compiled, in all threads.
+    """Pause Python's garbage collector, in all threads, while a net is traced and compiled.
 
-    It finds nothing in what tracing makes, and took a quarter of ResNet-152's 2.4 s. It runs again after each call.
-    To leave it on, do not call this.
+    Tracing creates no garbage cycles, and the collector took a quarter of the 2.4 s of tracing ResNet-152. The
+    collector resumes after each call.
     """
     from .kernels.compiling import Jitted
 
@@ -140,11 +143,12 @@ def trace_uncollected() -> None:
 
 
 def sleep_between_calls() -> None:
-    """Load oneDNN with OpenMP threads that soon sleep after its calls, where they would else spin on XLA's cores.
+    """Load oneDNN with OpenMP threads that sleep soon after each call, instead of spinning on the cores that XLA needs.
 
-    They spin for some 300 microseconds, in which the next call mostly comes; to be woken would take 60, or far longer
-    where others want the core. OpenMP reads `OMP_WAIT_POLICY` and `GOMP_SPINCOUNT` when it is loaded, which is now, and
-    follows them in all of the process: they are set for that moment. Where one is set already, both are left alone.
+    The threads spin for about 300 microseconds, within which the next call usually comes. Waking a sleeping thread
+    takes 60 microseconds, or much longer if other programs use the core. OpenMP reads `OMP_WAIT_POLICY` and
+    `GOMP_SPINCOUNT` when it is loaded and applies them to the whole process, so this function sets both, loads oneDNN,
+    and removes them again. If either variable is already set, the function does nothing.
     """
     from .kernels import onednn
 
@@ -160,12 +164,12 @@ def sleep_between_calls() -> None:
 
 
 def alias_package(alias: str, package: str) -> None:
-    """Have `import alias`, and of all modules in it, give a package from now on: the same objects under both names.
+    """Make `import alias` return `package` until the process ends, and `import alias.x` the module `package.x`.
 
-    It is found before another package of that name, until the process ends. `caffejax.pycaffe.install()` makes
-    `import caffe` work with it.
+    Modules are the same objects under both names. The alias takes precedence over an installed package of the same
+    name. `caffejax.pycaffe.install()` uses this function for `import caffe`.
 
     Raises:
-        CaffejaxError: if another package of that name was imported already.
+        CaffejaxError: if a different package named `alias` has already been imported.
     """
     install(alias, package)

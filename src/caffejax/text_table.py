@@ -1,4 +1,4 @@
-"""Tables for a terminal."""
+"""Tables of text for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def aligned(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
-    """Yield the rows as lines: the first columns, so many `words`, to the left, those after them to the right."""
+    """Yield the rows as lines: the first `words` columns aligned to the left, the others to the right."""
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
@@ -18,5 +18,5 @@ def aligned(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Escape what would move a terminal's cursor; names come from files."""
+    """Escape a text if it has characters that are not printable, which could move a terminal's cursor."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

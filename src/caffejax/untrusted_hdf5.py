@@ -1,8 +1,8 @@
-"""HDF5 files from others: what may be followed, and how much may be read.
+"""Safe reading of HDF5 files from untrusted sources.
 
-A name in a file may lead into another file, whatever that is: links, data sets whose values lie elsewhere, and data
-sets made of others. None of these is followed. A data set may claim gigabytes of which the file has nothing, or a few
-packed bytes; that is seen before it is read.
+Names in an HDF5 file can lead into any other file: external links, data sets with external storage, and virtual data
+sets. These are refused. A data set can also claim gigabytes, while the file contains none of them or a few compressed
+bytes. Its size is checked before it is read.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from .host_memory import memory
 from .human_readable import in_words
 from .options import MAX_HDF5_BYTES
 
-HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # h5py's own, for files that are damaged
+HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # that h5py raises for damaged files
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK = 28 + 4 * 255  # bytes at most
-_HOPS = 16  # of links within a file, one after the other
-_FLOAT = 4  # bytes of what is made of a number
+_HOPS = 16  # the largest number of links to follow for one path
+_FLOAT = 4  # bytes: values of smaller types are converted to float32
 
 
 class RefusedError(ValueError):
-    """What is not read of a file; the message says why and, where there is one, the remedy."""
+    """A part of a file that is not read. The message names the reason and, if there is one, the remedy."""
 
 
 def opened(path: str | os.PathLike[str]) -> h5py.File:
-    """Open a file to read it.
+    """Open an HDF5 file for reading.
 
     Raises:
-        RefusedError: if it says that it is one of several: the library takes as much memory as such a file claims.
-        OSError: if it cannot be opened.
+        RefusedError: if the header declares the file to be one of several: HDF5 allocates all memory that such a header
+            claims.
+        OSError: if the file cannot be opened.
     """
     with open(path, "rb") as file:
         size, start = os.fstat(file.fileno()).st_size, 0
@@ -46,7 +47,7 @@ def opened(path: str | os.PathLike[str]) -> h5py.File:
 
 
 def _check_superblock(block: bytes) -> None:
-    """Check that there is no driver information, which only the superblocks of versions 0 and 1 lead to."""
+    """Check that a superblock of version 0 or 1 has no driver information; later versions cannot have any."""
     version, width = (block + bytes(14))[8], (block + bytes(14))[13]
     at = {0: 24, 1: 28}.get(version, len(block)) + 3 * width  # after three other addresses
     address = block[at : at + width]
@@ -55,10 +56,10 @@ def _check_superblock(block: bytes) -> None:
 
 
 def is_linked(group: h5py.Group, name: str | bytes) -> bool:
-    """Return whether a name of a group is a link: to another name, or into another file. Nothing is followed.
+    """Return whether a name in a group is a soft or external link. The link is not followed.
 
     Raises:
-        RefusedError: for a name that is no UTF-8, which h5py leaves as bytes.
+        RefusedError: if the name is not UTF-8; h5py returns such a name as bytes.
     """
     if isinstance(name, bytes):
         raise RefusedError(f"the name {name!r} in {group.name} is not UTF-8")
@@ -66,10 +67,10 @@ def is_linked(group: h5py.Group, name: str | bytes) -> bool:
 
 
 def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
-    """Return what a path leads to within its file, links included; None where there is nothing.
+    """Return the group or data set at a path, or None if it does not exist. Soft links within the file are followed.
 
     Raises:
-        RefusedError: if the path leads into another file, to nowhere or round in a circle.
+        RefusedError: if the path has a link into another file, a link to a missing name, or more than 16 links.
     """
     at, parts, hops = group, path.split("/"), _HOPS
     while parts:
@@ -95,12 +96,12 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
 
 
 class Allowance:
-    """How much may be read of a file: what it holds, `more` bytes for what unpacks to more, and no more than there is.
+    """A limit for the data sets read from one file: the bytes in the file plus `more`, and no more than the memory.
 
     Args:
-        file: the file, open.
-        more: the limit.
-        option: by which name users raise it; "" where they cannot.
+        file: the open file.
+        more: the bytes that data may unpack to, beyond the bytes in the file.
+        option: the name of the option that raises the limit, for messages; "" if there is no such option.
     """
 
     def __init__(self, file: h5py.File, more: int = MAX_HDF5_BYTES, option: str = "") -> None:
@@ -110,10 +111,10 @@ class Allowance:
         self._waiting: list[tuple[h5py.Dataset, int]] = []
 
     def check(self, data_set: h5py.Dataset) -> None:
-        """Check that a data set, with those checked before, may be read.
+        """Check that a data set may be read, in addition to the data sets checked before.
 
         Raises:
-            RefusedError: if its values lie in other files, or it claims too much.
+            RefusedError: if its values are in other files, or the data sets together exceed the limit.
         """
         name = data_set.name
         if data_set.is_virtual or data_set.external:
@@ -130,7 +131,7 @@ class Allowance:
         self._waiting.append((data_set, claimed))
         self._promised += claimed
         if self._promised <= self._more:
-            return  # how much is stored takes long to ask for
+            return  # the stored size is slow to query, so it is queried only when the limit may be exceeded
         stored = 0
         for one, size in self._waiting:
             stored = min(one.id.get_storage_size(), self._size)

@@ -1,4 +1,4 @@
-"""Types of a net's params, state and outputs: pytrees of arrays."""
+"""Types of a net's parameters, state and outputs: pytrees of arrays."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .errors import shorten_list
 from .human_readable import counted
 
 Params = dict[str, dict[int, jax.Array]]
-ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # what users may write instead
+ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # accepted from users
 Blobs = dict[str, jax.Array]
 
 
 class Variables(NamedTuple):
-    """A net's learnable params and its mutable state.
+    """A net's learnable parameters and its mutable state.
 
-    Both are plain pytrees `{layer: {index: array}}`. The index is the blob's number in the layer, in Caffe's order, so
-    `params["conv1"][0]` is the weight of a convolution and `params["conv1"][1]` its bias. An array is in exactly one of
-    the two trees: a BatchNorm layer's mean, variance and scale factor are `state["bn1"][0]` to `state["bn1"][2]`. A
-    blob that several layers share is present only under the layer that owns it (the first). Layers without arrays are
-    absent.
+    Both are plain pytrees `{layer: {index: array}}`. The index is the number of the blob in the layer, in Caffe's
+    order: `params["conv1"][0]` is the weight of a convolution and `params["conv1"][1]` its bias. Each array is in
+    exactly one of the two trees: a BatchNorm layer's mean, variance and scale factor are `state["bn1"][0]` to
+    `state["bn1"][2]`. A blob that several layers share is stored under the first of these layers, which owns it. Layers
+    without arrays are absent.
 
     Attributes:
         params: learnable arrays, floating point.
-        state: running statistics, and behind a layer's own blobs the values that a recurrent layer carries from one
-            forward pass to the next.
+        state: running statistics, and the values that a recurrent layer carries from one forward pass to the next,
+            under indices after the layer's blobs.
     """
 
     def __repr__(self) -> str:
@@ -38,11 +38,11 @@ class Variables(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What `Net.loss` gives beside the loss.
+    """The second value that `Net.loss` returns, after the loss.
 
     Attributes:
-        blobs: the net's output blobs, or those asked for.
-        state: the new running statistics.
+        blobs: the net's output blobs, or the blobs that were requested.
+        state: the updated running statistics.
     """
 
     blobs: Blobs
@@ -50,11 +50,11 @@ class Outputs(NamedTuple):
 
 
 def index_blobs(tree: ParamsLike) -> Params:
-    """Return a tree in the form of `Params`.
+    """Return a tree as `Params`: `{layer: {index: array}}`.
 
     Args:
-        tree: for each layer a mapping from index to array, or a sequence of arrays in Caffe's order with None for
-            blobs that are in another tree.
+        tree: for each layer a mapping from index to array, or a sequence of arrays in Caffe's order with None for blobs
+            that are in another tree.
     """
     return {layer: blobs if type(blobs) is dict else _index(blobs) for layer, blobs in tree.items()}
 
@@ -66,7 +66,7 @@ def _index(blobs: Any) -> dict[int, Any]:
 
 
 def _shapes(tree: Params) -> str:
-    """Return the shapes of a tree's arrays, by layer, for people; the arrays themselves are not looked at."""
+    """Format the shapes of a tree's arrays by layer. The values of the arrays are not read."""
     if not isinstance(tree, Mapping):
         return repr(tree)
     layers = [f"{name} ({', '.join(map(_shape, _in_order(blobs)))})" for name, blobs in tree.items()]
