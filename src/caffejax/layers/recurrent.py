@@ -1,9 +1,9 @@
-"""RNN and LSTM over a sequence, and LSTMUnit, one step of it, as in Caffe's recurrent_layer.cpp and lstm_layer.cpp.
+"""RNN and LSTM over a sequence, and LSTMUnit, one step of an LSTM (recurrent_layer.cpp, lstm_layer.cpp).
 
 Bottoms are x (T, N, ...), cont (T, N) and, depending on the settings, x_static (N, ...) and the initial states. The
 state of the previous step is multiplied by cont, which is 0 where a sequence begins. With `expose_hidden` the states
-come from bottoms and go to tops, without a gradient; otherwise they are kept from one forward pass to the next. An
-LSTM's gates are stored side by side in the order i, f, o, g. One step is compiled, whatever the length.
+are bottoms and tops, without a gradient; otherwise they are carried from one forward pass to the next. An LSTM's gates
+are stored side by side in the order i, f, o, g. One step is compiled, whatever the length.
 """
 
 from __future__ import annotations
@@ -26,27 +26,25 @@ from .types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced, T
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
 
-CARRIES: dict[Transform, str] = {
-    "symbolic_batch": "the state carried from pass to pass is of as many streams as the net"
-}
+CARRIES: dict[Transform, str] = {"symbolic_batch": "the state carried from pass to pass has the batch size of the net"}
 
 
-NO_DIFFS_OF_STATES = "With expose_hidden the diffs of the last states are ignored; the first states get none."
+NO_DIFFS_OF_STATES = "With expose_hidden the gradients of the last states are ignored; the first states have none."
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """A recurrent layer's arrays, sorted.
+    """The arrays of a recurrent layer by role.
 
     Attributes:
         x: (T, N, features).
         cont: (T, N, 1).
         static: (N, static features), or None.
         start: the state before the first step, each (N, num_output).
-        into: the blobs that act on x and static: weight, bias, and a weight for static.
-        own: the blobs that act on the state.
-        exposed: whether the state is bottoms and tops.
-        products: the dtype that factors of products are rounded to; None for their own.
+        into: the blobs applied to x and static: weight, bias, and a weight for static.
+        own: the blobs applied to the state.
+        exposed: whether the states are bottoms and tops.
+        products: the dtype that factors of products are rounded to, or None to keep their dtype.
     """
 
     x: jax.Array
@@ -60,27 +58,27 @@ class Sequence:
 
     @property
     def drive(self) -> jax.Array:
-        """What does not depend on the state: the input's part of every step, (T, N, outputs of the weight)."""
+        """The part of the gates that does not depend on the state, for every step; (T, N, outputs of the weight)."""
         weight, bias, *static_weight = self.into
         drive = self.times(self.x, weight) + bias
         return drive + self.times(self.static, *static_weight) if self.static is not None else drive
 
     def times(self, x: jax.Array, weight: jax.Array) -> jax.Array:
-        """Multiply `x` by the weight's rows in the products' dtype, and sum in float32 or better."""
-        # cast here, and not once for all steps: so the weight's gradient is added up over them in float32
+        """Multiply `x` by the weight's rows, rounded to `products`, and sum in float32 at least."""
+        # cast in every step, so that the gradients of the steps are summed in float32
         x, weight = (a if self.products is None else a.astype(self.products) for a in (x, weight))
         return jnp.matmul(x, weight.T, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return what the state before adds to the gates."""
+        """Return the part of the gates that depends on the previous state."""
         return self.times(cont * h, weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the diff of the state before, from that of the gates."""
+        """Return the gradient of the previous state, given the gradient `d` of the gates."""
         return cont * (d @ weight)
 
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
-        """Return the diffs of `into`, x and static from that of `drive`."""
+        """Return the gradients of `into`, x and static, given the gradient `d` of `drive`."""
         weight, _, *static_weight = self.into
         blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
         dx = d @ promote(weight)
@@ -90,7 +88,7 @@ class Sequence:
         return [*blobs, d_all.T @ promote(self.static)], dx, d_all @ promote(static_weight[0])
 
     def tops(self, top: jax.Array, end: Arrays) -> tuple[Arrays, Arrays]:
-        """Return tops and carried state, given the first top and the state after the last step."""
+        """Return the tops and the carried state, given the first top and the state after the last step."""
         final = [lax.stop_gradient(e)[None] for e in end]
         if self.exposed:
             return (top, *(f.astype(top.dtype) for f in final)), ()
@@ -98,7 +96,7 @@ class Sequence:
 
 
 def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Sequence:
-    """Check and sort the blobs and bottoms of a layer whose state is `n_states` arrays."""
+    """Validate the blobs and bottoms of a layer whose state has `n_states` arrays, and assign their roles."""
     _check(ctx, n_states, bottoms)
     x, cont, *rest = bottoms
     exposed = ctx.param.expose_hidden
@@ -109,7 +107,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         blobs, start = blobs[:-n_states], blobs[-n_states:]
         require(
             start[0].shape[1] == cont.shape[1],
-            f"has {cont.shape[1]} streams, but remembers the state of {start[0].shape[1]}",
+            f"has {cont.shape[1]} streams, but the carried state is of {start[0].shape[1]} streams",
         )
     n_into = 2 if static is None else 3
     return Sequence(
@@ -125,7 +123,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
 
 
 def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[ParamSpec]) -> list[ParamSpec]:
-    """Declare the blobs in Caffe's order: x's weight and bias, static's weight, the layer's own, what is carried."""
+    """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `own`, carried state."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     into = [
@@ -149,11 +147,12 @@ def _n_exposed(ctx: Context, n_states: int) -> int:
 def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
     p, n = ctx.param, _n_exposed(ctx, n_states)
     require(p.num_output > 0, "num_output must be positive")
-    said = f"with expose_hidden: {'true' if p.expose_hidden else 'false'}"
+    setting = f"with expose_hidden: {'true' if p.expose_hidden else 'false'}"
     require(
-        len(bottoms) in (2 + n, 3 + n), f"{said} takes {2 + n} bottoms, or {3 + n} with x_static: {len(bottoms)} given"
+        len(bottoms) in (2 + n, 3 + n),
+        f"{setting} takes {2 + n} bottoms, or {3 + n} with x_static, but has {len(bottoms)}",
     )
-    require(ctx.n_tops == 1 + n, f"{said} produces {1 + n} tops: {ctx.n_tops} given")
+    require(ctx.n_tops == 1 + n, f"{setting} produces {1 + n} tops, but has {ctx.n_tops}")
     x, cont, *rest = (tuple(b.shape) for b in bottoms)
     require(len(x) >= 3, f"bottom 0 must have at least 3 axes (time steps, streams, features), not shape {x}")
     require(cont == x[:2], f"bottom 1 must have shape {x[:2]} (time steps, streams), not {cont}")
@@ -164,8 +163,8 @@ def _check(ctx: Context, n_states: int, bottoms: Any) -> None:
             f"bottom 2, x_static, must have {x[1]} streams and features, not shape {static}",
         )
     for k, shape in enumerate(rest, len(bottoms) - n):
-        wanted = (1, x[1], p.num_output)
-        require(shape == wanted, f"bottom {k} must have the hidden state's shape {wanted}, not {shape}")
+        state = (1, x[1], p.num_output)
+        require(shape == state, f"bottom {k} must have the hidden state's shape {state}, not {shape}")
 
 
 _NONLINEARITIES: dict[str, tuple[Any, Any]] = {
@@ -176,10 +175,11 @@ _NONLINEARITIES: dict[str, tuple[Any, Any]] = {
 
 
 def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
-    """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o).
+    """h_t = tanh(W_hh cont_t h_{t-1} + W_xh x_t + b_h); the top is o_t = tanh(W_ho h_t + b_o), (T, N, num_output).
 
-    Bottoms: x, cont, [x_static], [h_0]. Tops: o, [h_T]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o.
-    cbfinn's rnn_param names others than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o.
+    Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0 (1, N, num_output)]. Tops: o, [h_T (1, N,
+    num_output)]. Blobs: W_xh, b_h, [W_xh_static], W_hh, W_ho, b_o. In cbfinn/caffe rnn_param selects other functions
+    than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
     """
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.own
@@ -193,18 +193,18 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
     n = p.num_output
     hidden = ctx.layer.rnn_param.num_hidden
-    require(hidden in (0, n), f"rnn_param.num_hidden must be num_output, {n}, not {hidden}; leave it out")
+    require(hidden in (0, n), f"rnn_param.num_hidden must be num_output, {n}, not {hidden}; remove it")
     _nonlinearities(ctx)
     own = [ParamSpec((n, n), p.weight_filler), ParamSpec((n, n), p.weight_filler), ParamSpec((n,), p.bias_filler)]
     return declare(ctx, 1, n, bottoms, own)
 
 
 def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
-    """Return those of the state and of the output, each with its derivative, a function of what it gives."""
+    """Return the nonlinearities of state and output, each with its derivative as a function of the result."""
     p = ctx.layer.rnn_param
     names = p.recurrent_nonlinearity, p.output_nonlinearity
-    known = ", ".join(_NONLINEARITIES)
-    require(all(n in _NONLINEARITIES for n in names), f"rnn_param: a nonlinearity is one of {known}, not {names}")
+    choices = ", ".join(_NONLINEARITIES)
+    require(all(n in _NONLINEARITIES for n in names), f"rnn_param: a nonlinearity is one of {choices}, not {names}")
     return [_NONLINEARITIES[name] for name in names]
 
 
@@ -257,10 +257,10 @@ register(
 
 
 def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: list[jax.Array]) -> tuple[Any, ...]:
-    """Return all diffs in a rule's order; cont and state get none."""
+    """Return all gradients in the order of a backward rule; cont and states have none."""
     into, dx, d_static = s.drive_diffs(d_drive)
-    known = [*into, *own]
-    blob_diffs = (*known, *(None for _ in blobs[len(known) :]))
+    param_diffs = [*into, *own]
+    blob_diffs = (*param_diffs, *(None for _ in blobs[len(param_diffs) :]))
     bottom_diffs = [dx.reshape(bottoms[0].shape), None]
     if d_static is not None:
         bottom_diffs.append(d_static.reshape(bottoms[2].shape))
@@ -268,10 +268,11 @@ def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: 
 
 
 def lstm_unit(ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array) -> Arrays:
-    """From the cell (1, N, D), the gates before their nonlinearity (1, N, 4D) and cont (1, N): new cell, hidden.
+    """One LSTM step: c' = cont * f * c + i * g and h = o * tanh(c'); the tops are c' and h, (1, N, D) each.
 
-    c = cont f c + i g and h = o tanh(c). f's gradient is taken as f (1 - f) with f times cont already, which
-    makes no difference where cont is 0 or 1.
+    Bottoms: cell c (1, N, D), gates i, f, o, g before their nonlinearity (1, N, 4D) and cont (1, N). As in Caffe
+    (lstm_unit_layer.cpp) the gradient of f is f (1 - f) with f already multiplied by cont, which makes no difference
+    where cont is 0 or 1.
     """
     _check_unit(c.shape, gates.shape, cont.shape)
     new_c, h = _unit(promote(c), promote(gates), promote(cont)[..., None])
@@ -296,10 +297,10 @@ register(
 
 
 def _check_unit(c: tuple[int, ...], gates: tuple[int, ...], cont: tuple[int, ...]) -> None:
-    require(len(c) == 3 and c[0] == 1, f"bottom 0, the cell, must have shape (1, streams, numbers), not {c}")
-    wanted = (1, c[1], 4 * c[2])
-    require(gates == wanted, f"bottom 1, the gates, must have shape {wanted} to go with {c}, not {gates}")
-    require(cont == (1, c[1]), f"bottom 2, cont, must have shape {(1, c[1])} to go with {c}, not {cont}")
+    require(len(c) == 3 and c[0] == 1, f"bottom 0, the cell, must have shape (1, streams, cells), not {c}")
+    expected = (1, c[1], 4 * c[2])
+    require(gates == expected, f"bottom 1, the gates, must have shape {expected} to match {c}, not {gates}")
+    require(cont == (1, c[1]), f"bottom 2, cont, must have shape {(1, c[1])} to match {c}, not {cont}")
 
 
 def _unit(c: jax.Array, gates: jax.Array, cont: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -325,7 +326,7 @@ def _activated(gates: jax.Array, cont: jax.Array) -> Arrays:
 
 
 def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) -> Pair:
-    """Return the diffs of the cell before and of the gates, from those of the new cell and of the hidden state."""
+    """Return the gradients of the previous cell and of the gates, given the gradients of the new cell and of h."""
     i, f, o, g = gates
     tanh_c = jnp.tanh(f * c_prev + i * g)
     dc = dc + dh * o * (1 - tanh_c * tanh_c)
@@ -334,17 +335,18 @@ def _unit_diffs(gates: Arrays, c_prev: jax.Array, dc: jax.Array, dh: jax.Array) 
 
 
 def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arrays]:
-    """LSTMUnit step by step, on the gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h_t.
+    """LSTMUnit for each step, with gates W_hc cont_t h_{t-1} + W_xc x_t + b_c; the top is h, (T, N, num_output).
 
-    Bottoms: x, cont, [x_static], [h_0, c_0]. Tops: h, [h_T, c_T]. Blobs: W_xc, b_c, [W_xc_static], W_hc.
+    Bottoms: x (T, N, ...), cont (T, N), [x_static (N, ...)], [h_0, c_0 (1, N, num_output)]. Tops: h, [h_T, c_T (1, N,
+    num_output)]. Blobs: W_xc, b_c, [W_xc_static], W_hc. Caffe's rule: lstm_layer.cpp.
     """
     return run_lstm(sequence(ctx, 2, blobs, bottoms))
 
 
 def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
-    """Return tops and carried state of a sequence."""
+    """Return the tops and the carried state of a sequence."""
     (w_h,) = s.own
-    # of what lies between the gates and the state nothing is kept for the backward pass where memory is to be halved
+    # in bfloat16 the values between gates and state are recomputed in the backward pass, to save memory
     unit = _unit if s.products is None else jax.checkpoint(_unit, prevent_cse=False)
 
     def step(state: Pair, now: Any) -> tuple[Pair, jax.Array]:
@@ -371,9 +373,9 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
 
 
 def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> jax.Array:
-    """Return the diffs of the gates before their nonlinearity, (T, N, 4D); each is cut to `most` before it goes on."""
+    """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-most, most]."""
     (w_h,) = s.own
-    # the hidden states are known, so all gates are too; only the cells need a pass forward, the diffs one backward
+    # the gates follow from the hidden states at once; cells need a scan forward, gradients a scan backward
     gates = _activated(s.drive + s.recurrent(_before(s, top), s.cont, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:

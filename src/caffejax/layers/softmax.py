@@ -1,4 +1,7 @@
-"""Softmax and SoftmaxWithLoss, with the variants of forks."""
+"""Softmax and SoftmaxWithLoss, with the variants of forks.
+
+Caffe's rules: softmax_layer.cpp and softmax_loss_layer.cpp.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,14 @@ from .loss import (
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
-LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # Caffe never takes the log of less
+LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller probabilities are clamped
 
 
 def softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """exp(x / temperature) normalised to sum 1 along `axis`; the temperature, cbfinn's, is 1 unless given."""
+    """exp(x / temperature), divided by its sum along `axis`. The top has the shape of the bottom.
+
+    The temperature (cbfinn/caffe) is 1 by default. Caffe's rule: softmax_layer.cpp.
+    """
     p = ctx.param
     require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
     require(p.dimension == "channel", f'dimension "{p.dimension}" is not supported; "channel" and "spatial" are')
@@ -61,28 +67,29 @@ register(
 
 
 def softmax_with_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean negative log-probability of the labels.
+    """Mean of -log softmax(scores)[label]; a scalar (softmax_loss_layer.cpp).
 
-    Labels hold one class index for every position of the scores without `axis`. What the sum is divided by
-    is loss_param's `normalization`, VALID unless told otherwise. A label that is no class gives NaN.
+    Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. The divisor
+    of the sum depends on loss_param's `normalization`, VALID by default. A label outside 0 .. classes - 1 makes the
+    loss NaN.
     """
-    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    picked = logs_of_labels(log_prob, own, axis)
-    held = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
-    return -jnp.sum(jnp.where(valid, held, 0)) / divisor
+    axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    picked = logs_of_labels(log_prob, is_label, axis)
+    clamped = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, clamped, 0)) / divisor
 
 
-def logs_of_labels(log_prob: jax.Array, own: jax.Array, axis: int) -> jax.Array:
-    """Return the labels' log-probabilities, NaN where a label is no class; `own` is True at them."""
-    # a sum over the classes, of which one counts, is fused with the softmax; looking it up would be done apart
-    return jnp.where(jnp.any(own, axis), jnp.sum(jnp.where(own, log_prob, 0), axis), jnp.nan)
+def logs_of_labels(log_prob: jax.Array, is_label: jax.Array, axis: int) -> jax.Array:
+    """Return the labels' log-probabilities, NaN for labels out of range; `is_label` is the mask of labels."""
+    # a sum over the classes with one nonzero term is fused with the softmax; a gather would not be
+    return jnp.where(jnp.any(is_label, axis), jnp.sum(jnp.where(is_label, log_prob, 0), axis), jnp.nan)
 
 
 def softmax_with_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - own, 0)
+    axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    diff = jnp.where(jnp.expand_dims(valid, axis), jnp.exp(log_prob) - is_label, 0)
     return (dy * diff / divisor).astype(scores.dtype), None
 
 
@@ -93,39 +100,37 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
         softmax_with_loss_backward,
         indices=Indices((1,), classes_along_axis, ignored_label),
         exempt_from_force_backward=(1,),
-        not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+        not_derivative="Probabilities are clamped to at least FLT_MIN, which the gradient ignores.",
     ),
-    docs=LayerDocs(
-        restrictions="A second top (the softmax) is refused, as BVLC Caffe refuses it; add a Softmax layer."
-    ),
+    docs=LayerDocs(restrictions="A second top (the softmax) is an error, as in BVLC Caffe; add a Softmax layer."),
 )
 
 
 def softmax_loss_parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return the classes' axis, their log-probabilities, where the labels' own are, which labels count, the divisor."""
+    """Return the classes' axis, log-probabilities, the mask of labels, which labels count, and the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
-    if axis > 0:  # with the classes along the first axis there is none that the two could share
+    if axis > 0:  # with the classes along axis 0, scores and labels have no batch axis in common
         require_one_batch(scores.shape, labels.shape)
     valid = valid_labels(ctx.layer.loss_param, labels.reshape(scores.shape[:axis] + scores.shape[axis + 1 :]))
     divisor = loss_divisor(ctx, valid, "VALID", math.prod(scores.shape[:axis]))
-    own = label_mask(labels, scores.shape, axis)
-    return axis, jax.nn.log_softmax(promote(scores), axis), own, valid, divisor
+    is_label = label_mask(labels, scores.shape, axis)
+    return axis, jax.nn.log_softmax(promote(scores), axis), is_label, valid, divisor
 
 
 def softmax_with_losses(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
-    """SoftmaxWithLoss; further tops, without gradients, are the probabilities, and each label's loss.
+    """SoftmaxWithLoss with further tops, without gradients: the probabilities, and the loss of each label.
 
-    The losses have the labels' shape, with 0 where a label is ignored.
+    The losses have the shape of the labels, 0 where a label is ignored.
     """
     loss = softmax_with_loss(ctx, scores, labels)
     if ctx.n_tops < 2:
         return loss
-    axis, log_prob, own, valid, _ = softmax_loss_parts(ctx, scores, labels)
-    picked = logs_of_labels(log_prob, own, axis)
+    axis, log_prob, is_label, valid, _ = softmax_loss_parts(ctx, scores, labels)
+    picked = logs_of_labels(log_prob, is_label, axis)
     losses = -jnp.where(valid, jnp.maximum(picked, LOG_FLT_MIN), 0).reshape(labels.shape)
     return loss, *map(lax.stop_gradient, (jnp.exp(log_prob), losses)[: ctx.n_tops - 1])
 
@@ -137,42 +142,46 @@ def softmax_with_losses_backward(
 
 
 def weighted_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """SoftmaxWithLoss with `weight_by_label_freqs`: each label's loss times its class's number in `class_weighting`.
+    """SoftmaxWithLoss, where each label's loss is multiplied by the `class_weighting` of its class.
 
-    Without such numbers, divided by how often the label occurs in the batch. The divisor counts labels, not weights.
+    Used with `weight_by_label_freqs`. Without `class_weighting` each loss is divided by the number of occurrences of
+    its label in the batch. The divisor counts labels and ignores the weights.
     """
-    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    weights = _label_weights(ctx, own, axis)
-    picked = logs_of_labels(log_prob, own, axis)
-    held = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
-    return -jnp.sum(jnp.where(valid, held * weights, 0)) / divisor
+    axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    weights = _label_weights(ctx, is_label, axis)
+    picked = logs_of_labels(log_prob, is_label, axis)
+    clamped = straight_through(picked, jnp.maximum(picked, LOG_FLT_MIN))
+    return -jnp.sum(jnp.where(valid, clamped * weights, 0)) / divisor
 
 
 def weighted_softmax_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    axis, log_prob, own, valid, divisor = softmax_loss_parts(ctx, scores, labels)
-    weights = jnp.where(valid, _label_weights(ctx, own, axis), 0)
-    diff = (jnp.exp(log_prob) - own) * jnp.expand_dims(weights, axis)
+    axis, log_prob, is_label, valid, divisor = softmax_loss_parts(ctx, scores, labels)
+    weights = jnp.where(valid, _label_weights(ctx, is_label, axis), 0)
+    diff = (jnp.exp(log_prob) - is_label) * jnp.expand_dims(weights, axis)
     return (dy * jnp.where(jnp.expand_dims(valid, axis), diff, 0) / divisor).astype(scores.dtype), None
 
 
-def _label_weights(ctx: Context, own: jax.Array, axis: int) -> jax.Array:
-    """Return each label's weight, in the shape of the scores without the classes; 1 if none is asked for."""
-    classes, given = own.shape[axis], ctx.layer.loss_param.class_weighting
+def _label_weights(ctx: Context, is_label: jax.Array, axis: int) -> jax.Array:
+    """Return the weight of each label, in the shape of the scores without the classes; () without weighting."""
+    classes, class_weights = is_label.shape[axis], ctx.layer.loss_param.class_weighting
     if not ctx.layer.loss_param.weight_by_label_freqs:
         return jnp.ones((), jnp.float32)
     require(
-        len(given) in (0, classes),
-        f"loss_param.class_weighting must have a number for each class: {len(given)} for {classes} classes",
+        len(class_weights) in (0, classes),
+        f"loss_param.class_weighting must have one number per class: {len(class_weights)} for {classes} classes",
     )
-    others = tuple(k for k in range(own.ndim) if k != axis)
-    of_class = jnp.asarray(list(given), jnp.float32) if given else 1 / jnp.maximum(_occurrences(ctx, own, others), 1)
-    return jnp.sum(own * of_class.reshape(-1, *(1,) * (own.ndim - axis - 1)), axis)
+    others = tuple(k for k in range(is_label.ndim) if k != axis)
+    if class_weights:
+        by_class = jnp.asarray(list(class_weights), jnp.float32)
+    else:
+        by_class = 1 / jnp.maximum(_occurrences(ctx, is_label, others), 1)
+    return jnp.sum(is_label * by_class.reshape(-1, *(1,) * (is_label.ndim - axis - 1)), axis)
 
 
-def _occurrences(ctx: Context, own: jax.Array, others: tuple[int, ...]) -> jax.Array:
-    return cross_replica.psum(ctx, jnp.sum(own, others))
+def _occurrences(ctx: Context, is_label: jax.Array, others: tuple[int, ...]) -> jax.Array:
+    return cross_replica.psum(ctx, jnp.sum(is_label, others))
 
 
 def _softmax_loss_variant(layer: Any) -> str:
@@ -191,7 +200,7 @@ WITH_LOSSES = LayerType(
         overrides_autodiff=True,
         indices=_GRADIENT.indices,
         exempt_from_force_backward=(1,),
-        not_derivative="Below FLT_MIN the probability is clamped, and the further tops have no gradient.",
+        not_derivative="Probabilities are clamped to at least FLT_MIN, which the gradient ignores; other tops have no gradient.",
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
@@ -209,14 +218,14 @@ register(
         implementation=Variants(
             _softmax_loss_variant,
             {"BVLC's": SOFTMAX_WITH_LOSS, "with each label's loss": WITH_LOSSES, "of weighted classes": WEIGHTED},
-            selection_doc="The number of tops and `weight_by_label_freqs` in the loss_param tell them apart.",
+            selection_doc="The number of tops and `weight_by_label_freqs` in the loss_param select the variant.",
         ),
     )
 )
 
 
 def spatial_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """Softmax of x / temperature over height and width."""
+    """Softmax of x / temperature over height and width; (N, C, H, W)."""
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(ctx.param.dimension == "spatial", f'dimension "{ctx.param.dimension}" is not supported; use "spatial"')
     require(ctx.param.temperature > 0, f"temperature must be positive, not {ctx.param.temperature:g}")

@@ -117,7 +117,7 @@ def test_a_layer_reads_blobs_of_float32_in_any_net() -> None:
     assert blobs["y"].dtype == np.float32
 
 
-def test_changes_of_a_blob_in_forward_are_not_kept_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_of_a_blob_in_forward_are_discarded_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     net = Net(python("c", "Centre", tops="y"))
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.WARNING, logger="caffejax"):
@@ -125,8 +125,8 @@ def test_changes_of_a_blob_in_forward_are_not_kept_and_said_so(caplog: pytest.Lo
             blobs, _ = net.forward(params, state, {})
             np.testing.assert_array_equal(blobs["y"], [1, 1])
     assert [r.getMessage() for r in caplog.records] == [
-        "Layer 'c' (Python): user_layers.Centre.forward changes the layer's blobs; only the solver does that here, "
-        "so the changes are not kept"
+        "Layer 'c' (Python): user_layers.Centre.forward changes the layer's blobs; the changes are discarded, since "
+        "only the solver changes parameters here"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Python layers: what `python_param` names decides what such a layer is."""
+"""Python layers: `type: "Python"` with a user's class or function, or a built-in replacement."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ log = logging.getLogger("caffejax.net")
 
 
 def make_python(ctx: Context, site: Site) -> LayerType:
-    """A layer that is a class or function in a Python module of the user's.
+    """A class or function in a user's Python module, named by `python_param`.
 
     A class with pycaffe's methods (setup, reshape, forward, backward) runs on the host, between the compiled parts of
-    the net, and makes its own gradients. A function of the bottoms, or a class whose instances are one, is traced
-    and compiled with the rest. The module is looked for in sys.path, the working directory and the net's folder; where
-    there is none, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names.
-    See [python_layers.md](python_layers.md).
+    the net, and computes its gradients. A function of the bottoms, or a class whose instances are such functions, is
+    traced and compiled with the net. The module is searched in sys.path, the working directory and the net's folder. If
+    it is missing, some layers of py-faster-rcnn, MNC, ENet and DetectNet are built in under their usual names. See
+    [python_layers.md](python_layers.md).
     """
     p = ctx.param
     if not (p.module and p.layer):
-        raise LayerError("python_param needs `module` and `layer`: a Python module, and a class or function in it")
+        raise LayerError("python_param must set `module` and `layer`: a Python module, and a class or function in it")
     where = f"{p.module}.{p.layer}"
     if site.reading.no_python_layers:
-        refusal = f"would run {where}, which is Python code, and no_python_layers (--no_python_layers) refuses that"
+        refusal = (
+            f"would run {where}, which is Python code; no_python_layers (--no_python_layers) refuses Python layers"
+        )
         return _built_in(ctx, site, LayerError(refusal))
     try:
         module = find_module(p.module, site.folder)
-    except LayerError as error:  # there is no such module
+    except LayerError as error:  # the module is missing
         return _built_in(ctx, site, error)
-    found = find_callable(module, p.layer)
-    if not inspect.isclass(found):
-        return traced.function_type(ctx.type, site, found, where)
-    if callable(getattr(found, "forward", None)):
-        return host.class_type(ctx.type, site, found, where)
-    if "__call__" in dir(found):
-        return traced.class_type(ctx.type, site, found, where)
+    user_code = find_callable(module, p.layer)
+    if not inspect.isclass(user_code):
+        return traced.function_type(ctx.type, site, user_code, where)
+    if callable(getattr(user_code, "forward", None)):
+        return host.class_type(ctx.type, site, user_code, where)
+    if "__call__" in dir(user_code):
+        return traced.class_type(ctx.type, site, user_code, where)
     raise LayerError(
-        f"class {where} has neither forward(self, bottom, top), as Caffe's Python layers have, nor __call__, as "
-        "layers that can be traced"
+        f"class {where} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like layers "
+        "that are traced"
     )
 
 
@@ -55,20 +57,22 @@ PYTHON = register(
         Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
         PerLayer(make_python),
         Gradient(),
-        LayerTraits(accepts_integers=True),  # what users' layers take is their affair
+        LayerTraits(accepts_integers=True),  # the user's code decides
     )
 )
 
 
 def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
-    """Return the type that is built in under the module's and class's names; raise the error where there is none."""
+    """Return the built-in type for the module and class; raise `missing` if there is none."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise missing
     for problem in kind.signature.count_problems(len(site.layer.bottom), len(site.layer.top)):
         raise LayerError(f"{ctx.param.layer}, which is built in, {problem}")
-    why = "Python layers are refused" if site.reading.no_python_layers else f"there is no module '{ctx.param.module}'"
-    log.info("Layer '%s': %s; using what is built in", site.layer.name, why)
+    reason = (
+        "Python layers are refused" if site.reading.no_python_layers else f"there is no module '{ctx.param.module}'"
+    )
+    log.info("Layer '%s': %s; using the built-in layer", site.layer.name, reason)
     return kind
 
 
@@ -76,25 +80,25 @@ def find_callable(module: Any, name: str) -> Any:
     """Return the class or function of that name.
 
     Raises:
-        LayerError: if the module has none; the message names the nearest.
+        LayerError: if the module has none; the message suggests the most similar name.
     """
-    found = get_dotted(module, name)
-    if not callable(found):
-        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        what = "no" if found is None else f"a {type(found).__name__}, but no"
+    value = get_dotted(module, name)
+    if not callable(value):
+        names = [n for n, member in vars(module).items() if callable(member) and not n.startswith("_")]
+        kind = "no" if value is None else f"a {type(value).__name__}, but no"
         file = getattr(module, "__file__", None)
         place = f" ({file})" if file else ""
         raise LayerError(
-            f"module '{module.__name__}'{place} has {what} class or function '{name}'{did_you_mean(name, known)}"
+            f"module '{module.__name__}'{place} has {kind} class or function '{name}'{did_you_mean(name, names)}"
         )
-    return found
+    return value
 
 
 def name_python_layer(layer: Any, user: Any) -> str:
-    """Have a LayerParameter name a class or function of the user's as its `python_param`; return the type's name.
+    """Set a user's class or function as the `python_param` of a LayerParameter; return the type's name.
 
     Raises:
-        LayerError: if it cannot be found by name, as it was made inside a function.
+        LayerError: if it cannot be imported by its name, for example since it is defined inside a function.
     """
     module, name = user.__module__, user.__qualname__
     if get_dotted(find_module(module, None), name) is not user:

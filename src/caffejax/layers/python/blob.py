@@ -1,4 +1,4 @@
-"""A blob as Caffe's Python interface shows it: two arrays of one shape that anybody may write into."""
+"""Blobs of Caffe's Python interface: two writable arrays of one shape, data and diff."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class Blob:
-    """Data and diff, float32, of one shape; both zero until written to.
+    """Data and diff, float32 arrays of one shape, both initially zero.
 
     Args:
-        shape: any number of axes.
+        shape: the length of each axis; any number of axes.
     """
 
     def __init__(self, *shape: int) -> None:
@@ -29,7 +29,7 @@ class Blob:
 
     @property
     def diff(self) -> np.ndarray:
-        """The gradient, or in a solver's net after a step the update; writing into the array changes the blob."""
+        """The gradient, or after a step of a solver the update; writing into the array changes the blob."""
         return self._view("diff")
 
     @property
@@ -39,31 +39,35 @@ class Blob:
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of elements."""
         return math.prod(self._shape)
 
     @property
     def num(self) -> int:
-        """Axis 0, for blobs of at most four axes; 1 if there is none."""
+        """The length of axis 0, 1 if missing. For blobs of at most four axes."""
         return self._legacy(0)
 
     @property
     def channels(self) -> int:
-        """Axis 1, likewise."""
+        """The length of axis 1, 1 if missing. For blobs of at most four axes."""
         return self._legacy(1)
 
     @property
     def height(self) -> int:
-        """Axis 2, likewise."""
+        """The length of axis 2, 1 if missing. For blobs of at most four axes."""
         return self._legacy(2)
 
     @property
     def width(self) -> int:
-        """Axis 3, likewise."""
+        """The length of axis 3, 1 if missing. For blobs of at most four axes."""
         return self._legacy(3)
 
     def reshape(self, *shape: int) -> None:
-        """Take another shape. As in Caffe the memory stays the same as long as the new shape fits into it."""
+        """Change the shape. As in Caffe, the memory stays the same if the new shape fits into it.
+
+        Raises:
+            ValueError: for a negative length.
+        """
         new = tuple(map(operator.index, shape))
         if any(n < 0 for n in new):
             raise ValueError(f"a blob cannot have shape {shape}")
@@ -71,7 +75,7 @@ class Blob:
 
     def _legacy(self, axis: int) -> int:
         if len(self._shape) > 4:
-            raise ValueError(f"a blob of {len(self._shape)} axes has no num, channels, height and width; use shape")
+            raise ValueError(f"a blob with {len(self._shape)} axes has no num, channels, height and width; use shape")
         return self._shape[axis] if axis < len(self._shape) else 1
 
     def _view(self, which: str) -> np.ndarray:

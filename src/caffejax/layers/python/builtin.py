@@ -1,6 +1,6 @@
-"""Python layers of well-known projects that are built in, under the names that those projects' nets use.
+"""Built-in versions of Python layers of well-known projects, under the names that their nets use.
 
-They stand in for modules that are not there: a module of that name that can be imported always wins.
+They are used if the module is missing; a module of that name that can be imported takes precedence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..rcnn.rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
 from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
 from ..types import LayerType
 
-# by the end of a module's name, and the class
+# (end of the module's name, class): type
 BUILTIN: dict[tuple[str, str], LayerType] = {
     ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
     ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
@@ -31,7 +31,7 @@ BUILTIN: dict[tuple[str, str], LayerType] = {
 
 
 def builtin_type(module: str, name: str) -> LayerType | None:
-    """Return what is built in under these names, None if nothing."""
+    """Return the built-in type for a module and class, or None if there is none."""
     for (ending, cls), kind in BUILTIN.items():
         if name == cls and f".{module}".endswith(f".{ending}"):
             return kind

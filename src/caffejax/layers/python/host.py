@@ -1,4 +1,4 @@
-"""Python layers with Caffe's interface: they read and write blobs on the host, and keep what they like in between."""
+"""Python layers with Caffe's interface: instances of users' classes that read and write blobs on the host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ log = logging.getLogger("caffejax.net")
 
 
 def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
-    """Make the type of one layer: the functions of an instance of its own.
+    """Return the type of one layer, whose functions call a new instance of the class.
 
-    One without bottoms and blobs is a source of data like any other, so that the net proper can be compiled.
+    A layer without bottoms and blobs becomes a data source, so that the rest of the net can be compiled.
     """
     layer = HostLayer(site, cls, where)
     position = layer if layer.has_position else None
@@ -58,7 +58,7 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
 
 
 class HostLayer:
-    """An instance of a user's class with its blobs, which are float32 as in Caffe whatever the net computes in.
+    """An instance of a user's class with its blobs, which are float32 as in Caffe, whatever the net's precision.
 
     Attributes:
         user: the instance.
@@ -69,17 +69,17 @@ class HostLayer:
         make = with_error_note(cls, site, where)
         self.user = make(site.layer) if issubclass(cls, Layer) else make()
         self._bottoms = [Blob() for _ in site.layer.bottom]
-        # in place is the same blob, as in Caffe
+        # a top in place is the same blob as its bottom, as in Caffe
         self._tops = [
             self._bottoms[i] if site.layer.bottom[i : i + 1] == [name] else Blob()
             for i, name in enumerate(site.layer.top)
         ]
         self._is_set_up = False
-        self._told = False
-        self._last: tuple[Arrays, Arrays] | None = None  # what the last forward was given
+        self._has_warned = False
+        self._last: tuple[Arrays, Arrays] | None = None  # the arguments of the last forward
 
     def params(self, bottoms: Sequence[Shape]) -> list[ParamSpec]:
-        """Declare the learnable blobs, with the values that `setup` gave them."""
+        """Declare the learnable blobs, with the values that `setup` set."""
         self._set_up(bottoms)
         return [ParamSpec(blob.shape, value=blob.data.copy()) for blob in self._blobs]
 
@@ -102,42 +102,42 @@ class HostLayer:
     def backward(
         self, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays, propagate_down: Sequence[bool] | None
     ) -> tuple[Any, ...]:
-        """Run `backward`; return the blobs' diffs, then the bottoms', None where none was asked for."""
-        if not _same(self._last, (blobs, bottoms)):  # the instance remembers another forward pass
+        """Run `backward`; return the diffs of the blobs, then of the bottoms, None where `propagate_down` is False."""
+        if not _same(self._last, (blobs, bottoms)):  # the last forward pass had other arguments
             self.forward(blobs, bottoms)
-        wanted = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+        down = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
         for blob in (*self._bottoms, *self._blobs):
             blob.diff[...] = 0
         for top, diff in zip(self._tops, top_diffs, strict=True):
             top.diff[...] = diff
-        self._call("backward", self._tops, wanted, self._bottoms)
-        bottom_diffs = (b.diff.copy() if w else None for b, w in zip(self._bottoms, wanted, strict=True))
+        self._call("backward", self._tops, down, self._bottoms)
+        bottom_diffs = (b.diff.copy() if needed else None for b, needed in zip(self._bottoms, down, strict=True))
         return tuple(b.diff.copy() for b in self._blobs), *bottom_diffs
 
     @property
     def has_position(self) -> bool:
-        """Whether the instance can say where in its data it is."""
+        """Whether the instance can save and restore its position in its data."""
         return all(callable(getattr(self.user, name, None)) for name in ("get_state", "set_state"))
 
     def get_state(self) -> Any:
-        """Return where the instance is in its data, as plain values.
+        """Return the position of the instance in its data, as plain values.
 
         Raises:
-            LayerError: if it gives what JSON cannot hold.
+            LayerError: if the user's get_state returns values that JSON does not support.
         """
         state = with_error_note(self.user.get_state, self._site, f"{self._where}.get_state")()
         try:
             return json.loads(json.dumps(state))
         except (TypeError, ValueError) as error:
-            raise LayerError(f"{self._where}.get_state must return plain values, as JSON has them: {error}") from error
+            raise LayerError(f"{self._where}.get_state must return plain values that JSON supports: {error}") from error
 
     def set_state(self, state: Any) -> None:
-        """Take the instance to a place that `get_state` gave."""
+        """Move the instance to a position that `get_state` returned."""
         with_error_note(self.user.set_state, self._site, f"{self._where}.set_state")(state)
 
     @property
     def _blobs(self) -> list[Blob]:
-        return self.user.blobs.own
+        return self.user.blobs.layer_blobs
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
@@ -154,42 +154,44 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            with self.user.blobs.as_own():
+            with self.user.blobs.with_layer_blobs():
                 with_error_note(function, self._site, f"{self._where}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
-        if self._told or all(_equal(b.data, np.float32(given)) for b, given in zip(self._blobs, blobs, strict=True)):
+        if self._has_warned or all(
+            _equal(b.data, np.float32(value)) for b, value in zip(self._blobs, blobs, strict=True)
+        ):
             return
-        self._told = True
+        self._has_warned = True
         log.warning(
-            "Layer '%s' (Python): %s.forward changes the layer's blobs; only the solver does that here, so the "
-            "changes are not kept",
+            "Layer '%s' (Python): %s.forward changes the layer's blobs; the changes are discarded, since only the "
+            "solver changes parameters here",
             self._site.layer.name,
             self._where,
         )
 
 
 class HostSource:
-    """A layer without bottoms, as what it is: a source of data. There is one, the layer's own; it is never closed."""
+    """A Python layer without bottoms as a data source; it wraps the layer's only instance, so closing has no effect."""
 
     def __init__(self, layer: HostLayer) -> None:
         self._layer = layer
 
     @property
     def tops(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes and dtypes as they were when the layer was set up; each batch may have others."""
+        """Shapes and dtypes after the layer was set up; each batch may have other shapes."""
         return tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in self._layer.top_shapes([]))
 
     def __next__(self) -> Arrays:
-        """Run the layer."""
+        """Run the layer and return its tops."""
         return self._layer.forward((), ())
 
     def get_state(self) -> Any:
-        """Return its position; None if it does not tell."""
+        """Return the position, or None if the layer does not support it."""
         return self._layer.get_state() if self._layer.has_position else None
 
     def set_state(self, state: Any) -> None:
-        """Go to a position, if it can."""
+        """Move to a position if the layer supports it."""
         if state is not None and self._layer.has_position:
             self._layer.set_state(state)
 

@@ -1,4 +1,4 @@
-"""The base of layers that users write in Python, with Caffe's interface."""
+"""The base class of Python layers that users write with Caffe's interface."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from .blob import Blob
 
 
 class BlobVec(list[Blob]):
-    """A layer's learnable blobs.
+    """The learnable blobs of a layer.
 
-    pycaffe's nets put their own in place of them, see `show`: what is written to `net.layers[i].blobs` is then a param
-    of the net. While a method of the layer runs, it finds the layer's own.
+    A pycaffe net replaces them with its own blobs (see `show`), so that writing to `net.layers[i].blobs` changes a
+    parameter of the net. While a method of the layer runs, the list holds the layer's blobs.
     """
 
     def __init__(self, blobs: Iterable[Blob] = ()) -> None:
         super().__init__(blobs)
-        self._own: list[Blob] | None = None
+        self._layer_blobs: list[Blob] | None = None
 
     @property
-    def own(self) -> list[Blob]:
+    def layer_blobs(self) -> list[Blob]:
         """The blobs that the layer added."""
-        return list(self) if self._own is None else self._own
+        return list(self) if self._layer_blobs is None else self._layer_blobs
 
     def show(self, blobs: Iterable[Blob]) -> None:
-        """Hold a net's blobs, but for the layer's own methods."""
-        self._own = self.own
+        """Replace the blobs with a net's, except while methods of the layer run."""
+        self._layer_blobs = self.layer_blobs
         self[:] = blobs
 
     @contextlib.contextmanager
-    def as_own(self) -> Iterator[None]:
-        """Hold the layer's own blobs meanwhile."""
-        if self._own is None:
+    def with_layer_blobs(self) -> Iterator[None]:
+        """Return a context manager in which the list holds the layer's blobs."""
+        if self._layer_blobs is None:
             yield
             return
-        shown, own = list(self), self._own
-        self[:], self._own = own, None
+        shown, layer_blobs = list(self), self._layer_blobs
+        self[:], self._layer_blobs = layer_blobs, None
         try:
             yield
         finally:
-            self[:], self._own = shown, own
+            self[:], self._layer_blobs = shown, layer_blobs
 
     def add_blob(self, *shape: int) -> None:
         """Add a blob of zeros."""
@@ -49,20 +49,20 @@ class BlobVec(list[Blob]):
 
 
 class Layer:
-    """Base of a layer for `type: "Python"`; a class of another base will do too, if it has the methods.
+    """Base class of a layer for `type: "Python"`; a class with another base is accepted if it has the methods.
 
-    A layer defines `forward(bottom, top)`, which writes `top[i].data`, and as far as it needs them
+    A layer defines `forward(bottom, top)`, which writes `top[i].data`, and optionally
 
-    * `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and gives them their values;
-    * `reshape(bottom, top)`: called after `setup` and before every `forward`; gives the tops their shapes;
-    * `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]`, and the diffs of
-      `blobs`, both zero before; without it no gradient can pass the layer.
+    * `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and sets their values; *
+    `reshape(bottom, top)`: called after `setup` and before every `forward`; sets the shapes of the tops; *
+    `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]`, and the diffs of
+    `blobs`, which are zero before the call; without it no gradient passes the layer.
 
     `bottom` and `top` are lists of `Blob`.
 
     Attributes:
-        param_str: the text that `python_param` gives the layer.
-        phase: 0 in a TRAIN net, 1 in a TEST net, as `caffe.TRAIN` and `caffe.TEST`.
+        param_str: the `param_str` of `python_param`.
+        phase: 0 in a TRAIN net, 1 in a TEST net, like `caffe.TRAIN` and `caffe.TEST`.
         blobs: the learnable blobs.
     """
 
@@ -80,4 +80,4 @@ class Layer:
         """Do nothing."""
 
     def reshape(self, bottom: list[Blob], top: list[Blob]) -> None:
-        """Leave the tops as they are."""
+        """Do nothing: the tops keep their shapes."""

@@ -1,4 +1,4 @@
-"""Finding the modules that Python layers name, and what those modules import."""
+"""Import of the modules that Python layers name, and of the modules that these import."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _lock = threading.Lock()
 
 
 def find_module(name: str, folder: Path | None) -> ModuleType:
-    """Import a module: as Python finds it, else from the working directory, else from the net's folder.
+    """Import a module from sys.path, the working directory or the net's folder, in this order.
 
     Raises:
-        LayerError: if there is no such module. What the module raises itself passes as it is, with a note.
+        LayerError: if there is no such module. Exceptions of the module pass unchanged, with a note.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -42,39 +42,40 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
 
 @contextmanager
 def importable(folder: Path | None) -> Iterator[None]:
-    """Let what users wrote import its neighbours and `caffe`, unless the real one was imported, while it runs.
+    """Return a context manager in which user code can import modules beside it, and caffejax as `caffe`.
 
-    The working directory and the net's folder are the last places to look in. Nothing of it stays.
+    The working directory and the net's folder are appended to sys.path meanwhile. The alias `caffe` is not used if the
+    real Caffe was imported.
     """
-    places = _folders(folder)
+    folders = _folders(folder)
     with meanwhile("caffe", declared("caffe")):
         with _lock:
-            sys.path.extend(places)
+            sys.path.extend(folders)
         try:
             yield
         finally:
             with _lock:
-                for place in places:
-                    _remove_last(sys.path, place)
+                for path in folders:
+                    _remove_last(sys.path, path)
 
 
-def _remove_last(path: list[str], place: str) -> None:
-    if place in path:  # users change the list as well
-        del path[len(path) - 1 - path[::-1].index(place)]
+def _remove_last(paths: list[str], path: str) -> None:
+    if path in paths:  # user code may change the list, too
+        del paths[len(paths) - 1 - paths[::-1].index(path)]
 
 
 def get_dotted(module: ModuleType, name: str) -> Any:
-    """Return what the module has under a name, which may have dots; None if nothing."""
-    found: Any = module
+    """Return the attribute of a module by a name that may contain dots, or None if it does not exist."""
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _folders(folder: Path | None) -> list[str]:
-    own = [str(folder.resolve())] if folder is not None else []
-    return list(dict.fromkeys([os.getcwd(), *own]))
+    net_folder = [str(folder.resolve())] if folder is not None else []
+    return list(dict.fromkeys([os.getcwd(), *net_folder]))
 
 
 def _looked_in(folder: Path | None) -> str:
-    return f"looked in sys.path, {' and '.join(_folders(folder))}; PYTHONPATH can name more folders"
+    return f"looked in sys.path, {' and '.join(_folders(folder))}; add other folders to PYTHONPATH"

@@ -1,4 +1,4 @@
-"""Python layers that can be traced: functions of JAX arrays, compiled with the rest of the net."""
+"""Python layers that are traced: functions of JAX arrays, compiled with the rest of the net."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from .user import set_settings, with_error_note
 
 
 def function_type(kind: LayerType, site: Site, function: Callable[..., Any], where: str) -> LayerType:
-    """Make the type of a function `f(*bottoms)`, which gets `key=` too if it has a parameter of that name."""
+    """Return the type of a function `f(*bottoms)`, which is also passed `key=` if it has a parameter of that name."""
     call = with_error_note(function, site, where)
     takes_key = _takes_key(function)
 
     def forward(ctx: Context, *bottoms: Any) -> Any:
-        return _checked(call(*bottoms, **_key(ctx, takes_key)), where)
+        return _check_tops(call(*bottoms, **_key(ctx, takes_key)), where)
 
     return replace(kind, implementation=Traced(forward, instance=function))
 
 
 def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) -> LayerType:
-    """Make the type of a class whose instances are called like such a function.
+    """Return the type of a class whose instances are called like the function of `function_type`.
 
-    With `blobs(*bottoms)`, a list of `caffejax.ParamSpec`, it has learnable blobs, of which it gets a tuple first.
-    With `backward`, a rule in the registry's form but without `ctx`, it has a hand-written Backward.
+    If the class has a method `blobs(*bottoms)`, which returns a list of `caffejax.ParamSpec`, the layer has these
+    learnable blobs, passed as a tuple before the bottoms. If it has a method `backward`, a backward rule as in
+    `layers.types` but without `ctx`, the layer has a hand-written gradient.
     """
     instance = with_error_note(cls, site, where)()
     set_settings(instance, site)
@@ -39,7 +40,7 @@ def class_type(kind: LayerType, site: Site, cls: Callable[[], Any], where: str) 
     takes_key = _takes_key(instance.__call__)
 
     def forward(ctx: Context, *arrays: Any) -> Any:
-        return _checked(call(*arrays, **_key(ctx, takes_key)), where)
+        return _check_tops(call(*arrays, **_key(ctx, takes_key)), where)
 
     params = _params(instance, site, where) if hasattr(instance, "blobs") else None
     rule = _rule(instance, site, where) if hasattr(instance, "backward") else None
@@ -68,15 +69,15 @@ def _rule(instance: Any, site: Site, where: str) -> Callable[..., Sequence[Any]]
 def _takes_key(function: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # of functions written in C
+    except ValueError:  # for some functions written in C
         return False
     return "key" in parameters
 
 
-def _checked(tops: Any, where: str) -> Any:
-    found = tops if isinstance(tops, tuple | list) else [tops]
-    if wrong := [type(top).__name__ for top in found if not isinstance(top, jax.Array | np.ndarray)]:
-        raise LayerError(f"{where} must return an array, or a tuple of one per top, but gave {', '.join(wrong)}")
+def _check_tops(tops: Any, where: str) -> Any:
+    arrays = tops if isinstance(tops, tuple | list) else [tops]
+    if wrong := [type(top).__name__ for top in arrays if not isinstance(top, jax.Array | np.ndarray)]:
+        raise LayerError(f"{where} must return an array, or a tuple of one per top, but returned {', '.join(wrong)}")
     return tops
 
 

@@ -1,4 +1,4 @@
-"""Calling what users wrote."""
+"""Calls of user code: imports that it needs, and notes on its exceptions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .modules import importable
 R = TypeVar("R")
 
 
-def with_error_note(function: Callable[..., R], site: Site, what: str) -> Callable[..., R]:
-    """Let the function import what its module could, and note layer and function on an exception that it raises."""
-    note = f"in layer '{site.layer.name}' ({site.layer.type}): {what}"
+def with_error_note(function: Callable[..., R], site: Site, function_name: str) -> Callable[..., R]:
+    """Wrap a function of user code: its imports work as in its module, and its exceptions get a note with the layer."""
+    note = f"in layer '{site.layer.name}' ({site.layer.type}): {function_name}"
 
     @functools.wraps(function, updated=())
     def call(*args: Any, **kwargs: Any) -> R:
