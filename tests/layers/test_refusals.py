@@ -84,7 +84,7 @@ REFUSED = [
     ("Pooling", "pooling_param { kernel_size: 2 pool: AVE_TF }", [(1, 1, 4, 4)], "pool: AVE_TF is not supported"),
     ("SPP", "", [(1, 1, 4, 4)], "pyramid_height must be given"),
     ("SPP", "spp_param { pyramid_height: 3 }", [(1, 1, 5, 5)], r"pad \(2, 2\) must be less than kernel \(2, 2\)"),
-    ("SPP", "spp_param { pyramid_height: 4000000000 }", [(1, 1, 5, 5)], "no more than 3 levels"),
+    ("SPP", "spp_param { pyramid_height: 4000000000 }", [(1, 1, 5, 5)], "at most 3 levels"),
     ("SPP", "spp_param { pyramid_height: 1 }", [(2, 3, 4)], "needs a bottom with 4 axes"),
     ("LSTM", "", [(4, 2, 3), (4, 2)], "num_output must be positive"),
     ("LSTM", "recurrent_param { num_output: 3 }", [(4, 2, 3), (4, 3)], r"bottom 1 must have shape \(4, 2\)"),

@@ -36,9 +36,9 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)
     index = jnp.where(valid, index, 0)
-    own = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
+    label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
     unknown = jnp.any(valid & ((index < 0) | (index >= classes)))
-    better = jnp.sum(rows >= own, axis=1) - 1  # less the class itself
+    better = jnp.sum(rows >= label_scores, axis=1) - 1  # less the class itself
     right = (valid & (better < p.top_k)).astype(jnp.float32)
     overall = jnp.where(unknown, jnp.nan, _share(ctx, right, valid))
     if ctx.n_tops < 2:

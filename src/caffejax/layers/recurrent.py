@@ -41,8 +41,8 @@ class Sequence:
         cont: (T, N, 1).
         static: (N, static features), or None.
         start: the state before the first step, each (N, num_output).
-        into: the blobs applied to x and static: weight, bias, and a weight for static.
-        own: the blobs applied to the state.
+        input_blobs: the blobs applied to x and static: weight, bias, and a weight for static.
+        state_blobs: the blobs applied to the state.
         exposed: whether the states are bottoms and tops.
         products: the dtype that factors of products are rounded to, or None to keep their dtype.
     """
@@ -51,15 +51,15 @@ class Sequence:
     cont: jax.Array
     static: jax.Array | None
     start: Arrays
-    into: Arrays
-    own: Arrays
+    input_blobs: Arrays
+    state_blobs: Arrays
     exposed: bool
     products: Any = None
 
     @property
     def drive(self) -> jax.Array:
         """The part of the gates that does not depend on the state, for every step; (T, N, outputs of the weight)."""
-        weight, bias, *static_weight = self.into
+        weight, bias, *static_weight = self.input_blobs
         drive = self.times(self.x, weight) + bias
         return drive + self.times(self.static, *static_weight) if self.static is not None else drive
 
@@ -78,8 +78,8 @@ class Sequence:
         return cont * (d @ weight)
 
     def drive_diffs(self, d: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array | None]:
-        """Return the gradients of `into`, x and static, given the gradient `d` of `drive`."""
-        weight, _, *static_weight = self.into
+        """Return the gradients of `input_blobs`, x and static, given the gradient `d` of `drive`."""
+        weight, _, *static_weight = self.input_blobs
         blobs = [jnp.einsum("tng,tnf->gf", d, promote(self.x)), d.sum((0, 1))]
         dx = d @ promote(weight)
         if self.static is None:
@@ -115,15 +115,15 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         cont=lax.stop_gradient(cont)[:, :, None].astype(x.dtype),
         static=None if static is None else static.reshape(len(static), -1),
         start=tuple(vary_as(lax.stop_gradient(s)[0], *bottoms, *blobs) for s in start),
-        into=blobs[:n_into],
-        own=blobs[n_into:],
+        input_blobs=blobs[:n_into],
+        state_blobs=blobs[n_into:],
         exposed=exposed,
         products=jnp.bfloat16 if ctx.run.precision == "bfloat16" else None,
     )
 
 
-def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[ParamSpec]) -> list[ParamSpec]:
-    """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `own`, carried state."""
+def declare(ctx: Context, n_states: int, width: int, bottoms: Any, state_specs: list[ParamSpec]) -> list[ParamSpec]:
+    """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `state_specs`, carried state."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
     into = [
@@ -133,7 +133,7 @@ def declare(ctx: Context, n_states: int, width: int, bottoms: Any, own: list[Par
     if _has_static(ctx, n_states, bottoms):
         into.append(ParamSpec((width, math.prod(bottoms[2].shape[1:])), p.weight_filler))
     state = ParamSpec((1, x.shape[1], p.num_output), learnable=False, persistent=False)
-    return [*into, *own, *([] if p.expose_hidden else [state] * n_states)]
+    return [*into, *state_specs, *([] if p.expose_hidden else [state] * n_states)]
 
 
 def _has_static(ctx: Context, n_states: int, bottoms: Any) -> bool:
@@ -182,7 +182,7 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     than tanh: `recurrent_nonlinearity` for h, `output_nonlinearity` for o. Caffe's rule: rnn_layer.cpp.
     """
     s = sequence(ctx, 1, blobs, bottoms)
-    _, w_out, b_out = s.own
+    _, w_out, b_out = s.state_blobs
     (recurrent, _), (output, _) = _nonlinearities(ctx)
     h = _hidden(s, recurrent)
     top = output(s.times(h, w_out) + b_out).astype(s.x.dtype)
@@ -195,8 +195,12 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     hidden = ctx.layer.rnn_param.num_hidden
     require(hidden in (0, n), f"rnn_param.num_hidden must be num_output, {n}, not {hidden}; remove it")
     _nonlinearities(ctx)
-    own = [ParamSpec((n, n), p.weight_filler), ParamSpec((n, n), p.weight_filler), ParamSpec((n,), p.bias_filler)]
-    return declare(ctx, 1, n, bottoms, own)
+    state_specs = [
+        ParamSpec((n, n), p.weight_filler),
+        ParamSpec((n, n), p.weight_filler),
+        ParamSpec((n,), p.bias_filler),
+    ]
+    return declare(ctx, 1, n, bottoms, state_specs)
 
 
 def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
@@ -210,7 +214,7 @@ def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
 
 def _hidden(s: Sequence, nonlinearity: Any) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
-    w_h = s.own[0]
+    w_h = s.state_blobs[0]
 
     def step(h: jax.Array, now: Any) -> Pair:
         drive, cont = now
@@ -223,7 +227,7 @@ def _hidden(s: Sequence, nonlinearity: Any) -> jax.Array:
 def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     s = sequence(ctx, 1, blobs, bottoms)
     top, d_top = (promote(v[0] if s.exposed else v) for v in (y, dy))
-    w_h, w_out, _ = (promote(b) for b in s.own)
+    w_h, w_out, _ = (promote(b) for b in s.state_blobs)
     (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
     h = _hidden(s, recurrent)
     before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
@@ -236,12 +240,12 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
 
     steps = (promote(h), d_out @ w_out, promote(s.cont))
     d = lax.scan(step, jnp.zeros_like(steps[0][0]), steps, reverse=True)[1]
-    own = [
+    state_diffs = [
         jnp.einsum("tng,tnd->gd", d, promote(before)),
         jnp.einsum("tng,tnd->gd", d_out, promote(h)),
         d_out.sum((0, 1)),
     ]
-    return diffs(s, blobs, bottoms, d, own)
+    return diffs(s, blobs, bottoms, d, state_diffs)
 
 
 register(
@@ -256,10 +260,12 @@ register(
 )
 
 
-def diffs(s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, own: list[jax.Array]) -> tuple[Any, ...]:
+def diffs(
+    s: Sequence, blobs: Arrays, bottoms: Arrays, d_drive: jax.Array, state_diffs: list[jax.Array]
+) -> tuple[Any, ...]:
     """Return all gradients in the order of a backward rule; cont and states have none."""
     into, dx, d_static = s.drive_diffs(d_drive)
-    param_diffs = [*into, *own]
+    param_diffs = [*into, *state_diffs]
     blob_diffs = (*param_diffs, *(None for _ in blobs[len(param_diffs) :]))
     bottom_diffs = [dx.reshape(bottoms[0].shape), None]
     if d_static is not None:
@@ -345,7 +351,7 @@ def lstm(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Arra
 
 def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
     """Return the tops and the carried state of a sequence."""
-    (w_h,) = s.own
+    (w_h,) = s.state_blobs
     # in bfloat16 the values between gates and state are recomputed in the backward pass, to save memory
     unit = _unit if s.products is None else jax.checkpoint(_unit, prevent_cse=False)
 
@@ -374,7 +380,7 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
 
 def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> jax.Array:
     """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-most, most]."""
-    (w_h,) = s.own
+    (w_h,) = s.state_blobs
     # the gates follow from the hidden states at once; cells need a scan forward, gradients a scan backward
     gates = _activated(s.drive + s.recurrent(_before(s, top), s.cont, w_h), promote(s.cont))
 

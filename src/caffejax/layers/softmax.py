@@ -200,7 +200,7 @@ WITH_LOSSES = LayerType(
         overrides_autodiff=True,
         indices=_GRADIENT.indices,
         exempt_from_force_backward=(1,),
-        not_derivative="Probabilities are clamped to at least FLT_MIN, which the gradient ignores; other tops have no gradient.",
+        not_derivative="Clamping probabilities to FLT_MIN is ignored by the gradient; other tops have none.",
     ),
     docs=LayerDocs(origin="R-FCN"),
 )
