@@ -36,7 +36,7 @@ def volume_window(p: Any) -> Window:
     """Read the window over (length, height, width) of a message.
 
     Raises:
-        LayerError: if numbers are missing or zero, or the window is of another kind.
+        LayerError: if sizes are missing or zero, or the message is of another kind of window.
     """
     for name in _NOT_READ:
         require(not _is_set(p, name), f"{name} is not for windows over time: kernel_size, stride and pad are for both")
@@ -110,10 +110,10 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """C3D's transposed Convolution3D: numbers times the kernel, added where they overlap.
+    """C3D's transposed Convolution3D: each value of (N, C, length, height, width) times the kernel, summed on overlap.
 
     The weight is (C, num_output, depth, size, size); a size n becomes stride * (n - 1) + kernel - 2 * pad. As in C3D,
-    there is a bias unless convolution_param (not convolution3d_param) says otherwise.
+    there is a bias unless convolution_param (not convolution3d_param) sets `bias_term: false`.
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
@@ -324,10 +324,10 @@ register(
 
 
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """C3D's sum of -log of the labels' probabilities over the number of voxels; labels (N, 1, length, height, width).
+    """C3D's mean over voxels of -log(probability of the label); labels (N, 1, length, height, width); a scalar.
 
-    A label of at least the number of classes adds nothing to the sum, but counts as a voxel; a negative one gives NaN.
-    The gradient is the softmax, minus 1 at labels that exist.
+    A label of at least the number of classes adds 0 to the sum, but counts as a voxel; a negative one gives NaN. The
+    gradient is the softmax, minus 1 at labels in range.
     """
     is_label, is_valid, voxels = _read_voxels(scores, labels)
     picked = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))

@@ -32,10 +32,10 @@ _TRUTH = [
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     """Count the ground truth of each class and judge each detection; top (1, 1, rows, 5). SSD's type.
 
-    Bottoms: DetectionOutput's top (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. Rows are first
-    (-1, label, count, -1, -1) for each class, then (image, label, score, true positive, false positive). By falling
-    score, each detection takes the box that it overlaps most, if no other has taken it. A detection of a difficult
-    box is neither, unless evaluate_difficult_gt.
+    Bottoms: DetectionOutput's top (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. Rows are first (-1,
+    label, count, -1, -1) for each class, then (image, label, score, true positive, false positive). In order of
+    decreasing score, each detection is assigned to the box that it overlaps most, unless another detection already has
+    that box. A detection of a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt.
     """
     return replace(
         ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)

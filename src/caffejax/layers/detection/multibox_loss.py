@@ -53,7 +53,7 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return the sum of both parts, each over the number of matches unless loss_param says otherwise."""
+    """Return the sum of both parts, each divided by the number of matches unless loss_param sets another divisor."""
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:

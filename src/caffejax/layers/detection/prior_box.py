@@ -214,7 +214,7 @@ def _variances(p: Any) -> np.ndarray:
 
 
 def _size(p: Any, image: Shape) -> Shape:
-    """Return the image's height and width: img_size, or img_h and img_w, or those of the bottom."""
+    """Return the height and width of the image: img_size, or img_h and img_w, or the size of the bottom."""
     either = p.HasField("img_h") or p.HasField("img_w")
     require(not (either and p.HasField("img_size")), "give either img_size or img_h and img_w, not both")
     if not either and not p.HasField("img_size"):

@@ -87,12 +87,12 @@ class Comparison:
 
 
 def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """FlowNet 2's mean over channels and a window of a(x) * b(x + d), a channel for each shift d, rows of shifts first.
+    """FlowNet 2's mean of a(x) * b(x + d) over channels and a window, with a channel for each shift d.
 
-    Bottoms (N, C, H, W); top (N, shifts, H', W'). Shifts are multiples of stride_2 up to max_displacement in both
-    directions, positions multiples of stride_1. SUBTRACT averages |a(x) - b(x + d)| instead of products.
-    Correlation1D shifts sideways only and pads no rows; its single_direction -1 shifts to the left by 1 to R + 1 steps,
-    1 to the right by 0 to R.
+    Bottoms (N, C, H, W); top (N, shifts, H', W'), all shifts of one row after another. Shifts are multiples of stride_2
+    up to max_displacement in both directions, positions multiples of stride_1. SUBTRACT averages |a(x) - b(x + d)|
+    instead of products. Correlation1D shifts along the width only and does not pad the height; its single_direction -1
+    shifts to the left by 1 to R + 1 steps, 1 to the right by 0 to R.
     """
     c = _comparison(ctx, a, b)
     first, second = c.part(c.padded(a), (0, 0)), c.padded(b)

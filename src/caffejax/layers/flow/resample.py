@@ -168,8 +168,8 @@ register(
 def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate the channels. FlowNet 2's.
 
-    With have_reference the size is that of the last bottom, which is not concatenated; else the largest height and
-    width, or top_height x top_width (or the next multiples of size_divisible_by) if both are larger.
+    With have_reference the last bottom determines the size and is not concatenated. Otherwise the size is the largest
+    height and width, or top_height x top_width (or the next multiples of size_divisible_by) if both are larger.
     """
     parts, size = _accumulated(ctx, bottoms)
     matrices = [_aligned(x, size) for x in parts]

@@ -31,12 +31,12 @@ def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array,
 
 
 def first_largest(values: jax.Array) -> jax.Array:
-    """Return True at the first largest of each row."""
+    """Return the mask of the first largest value of each row."""
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
 
 def no_others(ctx: Context, distance: jax.Array) -> jax.Array:
-    """Return True for items for which only the own distance counts: with `positive_first`, those far from it."""
+    """Return the mask of items for which no other class counts, by `positive_first` and `positive_upper_bound`."""
     p: Any = ctx.param
     return (distance > p.positive_upper_bound) & p.positive_first
 
@@ -45,10 +45,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Half the mean, over items, of the squared distance to the centre of the item's class. caffe-face's.
+    """Half the mean over items of the squared distance to the centre of the item's class; a scalar. caffe-face's.
 
-    Bottoms: features (N, ...), labels (N,). The default loss_weight is 0. Centres (num_output, features) move by the
-    sum of (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
+    Bottoms: features (N, ...), labels (N,). The default loss_weight is 0. The gradient of the centres (num_output,
+    features) is the sum of (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
     """
     difference, is_label = _differences(ctx, blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
@@ -104,7 +104,7 @@ register(
 
 
 def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return items less their centres, and where the items' own classes are, (items, classes)."""
+    """Return items minus their centres, and the mask of the items' classes, (items, classes)."""
     (centers,) = blobs
     numbers = label_indices(labels, centers.shape[0]).reshape(-1)
     is_label = label_mask(numbers, (x.shape[0], centers.shape[0]))
@@ -113,11 +113,12 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
 
 
 def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
-    """Sum of weighted max(d - positive_margin, 0) of own and max(negative_margin - d, 0) of other classes, over items.
+    """Mean over items of max(d - positive_margin, 0) for the item's class and max(negative_margin - d, 0) for others.
 
-    Distances are (items, classes). The second top holds the means of both terms, without weights. Own distances above
-    positive_outlier_thresh count as that; max_negative_only leaves an item its nearest other class, positive_first
-    none if its own is beyond positive_upper_bound. normalize_negative only divides gradients.
+    Bottoms: distances d (items, classes) and labels (items,); the terms are weighted. The second top holds the means of
+    both terms, without weights. Distances to the item's class are clamped to positive_outlier_thresh. With
+    max_negative_only only the nearest other class of an item counts; with positive_first no other class counts if the
+    distance to the item's class is above positive_upper_bound. normalize_negative divides gradients only.
     """
     p = ctx.param
     d, is_label, _, others = _contrastive_terms(ctx, distances, labels)
@@ -167,7 +168,7 @@ register(
 
 
 def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return distances, where own classes are, which items have nothing else, which other classes count."""
+    """Return distances, the mask of the items' classes, items without other classes, and which other classes count."""
     p = ctx.param
     for name in ("max_positive_only", "add_intra_mae", "square"):
         require(not getattr(p, name), f"{name}: true is not supported")
@@ -180,12 +181,12 @@ def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) ->
 
 
 def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
-    """Sum of max(own + margin - d, 0) * negative_weight over other classes, divided by the number of items.
+    """Mean over items of the sum of max(d_label + margin - d, 0) * negative_weight over the other classes.
 
-    Distances are (items, classes). The second top holds the means of own and of other distances. hardest_only leaves
-    an item its nearest other class, positive_first none if its own is beyond positive_upper_bound. The gradient is
-    -negative_weight for others within the margin, and positive_weight once for the own class: where some are, or with
-    add_center_loss always.
+    Bottoms: distances (items, classes) and labels (items,). The second top holds the means of distances to the item's
+    class and to others. With hardest_only only the nearest other class of an item counts; with positive_first none if
+    the distance to the item's class is above positive_upper_bound. The gradient is -negative_weight for other classes
+    within the margin, and positive_weight once for the item's class if there are any, or with add_center_loss always.
     """
     d, is_label, alone, _, within = _class_triplets(ctx, distances, labels)
     mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
@@ -227,7 +228,7 @@ register(
 
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return distances, where own classes are, which items have nothing else, others, those within the margin."""
+    """Return distances, and masks of the items' classes, items without others, others, and others within the margin."""
     d, is_label = class_distances(distances, labels)
     mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
     alone = no_others(ctx, mine)
@@ -239,9 +240,10 @@ def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tu
 
 
 def triplet_loss(ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array) -> jax.Array:
-    """Half the mean, over rows, of max(margin + |anchor - alike|**2 - |anchor - other|**2, 0).
+    """Half the mean over rows of max(margin + |anchor - positive|**2 - |anchor - negative|**2, 0); a scalar.
 
-    A fourth bottom, as in MyCaffe, of labels counts for nothing; the margin is `alpha` then.
+    Bottoms: anchor, positive and negative examples, (N, ...) each. A fourth bottom, MyCaffe's labels, is ignored; the
+    margin is then `alpha`.
     """
     _, _, gap = _triplet_gaps(ctx, anchor, alike, other, *labels)
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
@@ -280,7 +282,7 @@ register(
 def _triplet_gaps(
     ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return differences to the positive and negative example, (rows, numbers), and the margin violation, (rows,)."""
+    """Return differences to the positive and negative example, (rows, features), and the margin violation, (rows,)."""
     p, name = ctx.param, "alpha" if labels else "margin"
     unread = "margin" if labels else "alpha"
     require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")

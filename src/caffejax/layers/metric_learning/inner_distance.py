@@ -25,8 +25,8 @@ _unit_rows = partial(normalize_rows, eps=1e-6)
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array) -> jax.Array:
     """L2, squared, or L1 distance of x, flattened from `axis` on, to each row of a weight or of a second bottom.
 
-    With `normalize` the weight's rows are scaled to length 1, in their place; gradients take no notice of it. There is
-    no bias, whatever bias_term says.
+    With `normalize` the rows of the weight are scaled to length 1, also in the stored weight; gradients ignore the
+    scaling. There is no bias, whatever bias_term is.
     """
     rows, others, lead = _rows(ctx, blobs, x, centers)
     difference = rows[:, None] - others
@@ -85,7 +85,7 @@ register(
 
 
 def _rows(ctx: Context, blobs: Arrays, x: jax.Array, centers: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
-    """Return the rows of x, those that they are compared with, and x's axes before the one that goes."""
+    """Return the rows of x, the rows that they are compared with, and the axes of x before `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
     others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0]

@@ -1,4 +1,4 @@
-"""Margins for the class of an example: MarginInnerProduct, CosinAddm, LabelSpecificRescale and LabelSpecificAdd."""
+"""Margins for the class of an example: MarginInnerProduct, CosinAddm, LabelSpecificRescale, LabelSpecificAdd."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ Arrays = tuple[jax.Array, ...]
 
 
 def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """x times the weight's rows at length 1, with |x| psi(angle) for the own class, mixed with the product by lambda.
+    """Product of x with the normalized rows of a weight; for the item's class |x| psi(angle), mixed with the product.
 
-    psi makes m = 1 .. 4 (SINGLE .. QUADRUPLE) of the angle: a falling (-1)^k cos(m angle) - 2k. The own class has
-    (|x| psi + lambda x'w) / (1 + lambda), lambda = max(lambda_min, base (1 + gamma t)^-power) after t passes; a second
-    top holds it. Gradients follow the fork: the weight's ignores the margin, the bottom's has unit coefficients.
+    psi replaces the cosine of m = 1 .. 4 (SINGLE .. QUADRUPLE) times the angle by the decreasing function (-1)^k cos(m
+    angle) - 2k. The score of the item's class is (|x| psi + lambda x'w) / (1 + lambda), where lambda = max(lambda_min,
+    base (1 + gamma t)^-power) after t passes; a second top holds lambda. Gradients are the fork's: the weight's ignores
+    the margin, the bottom's has unit coefficients.
     """
     weight, count = blobs
     count = next_pass(count)
@@ -124,7 +125,7 @@ def _rows(x: jax.Array) -> jax.Array:
 
 
 def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
-    """Return x'w, the angles' cosines and the lengths of x."""
+    """Return x'w, the cosines of the angles, and the lengths of x."""
     rows = _rows(x)
     product = rows @ promote(normalize_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
@@ -132,7 +133,7 @@ def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
 
 
 def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
-    """Return where the own classes are, psi, and its derivative by the cosine."""
+    """Return the mask of the items' classes, psi, and its derivative by the cosine."""
     times, c = _times(ctx), cosine
     chebyshev, slope = _CHEBYSHEV[times](c)
     # the angle is between k pi / m and (k + 1) pi / m: the cosine is below k of the bounds cos(pi j / m)
@@ -151,9 +152,9 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
 
 
 def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Cosines (N, classes), of which own ones become cos(angle + m); those up to cos(pi - m) become x - m sin(m).
+    """Cosines (N, classes), where the cosine x of the item's class becomes cos(angle + m), also in TEST.
 
-    A cosine from 1 on is taken for 1, where the gradient is the top's. It is the same in TEST.
+    For x up to cos(pi - m) it becomes x - m sin(m) instead. A cosine above 1 is treated as 1, and the gradient passes.
     """
     is_label, rows, wide = _parts(ctx, x, labels)
     m = ctx.param.m
@@ -192,7 +193,7 @@ register(
 
 
 def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return which classes are own, the cosines as (N, classes), and where the angle and m are less than pi."""
+    """Return the mask of the items' classes, the cosines as (N, classes), and where angle + m is less than pi."""
     require(len(x.shape) > 1, f"needs a bottom of cosines (examples, classes), not shape {x.shape}")
     require(
         labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
@@ -211,11 +212,11 @@ def _sine(cosine: jax.Array) -> jax.Array:
 
 
 def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Own scores times positive_weight, all others times negative_weight; as they are in TEST, unless rescale_test.
+    """Scores of the item's class times positive_weight, others times negative_weight; unchanged in TEST by default.
 
-    With positive_weight_base the weight is, in TRAIN, base (1 + gamma t)^-power after t passes, held between
-    positive_weight_min and _max. for_ip leaves own scores that are not positive; bias_fix adds 1 - weight. A second top
-    holds the weight.
+    With rescale_test TEST multiplies, too. With positive_weight_base the weight in TRAIN is base (1 + gamma t)^-power
+    after t passes, clamped to [positive_weight_min, positive_weight_max]. With for_ip scores of the item's class that
+    are not positive do not change; bias_fix adds 1 - weight. A second top holds the weight.
     """
     weight, count = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
@@ -242,7 +243,10 @@ def label_specific_rescale_backward(
 
 
 def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
-    """Scores, with `bias` added to own ones above -bias; as they are in TEST. A second top holds the bias."""
+    """Scores, where `bias` is added to scores of the item's class above -bias; unchanged in TEST.
+
+    A second top holds the bias.
+    """
     _check(x, labels)
     p = ctx.param
     require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
@@ -296,7 +300,7 @@ def _changes(ctx: Context) -> bool:
 
 
 def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
-    """Return the weight of own scores, and the count of passes if there is one."""
+    """Return the weight of scores of the items' classes, and the count of passes, if any."""
     p = ctx.param
     if not _anneals(ctx):
         return jnp.float32(p.positive_weight), ()
@@ -307,7 +311,7 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
 
 
 def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return a mask of the scores of the own class, and the factors of the scores, (items, classes)."""
+    """Return the mask of the items' classes, and the factors of the scores, (items, classes)."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)

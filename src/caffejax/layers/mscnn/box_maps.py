@@ -16,10 +16,10 @@ from ..helpers import four_axes, four_axis_shape
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:
-    """Return how many numbers a row (index along axis 0) of this shape has.
+    """Return the number of columns of a shape with rows along axis 0.
 
     Raises:
-        LayerError: if it has no rows, or they have not one of these numbers of columns.
+        LayerError: if it has no rows, or another number of columns than these.
     """
     size = math.prod(shape[1:])
     require(

@@ -29,7 +29,7 @@ from .detection_loss import Labels, read_labels
 
 
 def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
-    """Return the accuracy over all cells, and over cells with an object; (1, 1, 1, 2), -1 if there are none.
+    """Return the accuracy over all cells, and over cells with an object; (1, 1, 1, 2), -1 without such cells.
 
     Args:
         ctx: the layer.
@@ -43,7 +43,7 @@ def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, clas
 
 
 def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) -> jax.Array:
-    """Return the mean overlap of boxes with the objects; (1, 1, 1, 1), -1 if there are none.
+    """Return the mean overlap of boxes with the objects; (1, 1, 1, 1), -1 without objects.
 
     Args:
         ctx: the layer.

@@ -41,7 +41,7 @@ def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Ar
 
 
 def masked_sample(key: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of `count` entries of each row drawn at random, or of all if there are no more.
+    """Return a mask of `count` random entries of each row, or of all entries if there are fewer.
 
     Args:
         key: a random key.

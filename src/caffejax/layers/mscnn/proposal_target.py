@@ -219,7 +219,7 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return weights (rows, 1); all are 1 if there are no objects."""
+    """Return weights (rows, 1); 1 everywhere if there are no objects."""
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)
     if np.any(objects):

@@ -104,8 +104,8 @@ def make_scale_route(ctx: Context, site: Site) -> LayerType:
     """Cascade R-CNN's selection of ROIs (N, 5) whose scale, the root of their area, is in [`low_scale`, `high_scale`).
 
     Sides are x2 - x1 + 1. If no ROI fits, the one nearest to the geometric mean of the bounds is selected. No gradient
-    passes. In TRAIN, or with further bottoms, of which the same rows are selected, the layer runs on the host; else the
-    top has N rows, of which the padding comes last and is -1.
+    passes. In TRAIN, or with further bottoms, whose same rows are selected, the layer runs on the host; else the top
+    has N rows, with padding of -1 at the end.
     """
     if ctx.training or len(site.layer.bottom) > 1:
         runs = OnHost(route_rows, route_top_shapes, ragged=True)

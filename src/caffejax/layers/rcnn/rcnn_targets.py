@@ -38,7 +38,7 @@ def anchor_target_layer(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Labels (1, 1, A*H, W) of 1, 0 or -1 (ignored), box targets, inside and outside weights (1, 4A, H, W) for an RPN.
 
-    py-faster-rcnn's. Bottoms: scores, of which only the size (H, W) counts; true boxes (M, 5) of x1, y1, x2, y2, class,
+    py-faster-rcnn's. Bottoms: scores, used only for their size (H, W); true boxes (M, 5) of x1, y1, x2, y2, class,
     where rows of class 0 are padding; im_info. param_str takes the settings of py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)

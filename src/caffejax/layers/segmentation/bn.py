@@ -160,8 +160,8 @@ SEGNET_EPS = 1e-9
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
     """SegNet's scale * (x - mean) / sqrt(variance + 1e-9) + shift with the batch's mean and variance, also in TEST.
 
-    For each channel. With bn_mode INFERENCE it is scale * x + shift. Tops 2 and 3 are mean and variance; they and the
-    blobs scale and shift are (1, channels, 1, 1).
+    Mean and variance are of each channel. With bn_mode INFERENCE it is scale * x + shift. Tops 2 and 3 are mean and
+    variance; they and the blobs scale and shift are (1, channels, 1, 1).
     """
     if _learns(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())

@@ -16,9 +16,9 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
-    """Scatter the numbers of (num, channels, *) to the flat positions in the mask, in planes of `size`, else 0.
+    """Scatter the values of (num, channels, *) to the flat positions in the mask, in planes of `size`; others are 0.
 
-    The last of several numbers at one position wins. A position outside of a plane makes the whole plane NaN.
+    The last of several values at one position wins. A position outside of a plane makes the whole plane NaN.
     """
     require(x.shape == mask.shape, f"data and mask must have one shape: {x.shape} and {mask.shape}")
     cells = size[0] * size[1]
@@ -35,7 +35,7 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
 
 
 def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return the numbers of `y` at the mask's positions, in the mask's shape; 0 for positions outside."""
+    """Return the values of `y` at the mask's positions, in the mask's shape; 0 for positions outside."""
     pick = jax.vmap(
         jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
     )

@@ -74,7 +74,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
             overrides_autodiff=True,
             indices=Indices((1,)),
             exempt_from_force_backward=(1,),
-            not_derivative="Gradients of the recurrent weight use the state of each sequence; clipping_threshold clips.",
+            not_derivative="The recurrent weight's gradient uses the state of each sequence; clipping_threshold clips.",
         ),
         LayerTraits(weight_axes=2),
         docs=LayerDocs(origin=origin),

@@ -22,7 +22,7 @@ GAP = -1
 
 
 def drop_blanks(numbers: jax.Array, kept: jax.Array) -> jax.Array:
-    """Return the kept numbers of each row (rows, places) in their order, then padding (`GAP`)."""
+    """Return the kept labels of each row (rows, positions) in their order, then padding (`GAP`)."""
     order = jnp.argsort(~kept, axis=1, stable=True)
     return jnp.take_along_axis(jnp.where(kept, numbers, GAP), order, axis=1)
 
@@ -32,13 +32,13 @@ _NEVER = -1e30  # the logarithm of 0, but one that can be subtracted
 
 @dataclass(frozen=True)
 class Alignment:
-    """The states of a CTC alignment: blank, label, blank, label .. blank, S of them for each of N items.
+    """The states of a CTC alignment: blank, label, blank, label .. blank; S states for each of N items.
 
     Attributes:
-        log_prob: (T, N, S), of each state's label at each step.
-        skips: (N, S), whether a state may follow the one before the last.
+        log_prob: (T, N, S), log-probability of the label of each state at each step.
+        skips: (N, S), whether a state may be reached from two states before.
         ends: (N, S), whether an item's alignment may end in a state.
-        symbols: (N, S), each state's label.
+        symbols: (N, S), the label of each state.
     """
 
     log_prob: jax.Array
@@ -77,11 +77,11 @@ class Alignment:
 
 
 def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over items of -log of the probability of their labels; the top is a scalar. warpctc-caffe's.
+    """Mean over items of -log(probability of their label sequence); a scalar. warpctc-caffe's.
 
-    Bottoms: scores (time, items, labels), which go through a softmax, and labels (items, places), of which places with
-    the blank label are ignored. An item with more labels than steps counts 0. As in the fork, the gradient is of the
-    sum over items, not of the mean.
+    Bottoms: scores (time, items, labels), which go through a softmax, and labels (items, positions); positions with the
+    blank label are ignored. The loss of an item with more labels than steps is 0. As in the fork, the gradient is of
+    the sum over items, not of the mean.
     """
     spread, _ = _align(ctx, scores, labels)
     total = spread.total(spread.forward())
@@ -123,7 +123,7 @@ register(
 
 
 def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
-    """Return the states of all items, and the number of steps that count."""
+    """Return the alignment of all items, and the number of steps that count."""
     p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
@@ -171,8 +171,8 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
 
     Bottoms: scores (time, items, labels), indicators (time, items), which are 0 at the step after an item's last, and
     optionally labels (time, items), which end at the first negative one. Further tops: minus the sum of the best
-    scores, (items, 1, 1, 1); and with a third bottom the accuracy, (1, 1, 1, 1). Of two tops with three bottoms the
-    second is the accuracy. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
+    scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1, 1, 1). With three bottoms and two tops the
+    second top is the accuracy. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
     """
     blank = _blank(ctx, scores, going_on, *targets)
     x = promote(scores).transpose(1, 0, 2)
@@ -239,9 +239,9 @@ def _before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
 
 
 def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Share of items whose best labels, without repetitions and blanks, are right; a scalar. warpctc-caffe's.
+    """Fraction of items whose best labels, without repetitions and blanks, are right; a scalar. warpctc-caffe's.
 
-    Bottoms: scores (items, time, labels), and labels (items, places), of which places with the blank label are ignored.
+    Bottoms: scores (items, time, labels), and labels (items, positions); positions with the blank label are ignored.
     """
     require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
     require(

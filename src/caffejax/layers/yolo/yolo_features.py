@@ -18,8 +18,8 @@ from .yolo_head import ground_truth
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
     """MobileNet-YOLO's (N, C, H, W) to (N, C s^2, H/s, W/s) in darknet's order, s = `stride`; the inverse if `reverse`.
 
-    Darknet reads the numbers of an image as if they were C/s^2 x sH x sW, takes blocks of s x s of these apart, and
-    writes each position of a block as C/s^2 planes. This is not the usual space to depth.
+    Darknet reads the elements of an image as C/s^2 x sH x sW, splits the planes into blocks of s x s, and writes each
+    position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
     s, (n, channels, height, width) = ctx.param.stride, x.shape
@@ -49,7 +49,7 @@ register(
 
 
 def _moved(x: jax.Array, s: int, together: bool) -> jax.Array:
-    """Return x with the numbers of each image in their new order, in x's shape."""
+    """Return x with the elements of each image in their new order, in the shape of x."""
     n, channels, height, width = x.shape
     planes = channels // (s * s)
     if together:

@@ -27,14 +27,14 @@ def detection_rows(
 ) -> jax.Array:
     """Suppress boxes of all classes and images together, and return the others as rows, the best first.
 
-    As in the fork, the images of a batch form one list, and every row says image 0. If nothing is found, there is a row
-    of -1 with the image's number for each image.
+    As in the fork, the images of a batch form one list, and every row has image 0. Without detections there is a row of
+    -1 with the image's index for each image.
 
     Args:
         boxes: (boxes, 4), x, y, width, height.
         scores: (boxes,).
         classes: (boxes,).
-        wanted: (boxes,), True for scores above the threshold.
+        valid: (boxes,), True for scores above the threshold.
         threshold: boxes with at least this overlap with a better one are suppressed.
         n: the number of images.
 
@@ -51,11 +51,11 @@ def detection_rows(
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv2's rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7). From MobileNet-YOLO.
+    """YOLOv2's detections (1, 1, rows, 7): (image, class + 1, score, x1, y1, x2, y2), the best first. MobileNet-YOLO's.
 
     Bottoms are one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate, with its
     best class: the score is objectness times softmax, and at least `confidence_threshold`. A box is dropped if a better
-    one of any class overlaps it by at least `nms_threshold`. All images form one list and say image 0, as in the fork.
+    one of any class overlaps it by at least `nms_threshold`. All images form one list with image 0, as in the fork.
     """
     p = ctx.param
     require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
@@ -99,12 +99,12 @@ Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv3's rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7). From MobileNet-YOLO.
+    """YOLOv3's detections (1, 1, rows, 7): (image, class + 1, score, x1, y1, x2, y2), the best first. MobileNet-YOLO's.
 
     Bottoms are maps (N, num_box * (5 + num_classes), H, W). A score is objectness times class probability, both by
     sigmoid, and above `confidence_threshold`. A box is dropped if a better one of any class overlaps it by at least
-    `nms_threshold`, so only the best class of a cell and anchor remains. All images form one list and say image 0, as
-    in the fork.
+    `nms_threshold`, so only the best class of a cell and anchor remains. All images form one list with image 0, as in
+    the fork.
     """
     p = ctx.param
     every = p.nms_threshold >= 1  # boxes of other classes of the same cell remain, too
@@ -164,7 +164,7 @@ class Boxes(NamedTuple):
     Attributes:
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
-        scores: (N, boxes), of predicted boxes; of labelled boxes, whether they count (are not difficult).
+        scores: (N, boxes), for predicted boxes; for labelled boxes, whether they count (are not difficult).
         there: (N, boxes), False for padding.
     """
 
@@ -177,13 +177,13 @@ class Boxes(NamedTuple):
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     """Count the labels of each class, then judge predictions: (class, score, right, wrong); (N, num_class + boxes * 4).
 
-    Of Intel Caffe and caffe-yolo. With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class),
-    side, side), and labels are rows (class, x, y, width, height) up to one with x = 0. Without, they are YOLOv1's:
-    classes, objectness and boxes (x, y, width, height) of all cells; labels say whether objects are difficult and
-    exist, and their classes and boxes. Predictions that overlap a better one by at least `nms` are dropped, none if it
-    is negative. They come class by class, the best first, then zeros. A prediction is right if the label of its class
-    with the largest overlap reaches `threshold` and no better one has taken it; for a difficult label it is neither
-    right nor wrong.
+    Used by Intel Caffe and caffe-yolo. With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class),
+    side, side), and labels are rows (class, x, y, width, height) up to one with x = 0. Without, bottoms are YOLOv1's:
+    classes, objectness and boxes (x, y, width, height) of all cells; labels contain for all cells whether an object is
+    difficult and exists, its class and its box. Predictions that overlap a better one by at least `nms` are dropped,
+    none if `nms` is negative. Predictions are listed class by class, the best first, then zeros. A prediction is right
+    if the label of its class with the largest overlap reaches `threshold` and no better prediction was assigned to it;
+    for a difficult label it is neither right nor wrong.
     """
     p = ctx.param
     _check(p, x)
