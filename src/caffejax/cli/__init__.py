@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"caffejax: {_OWN_TYPES}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        _let_go_of_stdout()  # who reads has enough, as `head` has
+        _let_go_of_stdout()  # the reader, such as `head`, has closed the pipe
         return 1
     except OSError as error:
         if not _stdout_fails():
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare(options: argparse.Namespace) -> None:
-    """Make the process ready for a command: settings that concern all of it, then modules of the user's."""
+    """Apply the command's process-wide settings and import the user's modules."""
     if options.command in (*_ON_NETS, convert, export):
         hide_late_errors()
     if options.command in _ON_NETS:
@@ -157,7 +157,7 @@ def _prepare(options: argparse.Namespace) -> None:
 
 
 def _stdout_fails() -> bool:
-    """Return whether stdout takes nothing more, such as a file on a full disk."""
+    """Return whether writing to stdout fails, for example because the disk is full."""
     try:
         os.write(1, b"\n")
     except OSError:
@@ -166,7 +166,7 @@ def _stdout_fails() -> bool:
 
 
 def _let_go_of_stdout() -> None:
-    """Keep Python from writing what is left once more as it ends."""
+    """Redirect stdout to /dev/null, so that Python does not try to write the rest of its buffer at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.close(nothing)
@@ -176,9 +176,9 @@ def _parser() -> Parser:
     parser = Parser(
         prog="caffejax",
         description="Train and test Caffe models on JAX, convert their weights and make their databases.",
-        epilog="Commands that run nets keep what they compiled in ~/.cache/caffejax (the environment variable "
-        "CAFFEJAX_CACHE names another folder, or off), and memory of one run for the next (CAFFEJAX_BLOCKS=off). "
-        "Flags take one dash or two, and _ or - between words. "
+        epilog="Commands that run nets store compiled programs in ~/.cache/caffejax (the environment variable "
+        "CAFFEJAX_CACHE names another folder, or off) and keep freed memory for later runs (CAFFEJAX_BLOCKS=off "
+        "turns this off). Flags may be written with one dash or two, and with _ or - between words. "
         "Example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
         allow_abbrev=False,
     )

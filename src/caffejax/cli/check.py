@@ -1,7 +1,7 @@
-"""Look at models: which load, in which phases, what is missing, whether weights fit, what runs where.
+"""Check models: which load, in which phases, what is missing, whether weights fit, which layers run on the host.
 
-FILE is a net or a solver; of a FOLDER, all *.prototxt, *.pt and *.pbtxt in it and below. Nothing is run, and data that
-is absent is not missed. The exit code is 0 if all load and 1 if not.
+FILE is a net or a solver. In a FOLDER and its subfolders all *.prototxt, *.pt and *.pbtxt files are checked. Nothing is
+run, and data files need not exist. The exit code is 0 if all models load, otherwise 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import flags, net_flags
 if TYPE_CHECKING:
     from ..checking import PhaseReport, Report
 
-HELP = "tell which models load and what the others lack"
+HELP = "report which models load and what the others lack"
 EXAMPLE = "caffejax check -j 8 models/ my_net/deploy.prototxt"
 
 _WIDTH = 100
@@ -33,22 +33,23 @@ _ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
     parser.add_argument("paths", nargs="+", type=_existing, metavar="FILE|FOLDER", help="nets, solvers, or folders")
-    weights = "compare with this file's blobs; else with a .caffemodel called as the net"
+    weights = "check these weights against the nets (default: a .caffemodel beside the net with its name)"
     flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
     net_flags.add_code_and_limits(parser)
-    parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help="files at once; as many as cores")
-    flags.add(parser, "timeout", "seconds for each file", type=flags.positive, default=120, metavar="N")
+    jobs = "the number of files to check in parallel (default: the number of cores)"
+    parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
+    flags.add(parser, "timeout", "time limit for each file, in seconds", type=flags.positive, default=120, metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Look at the models, and say what there is to say of each."""
+    """Check the models and print a report on each."""
     from ..checking.model_files import model_files
     from ..checking.worker_pool import check_files
 
     files = list(model_files(options.paths))
     if not files:
-        raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt in what was named")
+        raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt files in these folders")
     weights = [options.weights] if options.weights else []
     reports = check_files(
         files,
@@ -104,24 +105,24 @@ def _lines(report: Report) -> Iterator[str]:
         if phase.on_host:
             hosts = f"on the host: {', '.join(phase.on_host)}; {counted(phase.compiled, 'layer')} compiled"
             yield from _told([hosts], f"{phase.state}: ")
-        for found in phase.weights:
-            lacking = f", none for {len(found.missing)}: {', '.join(found.missing[:5])}" if found.missing else ""
-            unused = f", {found.unused} not used" if found.unused else ""
-            fit = f"{found.file}: blobs for {counted(found.matched, 'layer')} fit{lacking}{unused}"
+        for match in phase.weights:
+            lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
+            unused = f", {match.unused} not used" if match.unused else ""
+            fit = f"{match.file}: blobs for {counted(match.matched, 'layer')} fit{lacking}{unused}"
             yield from _told([fit], f"{phase.state}: ")
-            yield from _told((str(misfit) for misfit in found.misfits), f"{phase.state}: ")
+            yield from _told((str(misfit) for misfit in match.misfits), f"{phase.state}: ")
     yield from _told(report.notes, "note: ")
 
 
 def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield states, but not those of which nothing else is to be said than of one before."""
+    """Yield the reports, with states of equal reports (apart from memory) joined: "TRAIN, TEST"."""
     from dataclasses import replace
 
-    seen: dict[PhaseReport, str] = {}
+    states_of: dict[PhaseReport, str] = {}
     for phase in phases:
         bare = replace(phase, state="", memory=0)
-        seen[bare] = f"{seen[bare]}, {phase.state}" if bare in seen else phase.state
-    for bare, states in seen.items():
+        states_of[bare] = f"{states_of[bare]}, {phase.state}" if bare in states_of else phase.state
+    for bare, states in states_of.items():
         yield replace(bare, state=states)
 
 
@@ -140,7 +141,7 @@ def _print_summary(models: list[Report], failed: list[Report], skipped: list[str
 
 
 def _of_each_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
-    """Say how many of the nets, and of the solvers, do something: "2 of 3 nets and 1 of 1 solver load"."""
+    """Format counts by kind of model: "2 of 3 nets and 1 of 1 solver load"."""
     kinds = {"net": "net", "solver": "solver", "other": "unreadable file"}
     totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
     parts = [

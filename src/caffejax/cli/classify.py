@@ -1,4 +1,4 @@
-"""Classify images, and write the class probabilities, a row per image, to a .npy file."""
+"""Classify images and write the class probabilities, one row per image, to a .npy file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input_file", help="an image, a folder of images, or a .npy file of them (N, H, W, K)")
     parser.add_argument("output_file", help="the .npy file to write")
     image_flags.add_flags(parser)
-    flags.add(parser, "center_only", help="only the centre, not ten crops of each image", action="store_true")
+    flags.add(parser, "center_only", help="use the centre crop instead of ten crops per image", action="store_true")
     flags.add(
         parser,
         "images_dim",
@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=image_flags.numbers,
         default=(256, 256),
     )
-    flags.add(parser, "ext", help="the end of the images' names in a folder", default="jpg")
+    flags.add(parser, "ext", help="the ending of the images' names in a folder", default="jpg")
 
 
 def run(options: argparse.Namespace) -> None:

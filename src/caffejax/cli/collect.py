@@ -1,7 +1,7 @@
 """Run a net once and write every blob, with --backward every diff and gradient too, to an .npz file.
 
-The net is fed the arrays of --inputs; else the first batch of its own data; else, where it has Input layers, random
-numbers: NumPy's RandomState(seed).normal for each in their order. What it was fed is in the dump as well.
+The inputs are the arrays of --inputs; without it the first batch of the net's data layers; for Input layers random
+numbers from NumPy's RandomState(seed).normal, in the order of the inputs. The dump contains the inputs too.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
     parser.set_defaults(phase="TEST")
-    flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
+    flags.add(parser, "weights", "the .caffemodel[.h5] file (default: random weights)", metavar="FILE")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "out", "the file to write", required=True, metavar="FILE.npz")
-    flags.add(parser, "inputs", "what to feed the net, by blob; a dump will do", metavar="FILE.npz")
-    flags.add_switch(parser, "backward", "collect diffs and gradients; the net needs a loss", dest="diffs")
-    flags.add(parser, "seed", "for random inputs, and layers that are random", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "inputs", "the input arrays, by blob; a dump can be used", metavar="FILE.npz")
+    flags.add_switch(parser, "backward", "collect diffs and gradients too; the net needs a loss", dest="diffs")
+    flags.add(parser, "seed", "the seed of random inputs and random layers", type=flags.count, default=0, metavar="N")
     flags.add_options(parser, "kernels", "precision")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Collect and write the dump."""
+    """Run the net and write the dump."""
     start_logging()
     from ..debugging.dumps import collect, read_inputs, write_dump
 

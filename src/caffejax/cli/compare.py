@@ -1,6 +1,6 @@
-"""Compare two dumps, or a dump with a net that is fed the dump's inputs: layer by layer, forward, then backward.
+"""Compare two dumps, or a dump with a net that runs on the dump's inputs: layer by layer, forward, then backward.
 
-The exit code is 1 where they part. The net has the dump's params unless --weights are given, and the dump's phase.
+The exit code is 1 if they differ. The net has the dump's phase and, without --weights, the dump's parameters.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ EXAMPLE = "caffejax compare caffe.npz --model=net.prototxt --picture=error.png"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("a", help="a dump, of `caffejax collect` or scripts/collect_with_caffe.py", metavar="A.npz")
-    parser.add_argument("b", help="another; or else --model", nargs="?", metavar="B.npz")
+    parser.add_argument("a", help="a dump from `caffejax collect` or scripts/collect_with_caffe.py", metavar="A.npz")
+    parser.add_argument("b", help="another dump, if there is no --model", nargs="?", metavar="B.npz")
     flags.add(parser, "model", "the net prototxt, to run on the dump's inputs", metavar="FILE")
-    flags.add(parser, "weights", "its .caffemodel[.h5] file; the dump's params unless given", metavar="FILE")
+    flags.add(parser, "weights", "the net's .caffemodel[.h5] file (default: the dump's parameters)", metavar="FILE")
     net_flags.add_strict_flag(parser)
-    flags.add(parser, "phase", "its phase; the dump's unless given", choices=("TRAIN", "TEST"))
+    flags.add(parser, "phase", "the net's phase (default: the dump's)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
-    flags.add(parser, "rtol", "tolerance, as a share of the array's largest value", type=_tolerance, metavar="X")
-    flags.add(parser, "atol", "tolerance beside it", type=_tolerance, metavar="X")
-    flags.add_switch(parser, "each_layer", "with --model: give each layer the dump's own bottoms and top diffs")
-    flags.add_switch(parser, "random", "count what layers decide that are random, such as dropout in TRAIN")
+    flags.add(parser, "rtol", "tolerance relative to the array's largest value", type=_tolerance, metavar="X")
+    flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_tolerance, metavar="X")
+    flags.add_switch(parser, "each_layer", "with --model: run each layer on the dump's bottoms and top diffs")
+    flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
     flags.add_switch(parser, "json", "print JSON")
     flags.add(parser, "picture", "draw the error along depth (needs the extra 'plot')", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
@@ -48,12 +48,12 @@ def _tolerance(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the table; where they part is an error."""
+    """Print the comparison; the first difference is an error."""
     start_logging()
     from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
     if (options.b is None) == (options.model is None):
-        raise CaffejaxError("give either a second dump or --model, to compare the first one with")
+        raise CaffejaxError("give either a second dump or --model to compare the first dump with")
     if options.each_layer and options.model is None:
         raise CaffejaxError("--each_layer runs a net's layers one by one: give it with --model, not with a second dump")
     if options.picture:
@@ -64,17 +64,17 @@ def run(options: argparse.Namespace) -> None:
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in (("rtol", RTOL), ("atol", ATOL))
     }
-    found = compare(a, b, **tolerances, random=options.random)
-    print(found.to_json() if options.json else found)
+    comparison = compare(a, b, **tolerances, random=options.random)
+    print(comparison.to_json() if options.json else comparison)
     if options.picture:
-        draw_errors(found, options.picture)
+        draw_errors(comparison, options.picture)
         if not options.json:
             print(f"Wrote {options.picture}")
-    if found.strangers:
-        raise CaffejaxError(found.strangers)
-    if (first := found.first) is not None:
+    if comparison.strangers:
+        raise CaffejaxError(comparison.strangers)
+    if (first := comparison.first) is not None:
         raise CaffejaxError(Problem(f"they first part here: {first}", layer=first.layer, layer_type=first.type))
-    if not found.ok:
+    if not comparison.ok:
         raise CaffejaxError("the dumps have nothing in common to compare")
 
 

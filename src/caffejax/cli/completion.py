@@ -1,4 +1,4 @@
-"""Print a script by which a shell completes commands and flags."""
+"""Print a shell script that completes commands and flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHELLS = ("bash", "zsh", "tcsh")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("shell", help="the shell that is to read it", choices=_SHELLS)
+    parser.add_argument("shell", help="the shell that reads the script", choices=_SHELLS)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", help="the .binaryproto to write", metavar="OUTPUT_FILE", nargs="?")
     flags.add_backend_flag(parser)
     flags.add_options(parser, "max_image_pixels")
-    flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
+    flags.add_switch(parser, "skip_errors", "skip images that cannot be read, with a warning")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Convert weights: .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors, each to any other."""
+"""Convert weights between .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ EXAMPLE = "caffejax convert --from=lenet_iter_1000.caffemodel --to=lenet.npz"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add(parser, "from", "the weights to read; the name's end says the format", required=True, metavar="FILE")
-    flags.add(parser, "to", "the file to write; the name's end says the format", required=True, metavar="FILE")
+    flags.add(parser, "from", "the weights to read; the ending selects the format", required=True, metavar="FILE")
+    flags.add(parser, "to", "the file to write; the ending selects the format", required=True, metavar="FILE")
     flags.add(
         parser,
         "model",
-        "the net prototxt: puts layer definitions into a .caffemodel, and is needed where layers share params",
+        "the net prototxt: adds layer definitions to a .caffemodel, and is required if layers share parameters",
         metavar="FILE",
     )
 

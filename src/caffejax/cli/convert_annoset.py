@@ -1,4 +1,4 @@
-"""Make a database of images with boxes, `image annotation` on each line of a list, as the SSD fork's tool does."""
+"""Make a database of images with boxes from a list with a line `image annotation` each, as the SSD fork's tool does."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _KINDS = ("xml", "json", "txt")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
+    parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
     flags.add_backend_flag(parser)
     kinds = ("classification", "detection")
-    flags.add(parser, "anno_type", "whether the list has labels or files of boxes", choices=kinds, default=kinds[0])
-    flags.add(parser, "label_type", "how these files are written", choices=_KINDS, default=_KINDS[0])
-    flags.add(parser, "label_map_file", "the numbers of the classes, a LabelMap; txt may do without", default="")
-    flags.add_switch(parser, "check_label", "accepted: that no name or label occurs twice is checked always")
+    flags.add(parser, "anno_type", "the list names labels, or files of boxes", choices=kinds, default=kinds[0])
+    flags.add(parser, "label_type", "the format of the files of boxes", choices=_KINDS, default=_KINDS[0])
+    flags.add(parser, "label_map_file", "a LabelMap with the class numbers; optional for txt files", default="")
+    flags.add_switch(parser, "check_label", "has no effect: names and labels are always checked for duplicates")
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
-    flags.add(parser, "min_dim", "enlarge images until the shorter side is that long", type=flags.count, default=0)
-    flags.add(parser, "max_dim", "then shrink them until the longer side is that long", type=flags.count, default=0)
-    flags.add(parser, "resize_width", "resize to this width, if a height is given too", type=flags.count, default=0)
-    flags.add(parser, "resize_height", "resize to this height, if a width is given too", type=flags.count, default=0)
+    flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "min_dim", "enlarge images to this shorter side, in pixels", type=flags.count, default=0)
+    flags.add(parser, "max_dim", "then shrink them to this longer side, in pixels", type=flags.count, default=0)
+    flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
+    flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
     flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
-    flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
-    flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+    flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
+    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
     flags.add_options(parser, "max_image_pixels")
 
 
@@ -93,17 +93,17 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
     numbers = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
     names, annotations = read_pairs(file)
     paths = find_files(file, names, options.root, ())
-    found = find_files(file, annotations, options.root, (), "annotation")
+    annotation_paths = find_files(file, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
         numbers = None  # these files have numbers
     return [
         _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, numbers=numbers))
-        for name, path, annotation in zip(names, paths, found, strict=True)
+        for name, path, annotation in zip(names, paths, annotation_paths, strict=True)
     ]
 
 
 def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and AnnotatedDatum of each image, in this order."""
+    """Yield the key and the AnnotatedDatum of each image, in the order of `images`."""
     from ..data.annotated.write_annotated import StorageOptions, encode_annotated
     from ..data.write_imageset import guess_encoding
 

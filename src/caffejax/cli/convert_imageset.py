@@ -1,4 +1,4 @@
-"""Make a database of the images that a list names, one `path label` on each line, as Caffe's tool does."""
+"""Make a database of the images in a list with a line `path label` for each image, as Caffe's tool does."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LOG_EVERY = 1000
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("root", help="put before each path as it is, so with a slash at its end", metavar="ROOTFOLDER/")
+    parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
     parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
     flags.add_backend_flag(parser)
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")
-    flags.add(parser, "seed", "what decides that order", type=flags.count, default=0, metavar="N")
-    flags.add(parser, "resize_width", "resize to this width, if a height is given too", type=flags.count, default=0)
-    flags.add(parser, "resize_height", "resize to this height, if a width is given too", type=flags.count, default=0)
+    flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
+    flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
     flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
-    flags.add_switch(parser, "encoded", "store compressed images, files as they are where possible")
-    flags.add(parser, "encode_type", "compress to this: jpg, png, ...; else by each file's name", default="")
+    flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
+    flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
     flags.add_options(parser, "max_image_pixels")
-    flags.add_switch(parser, "skip_errors", "leave out images that cannot be read, with a warning")
+    flags.add_switch(parser, "skip_errors", "skip images that cannot be read, with a warning")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
 def _records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and Datum of each image that can be read, in this order."""
+    """Yield the key and the Datum of each image that can be read, in the order of the list."""
     from ..data.write_imageset import encode_image_datum, guess_encoding
 
     first = None

@@ -31,10 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "crop_mode",
-        help="where windows come from; from the list if the input is a .csv, else from selective search",
+        help="the source of the windows (default: list if the input is a .csv, else selective_search)",
         choices=("list", "selective_search"),
     )
-    flags.add(parser, "context_pad", help="pixels of context around windows", type=int, default=16)
+    flags.add(parser, "context_pad", help="width of the context around windows, in pixels", type=int, default=16)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -88,19 +88,19 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
             reader = csv.DictReader(file)
             if missing := [c for c in ("filename", *_COORDINATES) if c not in (reader.fieldnames or ())]:
                 raise DataError(Problem(f"the first line names no column {', '.join(missing)}", path, 1))
-            found: dict[str, list[np.ndarray]] = {}
+            windows: dict[str, list[np.ndarray]] = {}
             problems = []
             for row in reader:
                 try:
                     window = np.array([round(float(row[c])) for c in _COORDINATES])
-                    found.setdefault(row["filename"], []).append(window)
+                    windows.setdefault(row["filename"], []).append(window)
                 except (TypeError, ValueError, OverflowError):
                     problems.append(Problem("ymin, xmin, ymax and xmax have to be numbers", path, reader.line_num))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", path)) from error
     if problems:
         raise DataError(problems)
-    return found
+    return windows
 
 
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
@@ -110,8 +110,8 @@ def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     classes = range(detections[0]["prediction"].size)
     writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
-    for found in detections:
-        writer.writerow([found["filename"], *found["window"], *_plain(found["prediction"].ravel())])
+    for detection in detections:
+        writer.writerow([detection["filename"], *detection["window"], *_plain(detection["prediction"].ravel())])
     with replacing(path) as file:
         file.write(text.getvalue().encode())
 
@@ -128,6 +128,6 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
     from ..atomic import replacing_path
 
     with replacing_path(path) as partial, h5py.File(partial, "w") as file:
-        file["filename"] = [str(found["filename"]) for found in detections]
-        file["window"] = np.stack([found["window"] for found in detections])
-        file["prediction"] = np.stack([found["prediction"] for found in detections])
+        file["filename"] = [str(detection["filename"]) for detection in detections]
+        file["window"] = np.stack([detection["window"] for detection in detections])
+        file["prediction"] = np.stack([detection["prediction"] for detection in detections])

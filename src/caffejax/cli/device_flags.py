@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 TITLE = "several devices and processes"
 _AUTO = "auto"
-# what JAX's errors say, of several kinds, where another process does not answer
+# texts of the JAX errors that are raised when another process does not answer
 _LOST = re.compile(
     r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
 )
 
 
 def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+    """Add the flags for training on several devices and in several processes."""
     spread = flags.group(parser, TITLE)
     flags.add(
         spread,
         "devices",
-        "train on so many devices, of each process; a CPU simulates them",
+        "the number of devices that each process trains on; on a CPU they are simulated (default: 1)",
         metavar="N",
         type=flags.positive,
     )
@@ -46,23 +46,23 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         spread,
         "coordinator",
-        "train in several processes: where process 0 is; auto, under SLURM, Open MPI or on a TPU pod",
+        "train in several processes: the address of process 0, or auto under SLURM, Open MPI or on a TPU pod",
         metavar="HOST:PORT",
     )
-    flags.add(spread, "processes", "how many processes there are", type=flags.positive, metavar="N")
-    flags.add(spread, "process_id", "which of them this is, from 0 on", type=flags.count, metavar="I")
-    flags.add(
-        spread, "start_timeout", "seconds to wait for all processes", type=flags.positive, metavar="N", default=60
-    )
+    flags.add(spread, "processes", "the number of processes", type=flags.positive, metavar="N")
+    flags.add(spread, "process_id", "the number of this process, counted from 0", type=flags.count, metavar="I")
+    wait = "how long the processes wait for each other at the start, in seconds"
+    flags.add(spread, "start_timeout", wait, type=flags.positive, metavar="N", default=60)
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of how devices are arranged, and what they share."""
+    """Add `--mesh`, `--shard` and `--reduce_dtype`: how devices are arranged and what is sharded over them."""
     spread = flags.group(parser, TITLE)
     flags.add(
         spread,
         "mesh",
-        "arrange all devices, as data=4,model=2: in 4 rows that take a batch each, large weights cut over 2",
+        "arrange all devices in a mesh: data=4,model=2 is 4 rows of 2; each row takes a batch and shards large weights "
+        "over its devices",
         metavar="AXES",
         type=_mesh,
     )
@@ -70,40 +70,42 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def trains_with_others(options: argparse.Namespace) -> bool:
-    """Return whether a command of these flags is one of several processes that train together."""
+    """Return whether the flags make this process one of several that train together."""
     return getattr(options, "coordinator", None) is not None
 
 
 def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
-    """Return how training is spread, by the flags; by those of `add_mesh_flags` where `batch` is given."""
+    """Return a `Parallel` from the flags; `batch` is for commands that have only the flags of `add_mesh_flags`."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
     return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
 
 
 def join_processes(options: argparse.Namespace) -> None:
-    """Join the other processes, if there are any; only the first logs what is no warning. Before JAX is used.
+    """Join the other processes, if there are any; call this before JAX is used.
+
+    Afterwards only process 0 logs everything; the others log warnings.
 
     Raises:
-        CaffejaxError: if the flags do not fit each other, or processes do not come.
+        CaffejaxError: if the flags contradict each other, or some process does not start in time.
     """
     simulated = options.devices or (options.coordinator is None and math.prod((options.mesh or {}).values()))
     if simulated > 1 and _on_cpu(options):
         import jax
 
-        with suppress(RuntimeError):  # JAX runs already, in a program of the user's: it has the devices that it has
+        with suppress(RuntimeError):  # JAX is already running, in the user's program: its devices are fixed
             jax.config.update("jax_num_cpu_devices", simulated)
-    given = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
+    present = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
     if options.coordinator is None:
-        if given:
-            raise CaffejaxError(f"--{given[0]} needs --coordinator=HOST:PORT, where process 0 is")
+        if present:
+            raise CaffejaxError(f"--{present[0]} needs --coordinator=HOST:PORT, the address of process 0")
         _warn_of_tasks()
         return
     if options.coordinator == _AUTO:
-        if given:
-            raise CaffejaxError(f"--coordinator=auto finds out by itself: leave out --{given[0]}")
-    elif len(given) < 2 or ":" not in options.coordinator:
-        raise CaffejaxError("several processes need --coordinator=HOST:PORT, --processes=N and --process_id=I, each")
+        if present:
+            raise CaffejaxError(f"--coordinator=auto detects this by itself: leave out --{present[0]}")
+    elif len(present) < 2 or ":" not in options.coordinator:
+        raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
     elif options.process_id >= options.processes:
         raise CaffejaxError(f"--process_id={options.process_id} must be one of 0 to {options.processes - 1}")
     import jax
@@ -118,41 +120,44 @@ def join_processes(options: argparse.Namespace) -> None:
 
 
 def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) -> Sequence[jax.Device] | jax.Device:
-    """Return the devices to train on, or the one.
+    """Return the device or devices to train on.
 
     Raises:
-        CaffejaxError: if the flags ask for devices that are not there, or do not fit each other.
+        CaffejaxError: if the flags name devices that do not exist, or contradict each other.
     """
     import jax
 
     mesh = math.prod((options.mesh or {}).values())
     if jax.process_count() > 1:
-        found = _of_each_process(options)
+        devices = _devices_of_processes(options)
     elif options.gpu is not None and (options.gpu == "all" or "," in options.gpu):
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
         numbers = _numbers(options.gpu)
         every = all_of("gpu")
-        found = every if numbers is None else [device_of("gpu", str(n)) for n in numbers]
+        devices = every if numbers is None else [device_of("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
         named = options.device is not None or options.gpu is not None
         kind = pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
-        found = all_of(kind)
-        wanted = options.devices or mesh
-        if len(found) < wanted:
-            raise CaffejaxError(f"JAX has {counted(len(found), f'{kind} device')} here, not {wanted}")
-        found = found[:wanted]
+        devices = all_of(kind)
+        number = options.devices or mesh
+        if len(devices) < number:
+            raise CaffejaxError(f"JAX has {counted(len(devices), f'{kind} device')} here, not {number}")
+        devices = devices[:number]
     else:
         return pick_device(options, prefer_gpu, device_id)
-    check_mesh(options, len(found))
-    return found
+    check_mesh(options, len(devices))
+    return devices
 
 
-def _of_each_process(options: argparse.Namespace) -> Sequence[jax.Device]:
+def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
     import jax
 
     if ":" in (options.device or ""):
-        raise CaffejaxError(f"--device={options.device}: one of several processes takes all of a kind, or --gpu=N")
+        raise CaffejaxError(
+            f"--device={options.device}: with several processes, each process trains on all devices of a kind; "
+            "--gpu=N picks one GPU"
+        )
     kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
     here, every = all_of(kind), jax.devices(kind)
     if not options.devices:
@@ -160,19 +165,19 @@ def _of_each_process(options: argparse.Namespace) -> Sequence[jax.Device]:
     if len(here) < options.devices:
         raise CaffejaxError(f"JAX has {counted(len(here), f'{kind} device')} here, not {options.devices}")
     by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
-    return [device for _, own in by_process for device in itertools.islice(own, options.devices)]
+    return [device for _, group in by_process for device in itertools.islice(group, options.devices)]
 
 
 def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
-    """Raise `CaffejaxError` unless `--mesh`, if given, has a place for each of so many devices."""
+    """Raise `CaffejaxError` if `--mesh` is present and does not have exactly this number of devices."""
     places = math.prod((options.mesh or {}).values())
     if options.mesh and places != devices:
-        raise CaffejaxError(f"--mesh has places for {places} devices, but there are {devices}{where}")
+        raise CaffejaxError(f"--mesh is for {places} devices, but there are {devices}{where}")
 
 
 @contextmanager
 def ending_together() -> Iterator[None]:
-    """End this process at once when something goes wrong in it or in another, so that none waits for those gone."""
+    """End this process at once after an error in it or in another process, so that no process waits for a dead one."""
     try:
         yield
     except BaseException as error:
@@ -184,7 +189,7 @@ def ending_together() -> Iterator[None]:
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)  # the end that Python and JAX make would wait for the others, which wait for this one
+        os._exit(1)  # Python's and JAX's normal exit would wait for the others, which wait for this process
 
 
 def _said(error: BaseException) -> list[str]:
@@ -208,7 +213,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _on_cpu(options: argparse.Namespace) -> bool:
-    """Return whether devices are to be simulated: where the CPU is asked for, or JAX sees nothing else."""
+    """Return whether devices are simulated: if the flags select the CPU, or JAX sees no other device."""
     if options.gpu is not None:
         return False
     if options.device is not None:
@@ -228,23 +233,23 @@ def _numbers(gpu: str | None) -> list[int] | None:
         return None
     parts = gpu.split(",")
     if not all(part.isdigit() for part in parts):
-        raise CaffejaxError(f"--gpu={gpu}: give numbers with commas between them, or all")
+        raise CaffejaxError(f"--gpu={gpu}: give numbers separated by commas, or all")
     return [int(part) for part in parts]
 
 
 def _mesh(text: str) -> dict[str, int]:
     """Parse "data=4,model=2"."""
-    found: dict[str, int] = {}
+    axes: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.partition("=")
-        if name not in MESH_AXES or name in found or not number.isdecimal() or int(number) == 0:
+        if name not in MESH_AXES or name in axes or not number.isdecimal() or int(number) == 0:
             raise argparse.ArgumentTypeError(f"'{text}' is not of the form data=4,model=2")
-        found[name] = int(number)
-    return found
+        axes[name] = int(number)
+    return axes
 
 
 def _warn_of_tasks() -> None:
-    """Warn where a scheduler has started several of this, which then do not know of each other."""
+    """Warn if a scheduler started several of these processes without `--coordinator`: each would train alone."""
     for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
         if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
             log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])
@@ -254,23 +259,23 @@ if TYPE_CHECKING:
     import jax
 
 
-def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU of this number") -> None:
-    """Add `--gpu`, with what it does in words, and `--device`."""
+def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
+    """Add `--device` and `--gpu`; `gpu` is the help of the latter."""
     place = flags.group(parser, "where it runs")
     flags.add(place, "gpu", gpu, metavar="N")
-    flags.add(place, "device", "run on this kind of device, and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+    flags.add(place, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
 def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:
-    """Return the device that the flags ask for, else a GPU (or TPU) if preferred and there, else the CPU.
+    """Return the device that the flags name; without these flags a GPU or TPU if preferred and present, or the CPU.
 
     Args:
         options: the command's flags.
-        prefer_gpu: whether the solver's solver_mode is GPU.
-        device_id: which GPU the solver names.
+        prefer_gpu: True if the solver's solver_mode is GPU.
+        device_id: the number of the GPU that the solver names.
 
     Raises:
-        CaffejaxError: if the flags ask for a device that is not there.
+        CaffejaxError: if the flags name a device that does not exist.
     """
     import jax
 
@@ -289,10 +294,10 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
 
 
 def device_of(kind: str, number: str) -> jax.Device:
-    """Return the device of that kind ("gpu") and number.
+    """Return the device with this kind ("cpu", "gpu" or "tpu") and number.
 
     Raises:
-        CaffejaxError: if there is none.
+        CaffejaxError: if it does not exist.
     """
     if not number.isdigit():
         raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")
@@ -303,10 +308,10 @@ def device_of(kind: str, number: str) -> jax.Device:
 
 
 def all_of(kind: str) -> list[jax.Device]:
-    """Return all devices of that kind ("gpu") here.
+    """Return all devices of this kind ("cpu", "gpu" or "tpu") in this process.
 
     Raises:
-        CaffejaxError: if there is none.
+        CaffejaxError: if JAX sees no such device.
     """
     import jax
 

@@ -1,4 +1,4 @@
-"""List the devices that JAX sees here, with what it knows of each."""
+"""List the devices that JAX sees on this machine, with their names, memory and capabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLE = "caffejax device_query --gpu=all"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add(parser, "gpu", "the GPUs of these numbers, separated by commas, or all; every device unless given")
+    flags.add(parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> None:
     from ..kernels import onednn
     from ..process import keeps_memory
 
-    for device in _asked(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
+    for device in _gpus(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
         log.info("Device id:                     %s:%d", device.platform, device.id)
         log.info("Name:                          %s", device.device_kind)
         for name, value in (device.memory_stats() or {}).items():
@@ -47,14 +47,14 @@ def _devices(kind: str) -> list[Any]:
 
     try:
         return list(jax.devices(kind))
-    except RuntimeError:  # there is none
+    except RuntimeError:  # this machine has no such device
         return []
 
 
-def _asked(text: str) -> list[Any]:
+def _gpus(text: str) -> list[Any]:
     if text == "all":
-        found = _devices("gpu")
-        if not found:
+        gpus = _devices("gpu")
+        if not gpus:
             raise CaffejaxError("JAX sees no GPU here; without --gpu all other devices are listed")
-        return found
+        return gpus
     return [device_flags.device_of("gpu", number) for number in text.split(",")]

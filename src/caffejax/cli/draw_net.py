@@ -1,4 +1,4 @@
-"""Draw a net: layers, blobs, and how they are wired. Formats other than .svg and .dot need Graphviz."""
+"""Draw a net: layers, blobs and their connections. Formats other than .svg and .dot need Graphviz."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLE = "caffejax draw_net configs/digits/lenet_train_test.prototxt lenet.svg 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("input_net_proto_file", help="the net prototxt", metavar="NET")
-    parser.add_argument("output_image_file", help="the picture; the name's end says the format", metavar="FILE")
+    parser.add_argument("output_image_file", help="the picture; the ending selects the format", metavar="FILE")
     flags.add(
         parser, "rankdir", help="direction in which the net is drawn", choices=("LR", "RL", "TB", "BT"), default="LR"
     )

@@ -1,6 +1,6 @@
-"""Export a net with its weights: as StableHLO, as ONNX, as the source of a flax module.
+"""Export a net with its weights as StableHLO, as ONNX, or as the source of a flax module.
 
-The form is what --to says: a file whose name ends in .stablehlo or .onnx, or flax, which goes to the folder --out.
+The ending of --to selects the form: .stablehlo or .onnx; or --to=flax, which writes to the folder --out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ..net import Net
 
 T = TypeVar("T")
-Shapes = Mapping[str, Any]  # by blob: what has a shape and a dtype
+Shapes = Mapping[str, Any]  # by blob name, values with `shape` and `dtype`
 
 HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
 
 _ANY = "any"
 _FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
-_ONLY_FOR = {  # flags that mean nothing for other forms
+_ONLY_FOR = {  # the forms that a flag applies to
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
     "batch_axis": ("stablehlo", "onnx"),
@@ -42,18 +42,19 @@ _ONLY_FOR = {  # flags that mean nothing for other forms
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
     parser.add_argument("model", metavar="NET", help="the net prototxt")
-    flags.add(parser, "weights", "the weights, of several files one after the other", metavar="W[,W2]")
-    flags.add_switch(parser, "random_weights", "have fillers make what the weights lack")
+    flags.add(parser, "weights", "the weights; several files are loaded in this order", metavar="W[,W2]")
+    flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
     flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")
     flags.add(parser, "out", "with --to=flax: the folder to write", metavar="FOLDER")
-    flags.add(parser, "outputs", "the blobs that are wanted; what the net predicts unless given", metavar="A,B")
-    batch = "rows that it takes: any, or a number; any unless given, where the layers can"
+    flags.add(parser, "outputs", "the output blobs (default: the net's predictions)", metavar="A,B")
+    batch = "the batch size, or any (default: any if the layers allow it, else the net's batch size)"
     flags.add(parser, "batch", batch, type=_rows, metavar="any|N")
-    flags.add(parser, "batch_axis", "the axis of the inputs that is the batch", type=flags.count, metavar="N")
-    flags.add(parser, "platforms", "StableHLO: what it may run on; cpu,cuda,tpu unless given", metavar="A,B")
-    flags.add(parser, "opset", "ONNX: the version of its operators", type=flags.positive, metavar="N")
-    flags.add(parser, "weights_as", "flax: how weights are kept", choices=("safetensors", "orbax"))
-    phase = "which of the prototxt's layers; they behave as in TEST in either case"
+    flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.count, metavar="N")
+    flags.add(parser, "platforms", "StableHLO: the platforms it runs on (default: cpu,cuda,tpu)", metavar="A,B")
+    flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.positive, metavar="N")
+    weights_as = "flax: the format of the weights (default: safetensors)"
+    flags.add(parser, "weights_as", weights_as, choices=("safetensors", "orbax"))
+    phase = "the phase that selects the prototxt's layers; they compute as in TEST in both"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_state_flags(parser)
     add_preprocessing_flags(parser)
@@ -90,7 +91,7 @@ def _form(options: argparse.Namespace) -> str:
     problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
     for name, forms in _ONLY_FOR.items():
         if form and form not in forms and getattr(options, name) is not None:
-            remedy = "; make inputs of images before you call the module" if name == "preprocess" else ""
+            remedy = "; preprocess images before you call the module" if name == "preprocess" else ""
             problems.append(f"--{name} goes with {' and '.join(forms)} only{remedy}")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
@@ -101,7 +102,7 @@ def _form(options: argparse.Namespace) -> str:
 
 
 def _check_place(form: str, options: argparse.Namespace) -> None:
-    """Raise `CaffejaxError` if what is exported cannot stand where it is to: before the work."""
+    """Raise `CaffejaxError` before the export if its file or folder cannot be written."""
     from ..atomic import check_place
     from ..export.flax import check_folder
 
@@ -112,11 +113,11 @@ def _check_place(form: str, options: argparse.Namespace) -> None:
 
 
 def _check_axis(net: Net, axis: int) -> None:
-    """Raise `CaffejaxError` naming every input that has no axis of that number."""
+    """Raise `CaffejaxError` naming every input that does not have this axis."""
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
     if wrong:
-        raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is none in {', '.join(wrong)}")
+        raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is no such axis in {', '.join(wrong)}")
 
 
 def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:
@@ -158,7 +159,7 @@ def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
 
 
 def _channels_last(blobs: Shapes) -> Shapes:
-    """Return the shapes that blobs have in flax source, which takes any number of rows."""
+    """Return the shapes of blobs in flax source, where channels are last and the batch size is free."""
     from ..export.flax import stored_shape
 
     return {name: SimpleNamespace(shape=stored_shape(blob.shape), dtype=blob.dtype) for name, blob in blobs.items()}
@@ -168,7 +169,10 @@ _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_f
 
 
 def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
-    """Write for any number of rows; unless it was asked for, for the net's own where a layer takes no other."""
+    """Export with a free batch size.
+
+    If a layer does not allow it and `--batch` is absent, export with the net's batch size and log a warning.
+    """
     from ..export import BatchError
 
     if isinstance(options.batch, int):
@@ -204,40 +208,40 @@ if TYPE_CHECKING:
     from ..net import Net
 
 _CLASSIFY, _TRANSFORM = "classify", "transform_param"
-_MEAN = "mean_file", "raw_scale", "input_scale"  # a transform_param has its own
+_MEAN = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
 
 
 def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--preprocess` and the flags that go with it."""
     what = (
-        "take images, uint8 (N, H, W, C) in R, G, B: make inputs of them as caffejax classify does by the flags below, "
-        "or as the net's data layer does by its transform_param"
+        "take uint8 images (N, H, W, C) in R, G, B as inputs and preprocess them: classify, as caffejax classify does "
+        "with the flags below, or transform_param, as the net's data layer does"
     )
     flags.add(parser, "preprocess", what, choices=(_CLASSIFY, _TRANSFORM))
-    dims = "height and width of these images, of which the middle is taken; the input's unless given"
+    dims = "height and width of these images, which are cropped at the centre (default: the input's)"
     flags.add(parser, "images_dim", help=dims, type=image_flags.numbers, metavar="H,W")
     image_flags.add_preprocessing_flags(parser)
 
 
 def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
-    """Yield which of the flags do not go together."""
-    own = [name for name in ("images_dim", "channel_swap", *_MEAN) if getattr(options, name) is not None]
-    for name in own:
+    """Yield a message for each preprocessing flag that contradicts another."""
+    present = [name for name in ("images_dim", "channel_swap", *_MEAN) if getattr(options, name) is not None]
+    for name in present:
         if options.preprocess is None:
             yield f"--{name} needs --preprocess={_CLASSIFY}"
         elif options.preprocess == _TRANSFORM and name in _MEAN:
-            yield f"--{name} goes with --preprocess={_CLASSIFY}: a transform_param has its own"
+            yield f"--{name} goes with --preprocess={_CLASSIFY} only: transform_param sets it itself"
     if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
         yield "--images_dim must be a height and a width, such as 256,256"
 
 
 def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) -> Preprocessing | None:
-    """Return what the flags ask for; None if they ask for nothing.
+    """Return the preprocessing that the flags select, or None.
 
     Args:
         net: the whole net.
-        subject: what is exported of it.
-        options: the flags.
+        subject: the exported part of the net.
+        options: the command's flags.
     """
     from ..export import data_layer_preprocessing, image_input
 
@@ -255,13 +259,13 @@ def _as_classify(blob: str, subject: Subject, options: argparse.Namespace) -> Pr
     from ..export import Preprocessing, colour_order
     from ..pycaffe.io import Transformer
 
-    given, (_, channels, h, w) = image_flags.settings(options), subject.inputs[blob].shape
-    order = given["channel_swap"] or colour_order(channels)
+    settings, (_, channels, h, w) = image_flags.settings(options), subject.inputs[blob].shape
+    order = settings["channel_swap"] or colour_order(channels)
     transformer = Transformer({blob: subject.inputs[blob].shape})
     transformer.set_channel_swap(blob, order)
-    transformer.set_mean(blob, np.zeros(channels) if given["mean"] is None else given["mean"])
+    transformer.set_mean(blob, np.zeros(channels) if settings["mean"] is None else settings["mean"])
     height, width = options.images_dim or (h, w)
-    raw_scale, scale = given["raw_scale"], given["input_scale"]
+    raw_scale, scale = settings["raw_scale"], settings["input_scale"]
     factor = 1.0 if raw_scale is None else raw_scale / 255
     mean = transformer.mean[blob]
     return Preprocessing(blob, (height, width, channels), (h, w), order, factor, mean, 1.0 if scale is None else scale)

@@ -1,6 +1,6 @@
 """Store blobs of a trained net, batch by batch, in databases of Datums with float_data, or in .npz files.
 
-The arguments are those of Caffe's tool, in its order. The net runs in phase TEST, on the data it names.
+The arguments and their order are the same as in Caffe's tool. The net runs in phase TEST, on its own data layer.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="the net prototxt, with a data layer", metavar="feature_prototxt")
     parser.add_argument("blobs", help="the blobs to store", metavar="blob1[,blob2,...]")
     parser.add_argument("databases", help="where to store them, one for each blob", metavar="db1[,db2,...]")
-    parser.add_argument("batches", help="how many batches to run", type=flags.count, metavar="num_mini_batches")
-    parser.add_argument("db_type", help="the kind of all of them", choices=(*flags.DATABASES, "npz"))
+    parser.add_argument("batches", help="the number of batches to run", type=flags.count, metavar="num_mini_batches")
+    parser.add_argument("db_type", help="the format of the databases or files", choices=(*flags.DATABASES, "npz"))
     parser.add_argument(
-        "kind", help="where to run", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
+        "kind", help="the device to run on", choices=("CPU", "GPU"), nargs="?", default="CPU", metavar="CPU/GPU"
     )
-    parser.add_argument("number", help="which GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
+    parser.add_argument("number", help="the number of the GPU", nargs="?", default="0", metavar="DEVICE_ID=0")
     net_flags.add_strict_flag(parser)
     net_flags.add_code_and_limits(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the net, and store its blobs."""
+    """Run the net and store its blobs."""
     start_logging()
     from pathlib import Path
 
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Open a database, and give a function that writes a blob's rows there, one record for each."""
+    """Open a database; yield a function that appends a blob's rows, one record per row."""
     from ..data.database import WRITERS
     from ..data.write_imageset import encode_feature_datums
 
@@ -103,7 +103,7 @@ def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[An
 
 @contextmanager
 def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Write the batches of a blob to a file under its name, one after the other along the first axis."""
+    """Yield a function that collects batches of a blob; at the end write them, joined along axis 0, to an .npz file."""
     import numpy as np
 
     from ..checkpoints.array_files import write_npz

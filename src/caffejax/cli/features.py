@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 
     from ..net import Net
 
-HELP = "draw what a blob holds for an image"
+HELP = "draw a blob of a net for an image"
 EXAMPLE = "caffejax features deploy.prototxt --weights=net.caffemodel --image=cat.jpg --blob=conv1 --out=conv1.png"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     image_flags.add_tile_flags(parser)
-    flags.add(parser, "blob", "the blob", required=True)
-    flags.add(parser, "image", "the image; unless given, an example of the net's own data", metavar="FILE")
-    flags.add(parser, "example", "which example of the net's data, from 0 on", type=flags.count, default=0, metavar="N")
+    flags.add(parser, "blob", "the blob to draw", required=True)
+    flags.add(parser, "image", "the image (default: an example of the net's data)", metavar="FILE")
+    example = "the number of the example of the net's data, counted from 0"
+    flags.add(parser, "example", example, type=flags.count, default=0, metavar="N")
     flags.add(
         parser,
         "images_dim",
-        "height and width to resize to before cropping; the input's unless given",
+        "height and width to resize to before cropping (default: the input's)",
         type=image_flags.numbers,
         metavar="H,W",
     )

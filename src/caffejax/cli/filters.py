@@ -1,4 +1,4 @@
-"""Draw the weights of a convolution as a picture: each filter a tile, the lowest weight black, the highest white."""
+"""Draw the weights of a convolution as a picture: one tile per filter, from black (lowest) to white (highest)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ EXAMPLE = "caffejax filters deploy.prototxt --weights=net.caffemodel --out=conv1
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     image_flags.add_tile_flags(parser)
-    flags.add(parser, "layer", "the layer; unless given the first whose filters are larger than a pixel")
-    flags.add_switch(parser, "rgb", "filters of three channels are red, green, blue; else blue first, as Caffe's")
+    flags.add(parser, "layer", "the layer (default: the first with filters larger than 1 x 1)")
+    flags.add_switch(parser, "rgb", "the three channels are red, green, blue (default: blue first, as in Caffe)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -26,14 +26,14 @@ def run(options: argparse.Namespace) -> None:
 
     image_flags.check_image(options.out)
     net = net_flags.net_of(options)
-    known = filter_params(net.graph)
-    filters = known.get(options.layer) if options.layer else first_filters(net.graph)
+    by_layer = filter_params(net.graph)
+    filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
     if filters is None:
         message = "no layer has filters of more than one pixel"
         if options.layer:
             message = f"no layer '{options.layer}' with filters, weights of four axes"
-            message += did_you_mean(options.layer, known)
-        raise GraphError(Problem(f"{message}; layers with filters: {', '.join(known) or 'none'}", options.model))
+            message += did_you_mean(options.layer, by_layer)
+        raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
     params = net_flags.variables_of(net, options.weights, options.strict_weights).params
     weights = np.asarray(params[filters.owner.layer][filters.owner.index])
     image_flags.write_tiles(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")

@@ -14,14 +14,14 @@ from ..human_readable import bytes_in
 from ..options import LIMITS, FlagKind, Reading, Run, choices
 
 DATABASES = ("lmdb", "leveldb")
-Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # what flags are added to
+Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> Flags:
-    """Return the group of a command's flags that has this title in its help; it is made when first asked for."""
-    for found in parser._action_groups:
-        if found.title == title:
-            return found
+    """Return the group of a command's flags with this title in the help; add the group if there is none."""
+    for existing in parser._action_groups:
+        if existing.title == title:
+            return existing
     return parser.add_argument_group(title)
 
 
@@ -33,7 +33,7 @@ def add(parser: Flags, name: str, help: str, **more: Any) -> None:
 
 
 def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
-    """Add a flag that is off unless given, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
+    """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
     dest = dest or name
     add(parser, name, help, dest=dest, action="store_true")
     for value, spellings in (True, ("=true", "=1")), (False, ("=false", "=0")):
@@ -43,21 +43,21 @@ def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> 
 
 
 def count(text: str) -> int:
-    """Parse a number from 0 on."""
+    """Parse an integer of at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """Parse a number from 1 on."""
+    """Parse an integer of at least 1."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
     return int(text)
 
 
 def level(text: str) -> int:
-    """Parse a net's level: a whole number of 32 bits, as the schema has it."""
+    """Parse a net's level: a signed 32-bit integer, as in Caffe's schema."""
     try:
         number = int(text)
     except ValueError:
@@ -76,13 +76,13 @@ def size(text: str) -> int:
 
 
 def several(text: str | None) -> list[str]:
-    """Split a flag's value at its commas. default: an empty list."""
+    """Split a flag's value at its commas; an empty list for None."""
     return [name for name in (text or "").split(",") if name]
 
 
 def add_backend_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--backend`."""
-    add(parser, "backend", "the kind of database", choices=DATABASES, default=DATABASES[0])
+    add(parser, "backend", "the database format", choices=DATABASES, default=DATABASES[0])
 
 
 _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
@@ -96,7 +96,7 @@ _TITLES: dict[type, str] = {Run: COMPUTES, Reading: "how data is read"}  # of gr
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for these fields of `Run` and `Reading`. default: all of them but the limits."""
+    """Add flags for these fields of `Run` and `Reading`; default: all fields except the limits."""
     for kind in (Run, Reading):
         add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
 
@@ -109,9 +109,9 @@ def add_fields(
     Args:
         parser: the command's parser.
         kind: the class, one of `caffejax.options`.
-        names: the fields. default: all.
-        title: the group of flags in the help. default: that of the class, if it has one.
-        defaults: other defaults of these flags than the fields'.
+        names: the fields; default: all.
+        title: the group of flags in the help; default: the class's group, if it has one.
+        defaults: defaults by field name that replace the defaults of the class.
     """
     to = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
     for field in fields(kind):
@@ -135,26 +135,26 @@ def add_fields(
 
 
 def run_of(options: argparse.Namespace) -> Run:
-    """Return how a net computes, by those of the flags that a command has."""
+    """Return a `Run` from the command's flags; fields without a flag have their defaults."""
     return Run(**fields_of(Run, options))
 
 
 def reading_of(options: argparse.Namespace) -> Reading:
-    """Return how a net reads data, by those of the flags that a command has."""
+    """Return a `Reading` from the command's flags; fields without a flag have their defaults."""
     return Reading(**fields_of(Reading, options))
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of a configuration class's fields that a command has flags for."""
+    """Return the values of those fields of a configuration class for which the command has flags."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 
 
 def check_out(out: str, *read: str | None) -> None:
-    """Check that a file can be written there, and would not take the place of one that the command reads.
+    """Check that the file `out` can be written and would not overwrite a file that the command reads.
 
     Raises:
-        CaffejaxError: if not.
+        CaffejaxError: if it cannot be written, or is one of the files `read`.
     """
     place = check_place(out)
     if any(path is not None and os.path.realpath(path) == str(place) for path in read):
-        raise CaffejaxError(f"{out}: what is written would take the place of what is read; --out names another file")
+        raise CaffejaxError(f"{out}: the output would overwrite the file that is read; name another file with --out")

@@ -1,4 +1,4 @@
-"""Compare gradients in every way there is: autodiff, the layers' hand-written Backward, finite differences."""
+"""Compare three kinds of gradients: autodiff, the layers' hand-written Backward, finite differences."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
     flags.add(parser, "layers", "check these layers only, separated by commas", metavar="A,B")
-    flags.add(parser, "weights", "the .caffemodel[.h5] file; random unless given", metavar="FILE")
+    flags.add(parser, "weights", "the .caffemodel[.h5] file (default: random weights)", metavar="FILE")
     flags.add(
         parser,
         "inputs",
-        "arrays for the input blobs, by name; from the data layers, or random, unless given",
+        "arrays for the input blobs, by name (default: a batch of the data layers, or random)",
         metavar="FILE.npz",
     )
-    flags.add(parser, "samples", "elements per array for finite differences", type=int, metavar="N")
-    flags.add(parser, "seed", "for fillers, random inputs and random layers", type=int, default=0, metavar="N")
+    flags.add(parser, "samples", "the number of elements per array for finite differences", type=int, metavar="N")
+    flags.add(parser, "seed", "the seed of fillers, random inputs and random layers", type=int, default=0, metavar="N")
     flags.add_switch(parser, "json", "print JSON")
     flags.add_options(parser, "kernels")
 

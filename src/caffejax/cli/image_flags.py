@@ -45,7 +45,7 @@ def factor(text: str) -> float:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, the device and preprocessing."""
     flags.add(parser, "model_def", help="the net prototxt", required=True, metavar="FILE")
-    flags.add(parser, "pretrained_model", help="its weights", required=True, metavar="FILE")
+    flags.add(parser, "pretrained_model", help="the net's weights", required=True, metavar="FILE")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "gpu", help="run on the GPU", action="store_true")
     net_flags.add_code_and_limits(parser)
@@ -90,9 +90,9 @@ def choose_device(options: argparse.Namespace) -> None:
 
 
 def default_mean(options: argparse.Namespace) -> None:
-    """Take the mean that Caffe's scripts take where `--mean_file` is not given: a file of Caffe's Python folder.
+    """Set `--mean_file`, if it is absent, to the mean that Caffe's scripts use: a file of Caffe's Python folder.
 
-    Where it is nowhere to be found, a warning says that nothing is subtracted, and how to give it.
+    If that file is not found, log a warning that no mean is subtracted, with the remedy.
     """
     from pathlib import Path
 
@@ -102,18 +102,18 @@ def default_mean(options: argparse.Namespace) -> None:
         return
     root = os.environ.get("CAFFE_ROOT")
     folders = [*([os.path.join(root, "python")] if root else []), *sys.path]
-    found = next((file for folder in folders if (file := Path(folder) / CAFFES_MEAN).is_file()), None)
-    if found is None:
+    mean = next((file for folder in folders if (file := Path(folder) / CAFFES_MEAN).is_file()), None)
+    if mean is None:
         options.mean_file = ""
         log.warning(
-            "no mean is subtracted, where Caffe's script subtracts %s of its python folder: there is none in "
-            "$CAFFE_ROOT/python or on PYTHONPATH. Give --mean_file=FILE (Caffe's repository has that one), or "
-            "--mean_file= if the net wants none",
+            "no mean is subtracted; Caffe's script subtracts %s of its python folder, but this file was not found in "
+            "$CAFFE_ROOT/python or on PYTHONPATH. Give --mean_file=FILE (Caffe's repository contains this file), or "
+            "--mean_file= if the net needs no mean",
             CAFFES_MEAN,
         )
         return
-    log.info("Subtracting the mean %s", found)
-    options.mean_file = str(found)
+    log.info("Subtracting the mean %s", mean)
+    options.mean_file = str(mean)
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -169,15 +169,15 @@ if TYPE_CHECKING:
 def add_tile_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, its weights, and the picture."""
     parser.add_argument("model", help="the net prototxt", metavar="NET")
-    flags.add(parser, "weights", "its weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILE")
+    flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILE")
     flags.add(parser, "out", "the picture, .png", required=True, metavar="FILE")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
-    flags.add(parser, "maps", "draw this many tiles, the first; all unless given", type=flags.positive, metavar="N")
-    flags.add_switch(parser, "each", "from black to white within each tile; else over all of them")
+    flags.add(parser, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
+    flags.add_switch(parser, "each", "scale each tile from black to white by itself (default: all tiles together)")
     flags.add(
-        parser, "size", "pixels of the picture's longer side, about", type=flags.positive, default=800, metavar="N"
+        parser, "size", "approximate longer side of the picture, in pixels", type=flags.positive, default=800, metavar="N"
     )
 
 

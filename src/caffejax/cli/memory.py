@@ -1,4 +1,4 @@
-"""Report the memory that a net takes, layer by layer, and that training takes; nothing is run for it."""
+"""Report the memory of a net, layer by layer, and of its training, without running anything."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TEXT_COLUMNS = 3
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
-    flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
-    flags.add_switch(parser, "compiled", "compile the loss and its gradients, and add XLA's own figures")
+    flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
+    flags.add_switch(parser, "compiled", "compile the loss and its gradients, and print XLA's figures too")
     flags.add_options(parser, "kernels", "remat", "memory_limit")
 
 
@@ -33,19 +33,19 @@ def run(options: argparse.Namespace) -> None:
     from ..debugging import compiled_memory, memory_report
 
     net = net_flags.net_of(options)
-    found = memory_report(net, options.batch)
-    print("\n".join(aligned(_rows(found), _TEXT_COLUMNS)))
-    _print_training(found)
+    report = memory_report(net, options.batch)
+    print("\n".join(aligned(_rows(report), _TEXT_COLUMNS)))
+    _print_training(report)
     if options.compiled:
         _print_compiled(compiled_memory(net, options.batch))
 
 
-def _rows(found: MemoryReport) -> Iterator[tuple[str, ...]]:
+def _rows(report: MemoryReport) -> Iterator[tuple[str, ...]]:
     yield _TITLES
-    for layer in found.layers:
+    for layer in report.layers:
         tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
-        yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in found.total})
-    yield "total", "", "", *_numbers(found.total)
+        yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in report.total})
+    yield "total", "", "", *_numbers(report.total)
 
 
 def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
@@ -54,16 +54,16 @@ def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
     return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
-def _print_training(found: MemoryReport) -> None:
-    if (training := found.training) is None:
+def _print_training(report: MemoryReport) -> None:
+    if (training := report.training) is None:
         return
     print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
     print(f"Training, with activations and their diffs: about {in_words(training.peak_without_remat)}")
     if training.recomputed:
-        groups = f"{training.recomputed} of {len(found.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
+        groups = f"{training.recomputed} of {len(report.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
         print(f"Training, computing {groups} twice: about {in_words(training.peak)}")
     if not training.fits:
-        print("That is more than the limit, and the least there is; a smaller batch takes less.")
+        print("That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less.")
 
 
 def _print_compiled(figures: CompiledMemory) -> None:

@@ -1,4 +1,4 @@
-"""Nets and weights as the flags of a command describe them."""
+"""Flags that describe a net and its weights, and the net, graph and variables made from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add `--model`, the flags of `add_state_flags`, and `--phase` unless the command has nets of one phase only."""
+    """Add `--model`, the flags of `add_state_flags`, and `--phase` if `phase` is None; otherwise the phase is fixed."""
     flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
@@ -39,7 +39,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands have that build nets: `--import`, and the limits of what is read."""
+    """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
     flags.add_options(parser, *LIMITS)
 
@@ -50,11 +50,11 @@ def stages(options: argparse.Namespace) -> list[str]:
 
 
 def net_of(options: argparse.Namespace) -> Net:
-    """Make the net that a command's flags describe.
+    """Build the net that the command's flags describe.
 
     Raises:
-        GraphError: if it has no layers, or with all that is wrong with it.
-        CaffejaxError: if its file or those of `--weights` are not there.
+        GraphError: if the net has no layers, or is invalid; the error lists all problems.
+        CaffejaxError: if the prototxt or a file of `--weights` does not exist.
     """
     from ..net import Net
     from ..paths import check_there
@@ -74,12 +74,12 @@ def net_of(options: argparse.Namespace) -> Net:
 
 
 def graph_of(options: argparse.Namespace) -> Graph:
-    """Make the graph of the net that flags describe; the files that its data layers read need not be there.
+    """Build the graph of the net that the flags describe; the files that its data layers read need not exist.
 
-    What is assumed of those that are not is logged.
+    The shapes assumed for missing files are logged as warnings.
 
     Raises:
-        CaffejaxError: as `net_of`; or if the settings of a layer whose source is absent tell no shapes.
+        CaffejaxError: as `net_of`, or if a data layer's source is missing and its settings do not give its shapes.
     """
     from ..data.placeholder_sources import AbsentError, assumed_graphs
     from ..errors import CaffejaxError, Problem
@@ -93,13 +93,13 @@ def graph_of(options: argparse.Namespace) -> Graph:
     message, wrong = read_what_is_right(file)
     state = net_state(message, options.phase, options.level, stages(options))
     try:
-        found = next(assumed_graphs(message, state, file, flags.reading_of(options), wrong))
+        candidate = next(assumed_graphs(message, state, file, flags.reading_of(options), wrong))
     except AbsentError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
-    for sentence in found.assumed:
+    for sentence in candidate.assumed:
         log.warning("%s", sentence)
-    _require_layers(found.graph, options)
-    return found.graph
+    _require_layers(candidate.graph, options)
+    return candidate.graph
 
 
 def _require_layers(graph: Graph, options: argparse.Namespace) -> None:
@@ -115,7 +115,7 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
-    """Return fresh variables, with the weights of these files, separated by commas, if any, one after the other.
+    """Return initialised variables with the weights of comma-separated files loaded in order; `files` may be None.
 
     Raises:
         WeightsError: as `load_weights`.
@@ -130,7 +130,7 @@ def add_import_flag(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "import",
-        "import this module first, as one that registers layer types; may be given several times",
+        "a Python module to import first, for example one that registers layer types; may be repeated",
         dest="imports",
         type=_module,
         action="append",
@@ -148,10 +148,10 @@ def _module(text: str) -> str:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules, also from the working directory, which comes first, as with `python -m`.
+    """Import modules; the working directory is searched first, as with `python -m`.
 
     Raises:
-        CaffejaxError: if there is no such module. What one raises itself passes as it is.
+        CaffejaxError: if a module does not exist. Errors raised inside a module are passed on unchanged.
     """
     if names and os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())

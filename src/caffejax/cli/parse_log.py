@@ -1,4 +1,4 @@
-"""Make two tables of a training log: LOG.train and LOG.test, with iteration, seconds, learning rate, outputs."""
+"""Write the tables LOG.train and LOG.test of a training log: iteration, seconds, learning rate and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logfile_path", help="the log of a training run, Caffe's or caffejax's", metavar="LOGFILE")
     parser.add_argument("output_dir", help="the folder for the tables", metavar="FOLDER")
     flags.add(parser, "verbose", help="print the rows too", action="store_true")
-    flags.add(parser, "delimiter", help="what stands between two columns", type=_character, default=",")
+    flags.add(parser, "delimiter", help="the character between two columns", type=_character, default=",")
 
 
 def _character(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A parser whose errors name the mistake first, and whose help says each flag once, in groups, with its default."""
+"""An argument parser that reports unknown flags before missing ones, and lists each flag once, with its default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"-(\d|\.\d)")
 
 
 class Help(argparse.HelpFormatter):
-    """Help in which a flag has one of its spellings, and its default if that is a value."""
+    """Help formatter that shows one spelling of each flag, and its default if that is a value."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"max_help_position": 33, **options})
@@ -31,15 +31,15 @@ class Help(argparse.HelpFormatter):
         return flag if action.nargs == 0 else f"{flag} {self._format_args(action, action.dest.upper())}"
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        said = action.help or ""
-        plain = not action.option_strings or isinstance(action.default, bool) or "%(default)" in said
+        text = action.help or ""
+        plain = not action.option_strings or isinstance(action.default, bool) or "%(default)" in text
         if action.default in (None, "", (), argparse.SUPPRESS) or plain:
-            return said
-        return f"{said} (default: %(default)s)"
+            return text
+        return f"{text} (default: %(default)s)"
 
 
 class Parser(argparse.ArgumentParser):
-    """An `argparse.ArgumentParser` of this kind; its subparsers are, too."""
+    """An `argparse.ArgumentParser` that reports all unknown flags at once; its subparsers have the same class."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": Help, **options})
@@ -48,11 +48,11 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def spellings(self) -> set[str]:
-        """All flags, in all their spellings, of all groups."""
+        """All spellings of all flags, in all groups."""
         return {spelling for action in self._actions for spelling in action.option_strings}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; end with what does not exist before anything that is missing is said."""
+        """Parse arguments; unknown commands and flags are reported before missing ones."""
         if args is not None:
             problems = list(self._problems(list(args)))
             if problems:

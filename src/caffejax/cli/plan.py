@@ -1,9 +1,9 @@
-"""Compile a net, or a solver's training step, for TPUs or GPUs that need not be there, and say what becomes of it.
+"""Compile a net, or a solver's training step, for TPUs or GPUs that this machine need not have, and report the result.
 
-The target's own compiler runs on this machine. Printed is what each device does in a step: whether it fits into
-memory, operations, memory traffic, collectives, the best time that the device's data sheet allows and what bounds it.
-Nothing is measured, and no data is read but a first image. Chips known by name: TPU v4, v5e, v5p, v6e; NVIDIA a100,
-h100, h200, b200.
+The target's compiler runs on this machine. The report is about one step on each device: whether it fits into memory,
+operations, memory traffic, collectives, the shortest time that the device's data sheet allows, and its bottleneck.
+Nothing is measured, and only one image of the data is read. Chips with a built-in data sheet: TPU v4, v5e, v5p, v6e;
+NVIDIA a100, h100, h200, b200.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..planning.hlo import Collective
     from ..schema.caffe_pb2 import SolverParameter
 
-HELP = "compile for a TPU or GPU that need not be there: does it fit, how fast could it be"
+HELP = "compile for a TPU or GPU without having one: does it fit, how fast could it be"
 EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x2 --batch 32 --precision bfloat16"
 
 
@@ -42,14 +42,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "batch",
-        "examples a device, or a row of --mesh; the net's own unless given",
+        "examples for each device, or each row of --mesh (default: the net's batch size)",
         type=flags.positive,
         metavar="N",
     )
     flags.add(
         parser,
         "batch_axis",
-        "the axis of the inputs that examples lie along: 1 for recurrent nets",
+        "the batch axis of the inputs: 1 for recurrent nets",
         type=flags.count,
         default=0,
         metavar="N",
@@ -57,7 +57,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "largest",
-        "the largest batch that fits: an estimate compiles once more, to check it some four times",
+        "find the largest batch that fits: estimate compiles once more, check about four times more",
         choices=("estimate", "check", "none"),
         default="estimate",
     )
@@ -65,7 +65,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "scaling",
-        "how a training step would scale to so many devices, by its collectives and the data sheet",
+        "numbers of devices for which to estimate scaling, from the step's collectives and the data sheet",
         type=_numbers,
         default="8,64,512",
         metavar="N,N",
@@ -79,12 +79,12 @@ _PHASES = ("TRAIN", "TEST")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compile, and print the plan."""
+    """Compile and print the plan."""
     from ..planning import plan, target_of
 
     target = target_of(options.target)
     net, solver = _subject(options)
-    given: dict[str, Any] = {} if solver is None else {"solver": solver}
+    solver_option: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")
     found = plan(
         net,
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
         batch_axis=options.batch_axis,
         largest=options.largest,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
-        **given,
+        **solver_option,
     )
     scaling = found.scaling(options.scaling)
     if options.json:
@@ -109,7 +109,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the net that a file holds, or that the solver in it names, and the solver."""
+    """Return the net in the file, or the net of the solver in the file together with the solver."""
     from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver
@@ -167,7 +167,7 @@ def _collective(of: Collective, devices: int) -> str:
 
 
 def _scaling_lines(found: Plan, scaling: Sequence[Scaled]) -> list[str]:
-    """Return a line for each number of devices, with collectives beside the backward pass, and after it."""
+    """Return a line per number of devices: times with collectives overlapping the backward pass, and after it."""
     lines = []
     for s in scaling:
         worst, best = s.efficiency

@@ -18,13 +18,13 @@ EXAMPLE = "caffejax plot snapshots/lenet.metrics.jsonl caffe.log --out curves.sv
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
-    formats = "the picture; the name's end says the format: .png, .svg, .pdf"
+    formats = "the picture; the ending selects the format: .png, .svg, .pdf"
     flags.add(parser, "out", formats, default="curves.png", metavar="FILE")
-    flags.add(parser, "x", "what is drawn to the right", choices=("iterations", "seconds"), default="iterations")
-    means = "draw training as means over this many points, and the points faintly"
+    flags.add(parser, "x", "the unit of the horizontal axis", choices=("iterations", "seconds"), default="iterations")
+    means = "draw training outputs as means over this many points, and the points faintly"
     flags.add(parser, "smooth", means, type=flags.positive, default=1, metavar="N")
     flags.add_switch(parser, "log_loss", "draw the loss on a logarithmic scale")
-    flags.add(parser, "names", "what to call the runs, separated by commas; as their files unless given", metavar="A,B")
+    flags.add(parser, "names", "names of the runs, separated by commas (default: their files' names)", metavar="A,B")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """Return a name for each log: the file's, without what logs' names end with; with its folders if others have it."""
+    """Return a name for each log: the file's name without its ending, with folders if several logs have this name."""
     whole = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
         whole = [name.removesuffix(suffix) for name in whole]

@@ -30,7 +30,7 @@ _COLUMNS = {"iters": "NumIters", "seconds": "Seconds"}
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("chart_type", help="0 to 7, or its name", type=_chart, metavar="CHART")
-    parser.add_argument("output", help="the picture; the name's end says the format", metavar="FILE")
+    parser.add_argument("output", help="the picture; the ending selects the format", metavar="FILE")
     parser.add_argument("logs", help="logs of training runs", nargs="+", metavar="LOG")
 
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
-    """Return the rows to plot, by the column to plot."""
+    """Return the rows of the table that contains the plotted column."""
     from ..errors import DataError, Problem
     from ..logs import read_log
 

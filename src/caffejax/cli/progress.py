@@ -1,4 +1,4 @@
-"""Live displays on a terminal: of training, and of anything that can be counted."""
+"""Live progress displays on a terminal, for training and for loops of known length, and the flags of records."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
-    """Show how far training is, below the log; only on a terminal, of the first process.
+    """Show the progress of training below the log, if stderr is a terminal and this is the first process.
 
     Args:
-        solver: what trains.
-        outputs: the outputs of test nets to show; those of one value that are no losses, such as accuracies, unless
-            given.
+        solver: the solver to watch.
+        outputs: the outputs of test nets to show; default: scalar outputs that are not losses, such as accuracies.
 
     Raises:
-        SolverError: at once, for outputs that no test net has.
+        SolverError: before training, if no test net has an output with such a name.
     """
     from ..parallel import is_first
     from .training_display import TrainingDisplay, check_outputs
@@ -47,7 +46,7 @@ def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
 
 @contextmanager
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
-    """Show how many of `total` are done, below the log; only on a terminal. What it gives is called after each one."""
+    """Show the progress of `total` steps below the log, if stderr is a terminal; yield a function to call per step."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -65,8 +64,8 @@ def _bar() -> Iterator[Progress]:
 
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # what the others leave
-        TextColumn("{task.fields[numbers]}", table_column=Column()),  # on narrow terminals they take two lines
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # the rest of the line
+        TextColumn("{task.fields[numbers]}", table_column=Column()),  # wraps to two lines on narrow terminals
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
     console = Console(stderr=True, soft_wrap=True)
@@ -94,8 +93,8 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         records,
         "metrics",
-        "add a line of JSON for each display, test and snapshot to this file; <snapshot_prefix>.metrics.jsonl unless "
-        "given; off: none",
+        "append a line of JSON for each display, test and snapshot to this file, or off "
+        "(default: <snapshot_prefix>.metrics.jsonl)",
         metavar="FILE|off",
     )
     flags.add(
@@ -107,14 +106,14 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         records,
         "show",
-        "the outputs of test nets on the live display, separated by commas; those that are no losses unless given",
+        "the outputs of test nets on the live display, separated by commas (default: all that are not losses)",
         metavar="NAMES",
     )
 
 
 @contextmanager
 def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Record and show what a solver does, as the flags say."""
+    """Write metrics and show the live display while a solver trains, as the flags say."""
     from ..metrics import JsonLines, TensorBoard
     from .progress import shown
 

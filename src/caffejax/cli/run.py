@@ -1,6 +1,6 @@
-"""Run a Python script in which `import caffe` means caffejax, as it stands; `python -m caffejax SCRIPT` does so, too.
+"""Run an unchanged Python script in which `import caffe` imports caffejax; `python -m caffejax SCRIPT` does the same.
 
-Processes that the script starts find the same `caffe`. The script's own folder is first on Python's path, as ever.
+`import caffe` also works in processes that the script starts. The script's folder is first on Python's path, as usual.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ EXAMPLE = "caffejax run classify.py --images cat.jpg"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument(
-        "-m", dest="module", help="the script is a module's name, as Python's -m has it", action="store_true"
+        "-m", dest="module", help="run a module by its name, as Python's -m does", action="store_true"
     )
     parser.add_argument("script", help="the script", metavar="SCRIPT")
-    parser.add_argument("arguments", help="its own arguments and flags", nargs=argparse.REMAINDER, metavar="...")
+    parser.add_argument("arguments", help="the script's arguments and flags", nargs=argparse.REMAINDER, metavar="...")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the script; it ends the command with its own exit code.
+    """Run the script; the command ends with the script's exit code.
 
     Raises:
-        CaffejaxError: if there is no such script, or `caffe` was imported already.
-        SystemExit: as the script raises it, and with 1 after an error in it, whose traceback is printed.
+        CaffejaxError: if the script does not exist, or another `caffe` was imported already.
+        SystemExit: if the script raises it; with code 1 after an error in the script, whose traceback is printed.
     """
     from .. import pycaffe, shim
 
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError(f"there is no script {options.script}")
     pycaffe.install()
     sys.argv = [options.script, *options.arguments]
-    own = os.getcwd() if options.module else str(Path(options.script).resolve().parent)
-    sys.path[:1] = [own, str(shim.FOLDER)]  # the second is for processes: multiprocessing hands the path on,
+    folder = os.getcwd() if options.module else str(Path(options.script).resolve().parent)
+    sys.path[:1] = [folder, str(shim.FOLDER)]  # the second is for child processes: multiprocessing passes sys.path on
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(shim.FOLDER), os.environ.get("PYTHONPATH")]))
     try:
         if options.module:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_script(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from where Python's runpy ends and the script begins; all of it if it does not begin."""
+    """Return the part of a traceback that is inside the script, without runpy's frames; all of it if there is none."""
     inner = frames
     while inner is not None and inner.tb_frame.f_globals.get("__name__") != "__main__":
         inner = inner.tb_next

@@ -1,4 +1,4 @@
-"""What signals do to a training run: snapshot, stop, or nothing."""
+"""Signal handlers of a training run (snapshot, stop or ignore), Ctrl-C, and closed standard streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..training import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
-_ONE = 1.0  # seconds within which schedulers, which may signal a process and its parent, have signalled once
+_ONE = 1.0  # seconds; signals within it count as one, since schedulers may signal both a process and its parent
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -28,27 +28,31 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         effects,
         "sigint_effect",
-        "what Ctrl-C does: stop (after a snapshot; twice: at once), snapshot or none",
+        "the effect of Ctrl-C: stop after a snapshot (a second Ctrl-C stops at once), snapshot, or none",
         choices=_EFFECTS,
         default="stop",
     )
-    flags.add(effects, "sighup_effect", "what SIGHUP does", choices=_EFFECTS, default="snapshot")
+    flags.add(effects, "sighup_effect", "the effect of SIGHUP", choices=_EFFECTS, default="snapshot")
 
 
 @contextmanager
 def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Follow the flags while the solver runs; SIGTERM snapshots and stops. A SIGINT a second later ends at once."""
+    """Handle signals as the flags say while the solver runs.
+
+    SIGTERM snapshots and stops. With the effect "stop", a SIGINT more than 1 s after the first raises
+    KeyboardInterrupt at once.
+    """
     effects = {
         signal.SIGINT: options.sigint_effect,
         signal.SIGHUP: options.sighup_effect,
         signal.SIGTERM: "stop",
     }
     first: dict[int, float] = {}
-    unsaid: list[str] = []  # a handler may interrupt the log itself: what it has to say is said between iterations
+    pending: list[str] = []  # a handler may interrupt the logger itself, so messages are logged between iterations
 
-    def say(solver: Solver) -> None:
-        while unsaid:
-            log.info(unsaid.pop(0))
+    def log_pending(solver: Solver) -> None:
+        while pending:
+            log.info(pending.pop(0))
 
     def handler(number: int, frame: FrameType | None) -> None:
         effect = effects[signal.Signals(number)]
@@ -57,44 +61,44 @@ def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None
             raise KeyboardInterrupt
         if effect != "none":
             solver.request(effect)
-        unsaid.append(f"{signal.Signals(number).name}: {_SAID[effect]}")
+        pending.append(f"{signal.Signals(number).name}: {_MESSAGES[effect]}")
 
-    solver.callbacks.append(say)
+    solver.callbacks.append(log_pending)
     before = {number: signal.signal(number, handler) for number in effects}
     try:
         yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-        solver.callbacks.remove(say)
+        solver.callbacks.remove(log_pending)
 
 
-_SAID = {
+_MESSAGES = {
     "stop": "a snapshot after this iteration, then the end",
     "snapshot": "a snapshot after this iteration",
     "none": "ignored",
 }
 
 
-_AGAIN = 0.02  # seconds
+_RETRY = 0.02  # seconds
 
 
 @contextmanager
 def handle_ctrl_c() -> Iterator[None]:
-    """Have Ctrl-C end the command, soon if it falls where it would do harm, and be silent once the command is over.
+    """Make Ctrl-C raise KeyboardInterrupt in the command; restore the default, a silent end, when the command is over.
 
-    Libraries that are being imported do not stand it: some crash. In functions that Python calls by the way, such as
-    those of the garbage collector, it would be reported and lost.
+    The interrupt is raised 20 ms later in two cases: during an import, because some libraries crash if their import is
+    interrupted, and in functions whose exceptions Python only reports, such as callbacks of the garbage collector.
     """
     report = sys.unraisablehook
 
-    def lost(given: Any) -> None:
-        if isinstance(given.exc_value, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+    def retry(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _RETRY)
         else:
-            report(given)
+            report(unraisable)
 
-    sys.unraisablehook = lost
+    sys.unraisablehook = retry
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):  # not ignored, as by nohup
         signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGALRM, _interrupt)
@@ -109,22 +113,23 @@ def handle_ctrl_c() -> Iterator[None]:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, _RETRY)
             return
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null for each that is closed: the next files would take their numbers, and get what is meant for them.
+    """Open /dev/null for each standard stream that is closed.
 
-    Call it before any file is opened.
+    Otherwise the next opened files would get the numbers of these streams, and their text. Call this before any file
+    is opened.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:

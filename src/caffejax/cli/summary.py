@@ -1,7 +1,8 @@
 """Summarise a net: layers, shapes, parameters, multiply-adds, activation memory, receptive field and stride.
 
-Receptive field and stride are in pixels of the net's inputs, along each axis of space; - where a number sees all of
-them, as after an InnerProduct, or where that cannot be said. Multiply-adds and activations are of the whole batch.
+Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
+on all pixels, as after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the whole
+batch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="the net prototxt", metavar="NET")
     flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_state_flags(parser)
-    flags.add(parser, "batch", "another batch size than the net's own", type=flags.positive, metavar="N")
+    flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
     flags.add_switch(parser, "json", "print the exact numbers as JSON")
 
 

@@ -1,7 +1,8 @@
-"""A command in a process of its own, watched by the one that was started: however JAX ends it, one line says why.
+"""Supervision of a training command: it runs in a child process, and the parent prints one line if JAX aborts it.
 
-Where processes train together and one is lost, JAX may abort the others at any moment, from a thread of its own, with
-a C++ stack and before Python hears of it. The watching process uses no JAX, hands on signals, and ends with it.
+When several processes train together and one is lost, JAX may abort the others at any moment from one of its threads,
+with a C++ stack trace, before Python can react. The parent process does not use JAX; it passes on signals and exits
+with the child.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from types import FrameType
 from typing import IO
 
 LOST = (
-    "another process has ended, or cannot be reached; its own log says why. Start all of them again, with --snapshot "
-    "to go on from the last checkpoint"
+    "another process has ended, or cannot be reached; its log says why. Start all processes again, with --snapshot "
+    "to continue from the last checkpoint"
 )
-_VARIABLE = "CAFFEJAX_WATCHED"  # for the watched process: what it reads to learn that the other is gone
+_VARIABLE = "CAFFEJAX_WATCHED"  # the child reads from this file descriptor, which is closed when the parent ends
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_UP = 1  # second
-_PATIENCE = 5  # seconds for what is left to be said after the end
-# lines with glog's head; those of JAX's coordination say at length what is said here in one line, errors in several
+_PATIENCE = 5  # seconds to wait for the child's last output after its end
+# lines with glog's head; the long messages of JAX's coordination service are replaced by one line, printed here
 _HEAD = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
 _COORDINATION = ("client.h", "coordination_service_agent.cc", "coordination_service.cc")
 _STATUS = re.compile(r"absl::Status: (.{1,300})")
 
 
 def is_supervised() -> bool:
-    """Return whether this process is watched by another; from the first call on it ends with that one."""
+    """Return whether this process has a supervisor; the first call makes this process end with the supervisor."""
     if (number := os.environ.pop(_VARIABLE, None)) is None:
         return False
     threading.Thread(target=_end_with, args=(int(number),), daemon=True).start()
@@ -39,16 +40,16 @@ def is_supervised() -> bool:
 
 
 def _end_with(lifeline: int) -> None:
-    os.read(lifeline, 1)  # nobody writes: it returns when the other end is closed
+    os.read(lifeline, 1)  # nothing is ever written: it returns when the other end is closed
     os._exit(1)
 
 
 def supervise(process_id: int | None, start_timeout: int) -> int:
-    """Run this process's own command line again, in a process of its own; return its exit code.
+    """Run this process's command line again in a child process and return its exit code.
 
     Args:
-        process_id: which of the processes that train together it is, where that is known.
-        start_timeout: seconds that processes wait for each other at the start.
+        process_id: the process's number among the processes that train together, or None if it is not known.
+        start_timeout: how long processes wait for each other at the start, in seconds.
     """
     theirs, ours = os.pipe()
     pending: list[int] = []
@@ -65,14 +66,14 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
             env={**os.environ, _VARIABLE: str(theirs)},
             pass_fds=(theirs,),
             stderr=None if sys.stderr.isatty() else subprocess.PIPE,
-            process_group=0,  # Ctrl-C reaches it once, from here
+            process_group=0,  # Ctrl-C reaches the child once, through this process
         )
         os.close(theirs)
         for number in pending:
             child.send_signal(number)
         relay = _Relay(child.stderr)
         code = None
-        while code is None:  # with an end to each wait: a signal just before one would be handed on only after it
+        while code is None:  # waits are short: a signal that comes just before a wait is passed on only after it
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = child.wait(_LOOK_UP)
         relay.join()
@@ -89,46 +90,46 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
 
 
 def _why(number: int, status: str, start_timeout: int) -> str:
-    """Say why a signal of this number ended the process, of which JAX has said a status."""
+    """Explain why a signal ended the process, from the status that JAX printed, which may be empty."""
     if not status:
-        return f"ended by {signal.Signals(number).name}; what was said last says why, if anything does"
-    if "ALREADY_EXISTS" in status or "incarnation" in status:  # the latter where all had come already
-        return f"another process has the same --process_id, or one was started again alone ({status})"
+        return f"ended by {signal.Signals(number).name}; the last lines of its log may say why"
+    if "ALREADY_EXISTS" in status or "incarnation" in status:  # the latter if all had already started
+        return f"another process has the same --process_id, or one process was restarted alone ({status})"
     if "DEADLINE_EXCEEDED" in status:
-        return f"not all processes have come within {start_timeout} s, or some have ended since ({status})"
+        return f"not all processes started within {start_timeout} s, or some have ended since ({status})"
     return f"{LOST} ({status})"
 
 
 class _Relay:
-    """Hands on what a process says, line by line, but for what JAX's coordination says.
+    """Copies a child's stderr line by line, without the messages of JAX's coordination service.
 
     Attributes:
-        status: the reason that JAX gave for ending the process; empty if it gave none.
-        explained: whether the process said itself why it ends.
+        status: JAX's reason for ending the process, or "".
+        explained: True if the child printed the reason itself.
     """
 
-    def __init__(self, said: IO[bytes] | None) -> None:
+    def __init__(self, stderr: IO[bytes] | None) -> None:
         self.status, self.explained = "", False
-        self._thread = threading.Thread(target=self._run, args=(said,), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(stderr,), daemon=True)
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until all has been said; not for processes that outlive the one that was watched."""
+        """Wait until all output is copied, for at most 5 s: the child's own children may keep its stderr open."""
         self._thread.join(_PATIENCE)
 
-    def _run(self, said: IO[bytes] | None) -> None:
-        goes_on = False  # a hidden message, on lines without a head
-        for line in said or ():
+    def _run(self, stderr: IO[bytes] | None) -> None:
+        in_hidden = False  # inside a hidden message: its further lines have no head
+        for line in stderr or ():
             text = line.decode(errors="replace")
             head = _HEAD.match(text)
-            # a Traceback that follows is of a thread that waited for the process that is lost, as orbax's do
-            if text.startswith(("caffejax: ",) if goes_on else ("caffejax: ", "Traceback ")):
-                goes_on, self.explained = False, True
-            hidden = goes_on if head is None else head["file"] in _COORDINATION
+            # a Traceback inside a hidden message is from a thread that waited for the lost process, such as orbax's
+            if text.startswith(("caffejax: ",) if in_hidden else ("caffejax: ", "Traceback ")):
+                in_hidden, self.explained = False, True
+            is_hidden = in_hidden if head is None else head["file"] in _COORDINATION
             if head is not None:
-                goes_on = hidden and head["level"] in "EF"
-            if not hidden:
+                in_hidden = is_hidden and head["level"] in "EF"
+            if not is_hidden:
                 sys.stderr.buffer.write(line)
                 sys.stderr.buffer.flush()
-            elif found := _STATUS.search(text):
-                self.status = found[1].strip()
+            elif status := _STATUS.search(text):
+                self.status = status[1].strip()

@@ -1,4 +1,4 @@
-"""Score a trained net: the mean of its outputs over some batches, in phase TEST."""
+"""Score a trained net: the mean of each output over a number of batches, in phase TEST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_flags(parser, "TEST")
     flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas", required=True, metavar="FILES")
     net_flags.add_strict_flag(parser)
-    flags.add(parser, "iterations", "how many batches to run", type=flags.positive, default=50, metavar="N")
+    flags.add(parser, "iterations", "the number of batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
     device_flags.add_device_flag(parser)
 

@@ -1,4 +1,4 @@
-"""Time a net: each layer compiled by itself, as Caffe's table has it, and the whole net compiled as one."""
+"""Time a net: each layer compiled by itself, for Caffe's table, and the whole net compiled as one program."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
     flags.add(
-        parser, "weights", "the .caffemodel[.h5] files, separated by commas; random unless given", metavar="FILES"
+        parser, "weights", "the .caffemodel[.h5] files, separated by commas (default: random)", metavar="FILES"
     )
     net_flags.add_strict_flag(parser)
-    flags.add(parser, "iterations", "how many passes to time", type=flags.positive, default=50, metavar="N")
+    flags.add(parser, "iterations", "the number of passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
     device_flags.add_device_flag(parser)
 

@@ -1,4 +1,4 @@
-"""Train a net as its solver prototxt says: test and snapshot when due, log in Caffe's form."""
+"""Train a net with the settings of a solver prototxt, with its tests and snapshots; log in Caffe's form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, TrainConfig)
     net_flags.add_state_flags(parser)
     flags.add_options(parser)
-    device_flags.add_device_flag(parser, "run on the GPU of this number; on several, as 0,1,2, or on all")
+    device_flags.add_device_flag(parser, "run on the GPU with this number, on several GPUs (0,1,2), or on all")
     device_flags.add_distributed_flags(parser)
     progress.add_recording_flags(parser)
     signals.add_flags(parser)

@@ -18,22 +18,22 @@ _SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every
 
 def check_outputs(solver: Solver, outputs: Sequence[str]) -> None:
     """Raise `SolverError` for outputs that no test net has."""
-    known = {name for evaluator in solver.tests.evaluators for name in evaluator.net.outputs}
-    there = f"; outputs: {', '.join(sorted(known))}" if known else "; there is no test net"
-    unknown = [name for name in outputs if name not in known]
+    names = {name for evaluator in solver.tests.evaluators for name in evaluator.net.outputs}
+    there = f"; outputs: {', '.join(sorted(names))}" if names else "; there is no test net"
+    unknown = [name for name in outputs if name not in names]
     if unknown:
         raise SolverError(
-            f"--show: no test net has an output '{name}'{did_you_mean(name, known) or there}" for name in unknown
+            f"--show: no test net has an output '{name}'{did_you_mean(name, names) or there}" for name in unknown
         )
 
 
 class TrainingDisplay(Callback):
-    """Keeps a task of a progress bar up to date with a solver.
+    """A callback that updates a task of a progress bar while a solver trains.
 
     Args:
-        solver: what trains.
-        outputs: the outputs of test nets to show; those of one value that are no losses unless given.
-        progress: where to add the task.
+        solver: the solver to watch.
+        outputs: the outputs of test nets to show; default: scalar outputs that are not losses.
+        progress: the progress bar, to which the task is added.
     """
 
     def __init__(self, solver: Solver, outputs: Sequence[str], progress: Progress) -> None:
@@ -43,12 +43,12 @@ class TrainingDisplay(Callback):
         self._scores: dict[str, float] = {}
 
     def on_start(self, solver: Solver) -> None:
-        """Begin where the solver is: the time left is reckoned from here."""
+        """Set the task to the solver's iteration; the remaining time is estimated from here."""
         self._progress.reset(self._task, completed=solver.iteration, total=solver.param.max_iter)
         self._stopwatch = solver.stopwatch()
 
     def on_step(self, solver: Solver) -> None:
-        """Show the numbers, twice a second and at the end."""
+        """Show loss, scores and speed, at most twice a second and at the end."""
         if self._stopwatch.seconds < _SECONDS_BETWEEN and solver.iteration < solver.param.max_iter:
             return
         loss = solver.smoothed_loss  # waits for the iterations under way
@@ -56,7 +56,7 @@ class TrainingDisplay(Callback):
         self._progress.update(self._task, completed=solver.iteration, numbers=self._numbers(loss, pace))
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Take in the scores; of nets with the same output the first counts."""
+        """Store the scores; if several nets have an output of the same name, the first net's is shown."""
         for evaluator, scores in zip(reversed(solver.tests.evaluators), reversed(results), strict=True):
             losses = evaluator.net.graph.losses
             for name, values in scores.outputs.items():

@@ -1,4 +1,4 @@
-"""Bring an old binary net, such as a .caffemodel, up to date, with its blobs; the file to write may be the same."""
+"""Upgrade an old binary net, such as a .caffemodel, with its blobs; input and output may be the same file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from . import upgrading
 
-HELP = "bring an old .caffemodel up to date"
+HELP = "upgrade an old .caffemodel"
 EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
 
 

@@ -1,4 +1,4 @@
-"""Flags and the rewriting of files, for the commands that bring an old file up to date."""
+"""Flags and file rewriting shared by the commands that upgrade old files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def rewrite_text(options: argparse.Namespace, read: Callable[[Path], Any]) -> None:
-    """Read the input with `read`, which upgrades it, and write it as text."""
+    """Read the input with `read`, which upgrades the message, and write the message as text."""
     from ..atomic import replacing
     from ..schema import format_text
 

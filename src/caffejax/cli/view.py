@@ -1,4 +1,4 @@
-"""Show a net in a browser: one page of HTML with the graph, shapes, parameters and multiply-adds, without network."""
+"""Show a net in a browser: one HTML page with graph, shapes, parameters and multiply-adds; no network is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = "caffejax view configs/googlenet/train_val.prototxt --out googlenet.ht
 
 
 def port(text: str) -> int:
-    """Parse a number of a port, from 0 on."""
+    """Parse a port number from 0 to 65535."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port: a number up to 65535")
     return int(text)
@@ -30,9 +30,9 @@ def port(text: str) -> int:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("model", help="the net prototxt", metavar="NET")
-    flags.add(parser, "out", "the page to write; unless given, the net's name with .html, in the current folder")
-    flags.add_switch(parser, "serve", "show it to this machine's browser instead, anew whenever the file is edited")
-    flags.add(parser, "port", "where to listen with --serve; 0 for any free port", type=port, default=0, metavar="N")
+    flags.add(parser, "out", "the page to write (default: the net's file name with .html, in the current folder)")
+    flags.add_switch(parser, "serve", "serve the page to this machine's browser instead; it reloads after each edit")
+    flags.add(parser, "port", "the port of --serve; 0 for any free port", type=port, default=0, metavar="N")
     net_flags.add_state_flags(parser)
 
 
@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> None:
     file, stages, reading = Path(options.model), net_flags.stages(options), flags.reading_of(options)
     if options.serve:
         if options.out is not None:
-            raise CaffejaxError("--out writes a page and --serve shows one without; give one of them")
+            raise CaffejaxError("--out writes a page to a file and --serve shows it without a file; give one of them")
         serve(file, options.port, options.level, stages, _say_where, reading)
         return
     out = Path(options.out or f"{file.stem}.html")
     flags.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
-        raise CaffejaxError(f"{out}: what is written is a page, .html; `caffejax draw_net` draws pictures")
+        raise CaffejaxError(f"{out}: this command writes a page, .html; `caffejax draw_net` draws pictures")
     _report(write_page(file, out, options.level, stages, reading), out)
 
 
@@ -62,7 +62,11 @@ def _say_where(server: ThreadingHTTPServer) -> None:
 
 
 def _report(seen: SeenNet, out: Path) -> None:
-    """Say where the page is; what is wrong with the net is an error."""
+    """Print the page's path, and raise the net's problems as an error.
+
+    Raises:
+        CaffejaxError: with all problems of the net, if there are any.
+    """
     from ..errors import CaffejaxError
     from ..view.net_view import all_problems
 
