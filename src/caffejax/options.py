@@ -76,7 +76,7 @@ def _wrong_types(config: Any) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Run:
-    """How a net computes.
+    """Settings for a net's computation.
 
     Attributes:
         kernels: "fast" for the fastest implementation of each operation on the platform, "reference" for the plain
@@ -99,15 +99,17 @@ class Run:
         CaffejaxError: naming every option with an invalid value.
     """
 
-    kernels: Kernels = option("fast", "fast formulations of the operations, or the plain lowering to compare with")
-    precision: Precision = option("float32", "dtype of products and activations; params and sums are float32 always")
-    backward: Backward = option("autodiff", "gradients by autodiff, or by the layers' hand-written rules")
-    remat: Remat = option("none", "auto: where memory would not suffice, compute layers again in the backward pass")
-    memory_limit: int | None = option(None, "what training may take; what is free unless given", kind="bytes")
-    axis_name: str | None = None
-    sync_bn: bool = option(
-        False, "BatchNorm's statistics over the batches of all devices; else each device has its own"
+    kernels: Kernels = option("fast", "fast implementations of the operations, or reference: the plain lowering")
+    precision: Precision = option(
+        "float32", "dtype of products and activations; parameters and sums are always float32"
     )
+    backward: Backward = option("autodiff", "gradients by autodiff, or by the layers' hand-written rules")
+    remat: Remat = option("none", "auto: recompute layers in the backward pass if memory would not suffice")
+    memory_limit: int | None = option(
+        None, "the memory that training may use (default: the device's free memory)", kind="bytes"
+    )
+    axis_name: str | None = None
+    sync_bn: bool = option(False, "compute BatchNorm's statistics over the batches of all devices, not of each device")
 
     def __post_init__(self) -> None:
         _check(self, self._wrong())
@@ -158,21 +160,21 @@ class Share:
         return rounds * self.of + self.first + turn
 
     def _wrong(self) -> Iterator[str]:
-        known = [is_integer(value) for value in (self.first, self.count, self.of)]
-        if not known[0] or self.first < 0:
+        whole = [is_integer(value) for value in (self.first, self.count, self.of)]
+        if not whole[0] or self.first < 0:
             yield f"share.first must be a whole number from 0 on, not {quoted(self.first)}"
-        if not known[1] or self.count < 1:
+        if not whole[1] or self.count < 1:
             yield f"share.count must be a whole number from 1 on, not {quoted(self.count)}"
-        if not known[2] or self.of < 1:
+        if not whole[2] or self.of < 1:
             yield f"share.of must be a whole number from 1 on, not {quoted(self.of)}"
-        elif all(known) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
+        elif all(whole) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
             last = self.first + self.count - 1
-            yield f"share: of {self.of} batches there is no number {last}: first {self.first}, count {self.count}"
+            yield f"share: {self.of} batches have no number {last}: first {self.first}, count {self.count}"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a net's data is read.
+    """Settings for reading a net's data.
 
     Attributes:
         seed: the seed of the data layers' shuffling, crops and mirroring.
@@ -192,19 +194,19 @@ class Reading:
     """
 
     seed: int = 0
-    workers: int = option(0, "read each data layer in this many processes; 0 for threads", kind="count")
+    workers: int = option(0, "the number of processes that read each data layer; 0 for threads", kind="count")
     skip_bad: bool = option(
-        False, "take the next image for one that cannot be decoded, with a warning", flag="skip_bad_images"
+        False, "replace an image that cannot be decoded by the next one, with a warning", flag="skip_bad_images"
     )
     max_image_pixels: int = option(
         MAX_IMAGE_PIXELS,
-        "how many pixels an image may have; larger ones are refused before they are decoded",
+        "the largest number of pixels of an image; larger images are refused before decoding",
         kind="positive",
     )
     max_hdf5_bytes: int = option(
-        MAX_HDF5_BYTES, "what an HDF5 file of data may unpack to, beyond the bytes in it", kind="bytes"
+        MAX_HDF5_BYTES, "the largest unpacked size of an HDF5 data file beyond the file's size", kind="bytes"
     )
-    no_python_layers: bool = option(False, "refuse layers that run Python code of modules, before any is imported")
+    no_python_layers: bool = option(False, "refuse layers that run Python code from modules, before any is imported")
     share: Share = field(default_factory=Share)
 
     def __post_init__(self) -> None:
@@ -224,7 +226,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Parallel:
-    """How training is spread over several devices.
+    """Settings for training on several devices.
 
     The devices form a mesh: each row of `model` devices takes one batch.
 
@@ -243,14 +245,14 @@ class Parallel:
     """
 
     batch: BatchOf = option(
-        "device", "device: each takes the prototxt's batch_size examples, as in Caffe; global: they share them out"
+        "device", "batch_size of the prototxt is per device, as in Caffe, or global: divided among the devices"
     )
     model: int = 1
     shard: Shard = option(
-        "none", "what is cut over the devices that take batches; optimizer with --mesh, else none, unless given"
+        "none", "what is sharded over the devices that take batches (default: optimizer with --mesh, else none)"
     )
     reduce_dtype: ReduceDtype = option(
-        "auto", "in what weights' gradients are added up over devices; auto: as --precision, bfloat16 or float32"
+        "auto", "dtype in which weights' gradients are summed over devices; auto: the dtype of --precision"
     )
 
     def __post_init__(self) -> None:
@@ -295,25 +297,25 @@ class TrainConfig:
     weights: Sequence[str | PathLike[str]] = option(
         (), "start from these .caffemodel[.h5] files, separated by commas", kind="paths", metavar="FILES"
     )
-    strict_weights: bool = option(False, "refuse weights that lack some of the net's layers; else they are named")
+    strict_weights: bool = option(False, "refuse weights that lack layers of the net, instead of logging these layers")
     device: jax.Device | None = None
     devices: int | Sequence[jax.Device] | None = None
     parallel: Parallel = Parallel()
-    keep_last: int | None = option(None, "keep this many of the newest checkpoints; all unless given", kind="positive")
+    keep_last: int | None = option(None, "the number of newest checkpoints to keep (default: all)", kind="positive")
     keep_best: str | None = option(
-        None, "keep the checkpoint with the best value of this test output too", metavar="NAME"
+        None, "also keep the checkpoint with the best value of this test output", metavar="NAME"
     )
     checkpoint_only: bool = option(
-        False, "snapshot checkpoints only; Caffe's files bring all params together in one process"
+        False, "write checkpoints only, without Caffe's files, for which one process collects all parameters"
     )
     on_snapshot_error: OnSnapshotError = option(
         "stop",
-        "what to do where a snapshot cannot be written; the last one of training must be. Several processes stop",
+        "stop or continue if a snapshot cannot be written; several processes, and the last snapshot, always stop",
     )
     steps_per_dispatch: int = option(
-        1, "start this many iterations at once: for small nets on fast devices", kind="positive"
+        1, "the number of iterations to start at once, for small nets on fast devices", kind="positive"
     )
-    debug_nans: bool = option(False, "check every step, and name the layer where NaN or infinity arises")
+    debug_nans: bool = option(False, "check every step and name the layer where NaN or infinity arises")
     resume: str | PathLike[str] | None = option(
         None,
         "resume from a <prefix>.orbax folder (its newest step), a step in it, or a .solverstate[.h5]",
@@ -335,18 +337,18 @@ class TrainConfig:
             SolverError: naming every unknown keyword, and every option with an invalid value.
         """
         names = {f.name for f in fields(cls)}
-        own: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
+        settings: dict[str, Any] = {name: value for name, value in keywords.items() if name in names}
         others = {name: value for name, value in keywords.items() if name not in names}
         problems: list[Any] = []
         try:
-            own["run"], own["reading"] = resolved(
-                own.get("run", Run()), own.get("reading", Reading()), others, (*_NAMES, *names)
+            settings["run"], settings["reading"] = resolved(
+                settings.get("run", Run()), settings.get("reading", Reading()), others, (*_NAMES, *names)
             )
         except CaffejaxError as error:
-            own |= {"run": Run(), "reading": Reading()}
+            settings |= {"run": Run(), "reading": Reading()}
             problems += error.problems
         try:
-            config = cls(**own)
+            config = cls(**settings)
         except CaffejaxError as error:
             problems = [*error.problems, *problems]
         if problems:
@@ -357,7 +359,7 @@ class TrainConfig:
         import jax
 
         if isinstance(self.weights, str | PathLike):
-            yield f'weights must be a list of files, ["{fspath(self.weights)}"], not one'
+            yield f'weights must be a list of files, ["{fspath(self.weights)}"], not one file'
         if not (self.device is None or isinstance(self.device, jax.Device)):
             yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(self.device)}"
         devices: Any = self.devices
@@ -380,7 +382,7 @@ class TrainConfig:
         if not is_integer(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
             yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(self.steps_per_dispatch)}"
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
-            yield "on_snapshot_error must be 'stop' where processes train together: all wait for what one cannot write"
+            yield "on_snapshot_error must be 'stop' if several processes train together: all wait for each snapshot"
 
 
 class NetOptions(TypedDict, total=False):
@@ -443,15 +445,15 @@ def resolved(
         CaffejaxError: naming every unknown option, and every option with an invalid value.
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
-    made: list[Any] = []
+    values: list[Any] = []
     for name, value, kind in (("run", run, Run), ("reading", reading, Reading)):
         if not isinstance(value, kind):
             problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}")
             continue
-        own = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _NAMES}
+        changes = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _NAMES}
         try:
-            made.append(replace(value, **own))
+            values.append(replace(value, **changes))
         except CaffejaxError as error:
             problems += [problem.message for problem in error.problems]
     raise_all(CaffejaxError, problems)
-    return made[0], made[1]
+    return values[0], values[1]

@@ -121,7 +121,7 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
         ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
         ([WEIGHTS, "--out=a", "--opset=17"], ["--out goes with flax only", "--opset goes with onnx only"]),
         ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
-        ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is none in data (2, 3)"]),
+        ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is no such axis in data (2, 3)"]),
         (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),
         (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],

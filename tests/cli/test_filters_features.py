@@ -112,7 +112,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         ("filters deploy.prototxt --weights=cat.png", r"cat\.png"),
         ("features deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),
         ("features deploy.prototxt --blob=conv", r"deploy\.prototxt: the net has no data layer.*give --image"),
-        ("features deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would take the place of what is read"),
+        ("features deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would overwrite the file that is read"),
         ("features deploy.prototxt --blob=conv --image=none.png", r"none\.png: no such file"),
         ("features deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: its image of"),
         ("features deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),

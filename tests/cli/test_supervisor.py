@@ -36,26 +36,26 @@ os.abort()
             BEFORE + ABORTED.format(status="UNAVAILABLE: gone"),
             1,
             "I1122 22:10:31.306206   12 other.cc:1] before\nafter\ncaffejax: [process 1] another process has ended, or "
-            "cannot be reached; its own log says why. Start all of them again, with --snapshot to go on from the last "
+            "cannot be reached; its log says why. Start all processes again, with --snapshot to continue from the last "
             "checkpoint (UNAVAILABLE: gone)\n",
         ),
         (
             ABORTED.format(status="ALREADY_EXISTS: newer"),
             1,
-            "caffejax: [process 1] another process has the same --process_id, or one was started again alone "
+            "caffejax: [process 1] another process has the same --process_id, or one process was restarted alone "
             "(ALREADY_EXISTS: newer)\n",
         ),
         (
             ABORTED.format(status="DEADLINE_EXCEEDED: late"),
             1,
-            "caffejax: [process 1] not all processes have come within 7 s, or some have ended since "
+            "caffejax: [process 1] not all processes started within 7 s, or some have ended since "
             "(DEADLINE_EXCEEDED: late)\n",
         ),
         ("print('caffejax: told', file=sys.stderr, flush=True); os.abort()", 1, "caffejax: told\n"),
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             1,
-            "caffejax: [process 1] ended by SIGKILL; what was said last says why, if anything does\n",
+            "caffejax: [process 1] ended by SIGKILL; the last lines of its log may say why\n",
         ),
     ],
     ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],

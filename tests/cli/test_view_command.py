@@ -49,7 +49,7 @@ def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: py
         (("absent.prototxt",), "absent.prototxt: no such file"),
         ((".",), "this is a folder"),
         ((str(LENET), "--out", "no_folder/a.html"), "cannot be written: .*create the folder first"),
-        ((str(LENET), "--out", str(LENET)), "would take the place of what is read"),
+        ((str(LENET), "--out", str(LENET)), "would overwrite the file that is read"),
         ((str(LENET), "--serve", "--out", "a.html"), "give one of them"),
         (("absent.prototxt", "--serve"), "no such file"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax import Net, Variables
-from caffejax.debugging import Culprit, find_culprit, not_finite
+from caffejax.debugging import NonFinite, find_nonfinite, not_finite
 
 IP = 'inner_product_param { num_output: 3 weight_filler { type: "xavier" } }'
 INPUT = """
@@ -41,7 +41,7 @@ X = np.random.default_rng(0).normal(size=(1, 4, 5)).astype(np.float32)
 LABELS = np.float32([[0, 1, 2, 0]])
 
 
-def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> Culprit:
+def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) -> NonFinite:
     """The culprit of a step of gradient descent on batches that are stacked along a first axis."""
     net = Net(text, "TRAIN")
     batches = {"x": jnp.asarray(x, jnp.float32), "label": jnp.asarray(labels, jnp.float32)}
@@ -57,10 +57,10 @@ def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) 
 
     grads, state = jax.grad(loss, has_aux=True)(before.params)
     params = jax.tree.map(lambda p, g: p - np.float32(rate) * g, before.params, grads)
-    return find_culprit(net, before, batches, keys, Variables(params, state))
+    return find_nonfinite(net, before, batches, keys, Variables(params, state))
 
 
-def blamed(found: Culprit) -> str | None:
+def blamed(found: NonFinite) -> str | None:
     return found.layer.name if found.layer else None
 
 
@@ -90,7 +90,7 @@ def test_data_that_is_not_finite() -> None:
     x[0, 1, 2] = np.inf
     found = culprit(SOFTMAX, x)
     assert (blamed(found), found.message) == ("in", "its output 'x' has 1 infinite of 20 values")
-    assert found.advice.startswith("No setting mends that")
+    assert "no setting helps" in found.advice
 
 
 def test_an_update_that_overflows() -> None:
@@ -143,8 +143,8 @@ def test_numbers_that_were_not_finite_before() -> None:
     before = net.init(jax.random.key(0))
     before.params["ip2"][0] = before.params["ip2"][0].at[0, 0].set(np.nan)
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
-    found = find_culprit(net, before, batches, [jax.random.key(1)], before)
-    assert found == Culprit(
+    found = find_nonfinite(net, before, batches, [jax.random.key(1)], before)
+    assert found == NonFinite(
         "parameter 0 has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
     )
 
@@ -160,5 +160,5 @@ def test_the_first_array_that_is_not_finite() -> None:
     assert not_finite(Variables(good, {})) is None
     bad = {**good, "a": {0: jnp.array([np.inf, np.nan, 1.0])}}
     expected = "0 of layer 'a' has 1 NaN and 1 infinite of 3 values"
-    assert not_finite(Variables(bad, bad)) == Culprit(f"parameter {expected}")
-    assert not_finite(Variables(good, bad)) == Culprit(f"running statistic {expected}")
+    assert not_finite(Variables(bad, bad)) == NonFinite(f"parameter {expected}")
+    assert not_finite(Variables(good, bad)) == NonFinite(f"running statistic {expected}")

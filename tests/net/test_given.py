@@ -229,7 +229,7 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
     ("options", "words"),
     [
         ({"device": "cpu"}, 'device must be one of JAX\'s, such as jax.devices()[0], not "cpu"'),
-        ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one'),
+        ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one file'),
         ({"keep_last": "3"}, 'keep_last must be None or a whole number, not "3"'),
         ({"steps_per_dispatch": 0}, "steps_per_dispatch must be a whole number from 1 on, not 0"),
         ({"seed": "a"}, 'seed must be None or a whole number, not "a"'),

@@ -52,8 +52,8 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("of", "came", "message"),
     [
-        (2, [0], "not all processes have come within 2 s"),
-        (2, [1], "not all processes have come within 2 s"),
+        (2, [0], "not all processes started within 2 s"),
+        (2, [1], "not all processes started within 2 s"),
         (3, [0, 1, 1], "another process has the same --process_id"),
     ],
     ids=str,
@@ -155,7 +155,7 @@ layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1
     [
         (HOST, [], "layer 'some' (Filter): runs on the host, so the net cannot be trained on several devices"),
         ("", ["--batch=global"], "batch"),
-        ("", ["--mesh=data=1,model=2", "--devices=4"], "--mesh has places for 2 devices, but there are 4"),
+        ("", ["--mesh=data=1,model=2", "--devices=4"], "--mesh is for 2 devices, but there are 4"),
         ("", ["--debug_nans"], "train on one"),
         pytest.param("", ["--coordinator=auto"], "neither srun, mpirun nor a TPU pod is found", marks=pytest.mark.long),
     ],
@@ -196,7 +196,7 @@ def options_of(*flags: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--device=cpu:1"], "one of several processes takes all of a kind"),
+        (["--device=cpu:1"], "each process trains on all devices of a kind"),
         (["--device=tpu"], "JAX sees no tpu"),
         (["--devices=1000"], "device here, not 1000"),
     ],

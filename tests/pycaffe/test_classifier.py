@@ -127,7 +127,7 @@ def test_what_cannot_be_detected(job: Path) -> None:
         Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=5)
     detector = Detector(job / "deploy.prototxt", job / "net.caffemodel")
     for window in ((5, 5, 5, 9), (25, 0, 30, 9)):
-        with pytest.raises(CaffejaxError, match=r"0\.png: window \(.*\) has nothing of the image, which is 20 x 30"):
+        with pytest.raises(CaffejaxError, match=r"0\.png: window \(.*\) is outside the image, which is 20 x 30"):
             detector.detect_windows([(job / "0.png", [window])])
     with pytest.raises(CaffejaxError, match="selective_search_ijcv_with_python"):
         detector.detect_selective_search([str(job / "0.png")])

@@ -273,7 +273,7 @@ def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
-    with pytest.raises(CaffejaxError, match="rankdir is one of LR, RL, TB, BT, not 'XY'"):
+    with pytest.raises(CaffejaxError, match="rankdir must be one of LR, RL, TB, BT, not 'XY'"):
         draw.draw_net(read_net(NET), "XY", "dot")
     with pytest.raises(CaffejaxError, match="the end of the name says the format"):
         draw.draw_net_to_file(read_net(NET), tmp_path / "net")

@@ -194,7 +194,7 @@ def test_constant_images_stay_constant() -> None:
 
 @pytest.mark.parametrize(("shape", "order"), [((4, 5), 1), ((0, 5, 3), 1), ((4, 5, 3), 6)])
 def test_what_cannot_be_resized(shape: tuple[int, ...], order: int) -> None:
-    with pytest.raises(ValueError, match=r"an image is|interp_order is"):
+    with pytest.raises(ValueError, match=r"an image must|interp_order must"):
         resize_image(np.zeros(shape), (2, 2), order)
 
 

@@ -37,7 +37,7 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         spread,
         "devices",
-        "the number of devices that each process trains on; on a CPU they are simulated (default: 1)",
+        "the number of devices that each process trains on; on a CPU they are simulated",
         metavar="N",
         type=flags.positive,
     )
@@ -185,14 +185,14 @@ def ending_together() -> Iterator[None]:
 
         if not jax.distributed.is_initialized():
             raise
-        for line in _said(error):
+        for line in _error_lines(error):
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # Python's and JAX's normal exit would wait for the others, which wait for this process
 
 
-def _said(error: BaseException) -> list[str]:
+def _error_lines(error: BaseException) -> list[str]:
     import jax
 
     for cause in _causes(error):

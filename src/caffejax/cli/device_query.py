@@ -15,7 +15,9 @@ EXAMPLE = "caffejax device_query --gpu=all"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add(parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)")
+    flags.add(
+        parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -177,7 +177,12 @@ def add_tile_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
     flags.add_switch(parser, "each", "scale each tile from black to white by itself (default: all tiles together)")
     flags.add(
-        parser, "size", "approximate longer side of the picture, in pixels", type=flags.positive, default=800, metavar="N"
+        parser,
+        "size",
+        "approximate longer side of the picture, in pixels",
+        type=flags.positive,
+        default=800,
+        metavar="N",
     )
 
 

@@ -21,9 +21,7 @@ EXAMPLE = "caffejax run classify.py --images cat.jpg"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument(
-        "-m", dest="module", help="run a module by its name, as Python's -m does", action="store_true"
-    )
+    parser.add_argument("-m", dest="module", help="run a module by its name, as Python's -m does", action="store_true")
     parser.add_argument("script", help="the script", metavar="SCRIPT")
     parser.add_argument("arguments", help="the script's arguments and flags", nargs=argparse.REMAINDER, metavar="...")
 

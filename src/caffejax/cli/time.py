@@ -18,9 +18,7 @@ EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iter
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
-    flags.add(
-        parser, "weights", "the .caffemodel[.h5] files, separated by commas (default: random)", metavar="FILES"
-    )
+    flags.add(parser, "weights", "the .caffemodel[.h5] files, separated by commas (default: random)", metavar="FILES")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")

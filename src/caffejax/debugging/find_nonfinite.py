@@ -17,7 +17,7 @@ from .intermediates import LayerTrace
 Arrays = Sequence[jax.Array]
 
 
-class Culprit(NamedTuple):
+class NonFinite(NamedTuple):
     """A value that is not finite, its layer (None if unknown), and advice (default: the general advice)."""
 
     message: str
@@ -25,9 +25,9 @@ class Culprit(NamedTuple):
     advice: str = ""
 
 
-def find_culprit(
+def find_nonfinite(
     net: Net, before: Variables, batches: Mapping[str, jax.Array], keys: Sequence[jax.Array], after: Variables
-) -> Culprit:
+) -> NonFinite:
     """Find the first value of a training step that is not finite, in the order of computation.
 
     Args:
@@ -36,32 +36,34 @@ def find_culprit(
         batches: the step's batches, stacked along a first axis.
         keys: the PRNG key of each batch's pass.
     """
-    if (found := not_finite(before, net)) is not None:
-        return found._replace(message=f"{found.message} before this step", advice="Start from other weights")
+    if (first := not_finite(before, net)) is not None:
+        return first._replace(message=f"{first.message} before this step", advice="Start from other weights")
     state = before.state
     for number, key in enumerate(keys):
         batch = {name: array[number] for name, array in batches.items()}
         trace = LayerTrace(net, before.params, state, batch, key)
-        if (found := _search_forward(trace) or _search_backward(trace)) is not None:
-            return found
+        if (first := _search_forward(trace) or _search_backward(trace)) is not None:
+            return first
         _, state = net.apply(before.params, state, batch, key=key, blobs=())
-    if (found := not_finite(after, net)) is not None:
-        return found._replace(message=f"all gradients are finite, but the update overflows: {found.message}")
-    return Culprit("the loss is not finite, but all numbers are when the layers run one by one: they are near overflow")
+    if (first := not_finite(after, net)) is not None:
+        return first._replace(message=f"all gradients are finite, but the update overflows: {first.message}")
+    return NonFinite(
+        "the loss is not finite, but all numbers are when the layers run one by one: they are near overflow"
+    )
 
 
-def not_finite(variables: Variables, net: Net | None = None) -> Culprit | None:
+def not_finite(variables: Variables, net: Net | None = None) -> NonFinite | None:
     """Return the first parameter or running statistic that is not finite."""
     for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in sorted(tree.get(key, {}).items()):
                 if not _finite(blob):
                     at = "" if net else f" of layer '{key}'"
-                    return Culprit(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
+                    return NonFinite(f"{what} {i}{at} {_kinds(blob)}", net.graph.layer(key) if net else None)
     return None
 
 
-def _search_forward(trace: LayerTrace) -> Culprit | None:
+def _search_forward(trace: LayerTrace) -> NonFinite | None:
     """Return the first layer with a top that is not finite, or None if all are finite."""
     for layer, bottoms, tops in trace.forward():
         for name, top in zip(layer.tops, tops, strict=True):
@@ -70,38 +72,40 @@ def _search_forward(trace: LayerTrace) -> Culprit | None:
     return None
 
 
-def _search_backward(trace: LayerTrace) -> Culprit | None:
+def _search_backward(trace: LayerTrace) -> NonFinite | None:
     """Return the first layer, in the order of the backward pass, with a gradient that is not finite."""
     message = "the gradient of {} {}; all before it in the backward pass are finite"
     for layer, gradients in trace.backward():
         for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
             if diff is not None and not _finite(diff):
-                return Culprit(message.format(f"its bottom '{name}'", _kinds(diff)), layer)
+                return NonFinite(message.format(f"its bottom '{name}'", _kinds(diff)), layer)
         for i, diff in enumerate(gradients.params):
             if diff is not None and not _finite(diff):
-                return Culprit(message.format(f"its parameter {i}", _kinds(diff)), layer)
+                return NonFinite(message.format(f"its parameter {i}", _kinds(diff)), layer)
     return None
 
 
-def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> Culprit:
+def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
     """Explain why a layer's top may not be finite although its bottoms are."""
     message = f"its output '{name}' {_kinds(top)}"
     if layer.type.is_fed:
-        return Culprit(message, layer, "No setting mends that: the data itself is not finite")
+        return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")
     if wrong := _wrong_label(layer, bottoms):
-        return Culprit(f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label")
+        return NonFinite(
+            f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label"
+        )
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
-    return Culprit(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
+    return NonFinite(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
 
 
 def _wrong_label(layer: Layer, bottoms: Arrays) -> str:
     """Describe a label outside the classes of a loss; return "" if all labels are valid."""
-    known = layer.type.gradient.indices
-    classes = None if known.classes is None or known.gathers else known.classes(layer.context, *bottoms)
+    indices = layer.type.gradient.indices
+    classes = None if indices.classes is None or indices.gathers else indices.classes(layer.context, *bottoms)
     if classes is None:
         return ""
-    numbers = np.trunc(np.asarray(bottoms[known.bottoms[0]]))
-    wrong = out_of_range(numbers, classes, known.ignore_label(layer.context) if known.ignore_label else None)
+    numbers = np.trunc(np.asarray(bottoms[indices.bottoms[0]]))
+    wrong = out_of_range(numbers, classes, indices.ignore_label(layer.context) if indices.ignore_label else None)
     if not wrong.any():
         return ""
     first = [int(i) for i in np.argwhere(wrong)[0]]

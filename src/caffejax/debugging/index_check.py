@@ -59,7 +59,7 @@ class IndexCheck:
     def __init__(self, net: Net) -> None:
         self._layers = [layer for layer in indexing_layers(net.graph) if not _as_read(net.graph, layer)]
         self.needed = bool(self._layers)
-        self._run = net.jit(lambda params, state, batch, key: self._found(net, params, state, batch, key))
+        self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
         """Check a pass; takes the arguments of `Net.loss`.
@@ -69,11 +69,11 @@ class IndexCheck:
         """
         if not self.needed:
             return
-        found = self._run(params, state, batch, key)
-        for layer, (indices, count) in zip(self._layers, found, strict=True):
+        results = self._run(params, state, batch, key)
+        for layer, (indices, count) in zip(self._layers, results, strict=True):
             _check(layer, indices, int(count))
 
-    def _found(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
+    def _indices(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
         """Compute the indices of each layer and their upper bound."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)

@@ -24,7 +24,7 @@ def filter_params(graph: Graph) -> dict[str, Param]:
 
 
 def first_filters(graph: Graph) -> Param | None:
-    """Return the first filter weights that are larger than 1 x 1, or None if there are none."""
+    """Return the first filter weights that are larger than 1 x 1, or None if all are 1 x 1."""
     return next((p for p in filter_params(graph).values() if p.spec.shape[2:] != (1, 1)), None)
 
 
@@ -59,10 +59,10 @@ def grid(maps: np.ndarray, *, each: bool = False) -> np.ndarray:
 
     Args:
         maps: (N, H, W) or (N, H, W, 3), of any numbers. Values that are not finite are white, like the borders.
-        each: scale each map by its lowest and highest value; default: by those of all maps.
+        each: scale each map by its lowest and highest value; default: all maps by the lowest and highest of all.
 
     Raises:
-        CaffejaxError: if there are none, or the picture would be too large.
+        CaffejaxError: if `maps` is empty, or the picture would be too large.
     """
     if not maps.size:
         raise CaffejaxError(f"there is nothing to draw: the maps are of shape {maps.shape}")

@@ -50,19 +50,19 @@ def set_mode_cpu() -> None:
 
 
 def set_mode_gpu() -> None:
-    """Run nets on the GPU from now on. Where JAX finds none they run on the CPU, and a warning says so once."""
+    """Run nets on the GPU from now on. If JAX finds no GPU, they run on the CPU, with one warning."""
     _process.mode = "gpu"
 
 
 def set_device(device_id: int) -> None:
-    """Choose the GPU that `set_mode_gpu` means.
+    """Choose the GPU for `set_mode_gpu`.
 
     Raises:
-        ValueError: if there are GPUs, but none of this number.
+        ValueError: if there are GPUs, but not with this number.
     """
-    found = _gpus()
-    if found and not 0 <= device_id < len(found):
-        raise ValueError(f"no GPU {device_id}: there are {len(found)}, numbered from 0")
+    gpus = _gpus()
+    if gpus and not 0 <= device_id < len(gpus):
+        raise ValueError(f"no GPU {device_id}: there are {len(gpus)}, numbered from 0")
     _process.gpu = device_id
 
 
@@ -71,8 +71,8 @@ def device() -> jax.Device:
     if _process.mode == "cpu":
         return jax.devices("cpu")[0]
     if _process.mode == "gpu":
-        if found := _gpus():
-            return found[_process.gpu]
+        if gpus := _gpus():
+            return gpus[_process.gpu]
         if not _process.warned:
             _process.warned = True
             warnings.warn("set_mode_gpu: JAX finds no GPU here, so nets run on the CPU", stacklevel=2)

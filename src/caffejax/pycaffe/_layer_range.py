@@ -55,9 +55,9 @@ class BackwardRange:
             writes.update(dict.fromkeys(differentiated_bottoms(layer)))
             owners.update(dict.fromkeys(differentiated_params(layer)))
         self.differentiated = frozenset(layer.key for layer in taking_part)
-        made = {top for layer in layers for top in layer.tops}
+        tops = {top for layer in layers for top in layer.tops}
         self.reads, self.writes, self.owners = tuple(reads), tuple(writes), tuple(owners)
-        self.leaves = tuple(name for name in writes if name not in made)
+        self.leaves = tuple(name for name in writes if name not in tops)
 
 
 class LayerRange:
@@ -69,12 +69,12 @@ class LayerRange:
             with padded tops that other layers read.
 
     Attributes:
-        on_host: whether it is a host layer, which is not compiled.
-        fed_layers: its Input and data layers, whose tops are stored in the blobs before the pass.
-        reads: its input blobs: tops of Input and data layers, and blobs from earlier layers.
-        makes: blobs that it computes. A Split's tops are its bottom under other names: `Graph.split_roots`.
-        params, state: the slots that its layers use, in trees like those of `Net.init`.
-        indices: its layers that select by index, each with the blob of its indices.
+        on_host: True if the range is a host layer, which is not compiled.
+        fed_layers: the Input and data layers of the range, whose tops are stored in the blobs before the pass.
+        reads: the input blobs: tops of Input and data layers, and blobs from earlier layers.
+        makes: the computed blobs. A Split's tops are its bottom under other names: `Graph.split_roots`.
+        params, state: the slots that the layers use, as trees with the structure of `Net.init`'s result.
+        indices: the layers that select by index, each with the blob of its indices.
     """
 
     def __init__(self, graph: Graph, first: int, last: int) -> None:

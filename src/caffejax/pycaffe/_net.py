@@ -233,21 +233,21 @@ class Net:
         The diffs of params add up until `clear_param_diffs`.
 
         Args:
-            diffs: blobs whose diffs to return beside those of the inputs.
-            start, end: names of the layer to start from and the one to end with, going down.
+            diffs: blobs whose diffs to return in addition to the inputs' diffs.
+            start, end: names of the first and the last layer to run; the order is from outputs to inputs.
             kwargs: a diff for each of the net's outputs, or none.
 
         Returns:
-            The diffs of the net's inputs, with `end` those of that layer's bottoms.
+            The diffs of the net's inputs, or with `end` the diffs of that layer's bottoms.
         """
         high = self._layer_index(start) if start is not None else len(self.layers) - 1
         low = self._layer_index(end) if end is not None else 0
         if kwargs:
             write_batch("diff", kwargs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
-        wanted = dict.fromkeys((*names, *(diffs or ())))
-        self._workspace.backward(high, low, wanted)
-        return {name: self._blob(name).diff for name in wanted}
+        names = list(dict.fromkeys((*names, *(diffs or ()))))
+        self._workspace.backward(high, low, names)
+        return {name: self._blob(name).diff for name in names}
 
     def forward_all(self, blobs: Sequence[str] | None = None, **kwargs: Any) -> Arrays:
         """Run forward over any number of examples, in batches.
@@ -259,10 +259,10 @@ class Net:
         Returns:
             Copies with a row for each example; for a loss, which has no rows, a value for each batch.
         """
-        found = Rows((*self.outputs, *(blobs or ())))
+        rows = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
-            found.add(self.forward(blobs=blobs, **batch))
-        return found.cut(len(next(iter(kwargs.values()))), self._batch_size)
+            rows.add(self.forward(blobs=blobs, **batch))
+        return rows.cut(len(next(iter(kwargs.values()))), self._batch_size)
 
     def forward_backward_all(
         self, blobs: Sequence[str] | None = None, diffs: Sequence[str] | None = None, **kwargs: Any
@@ -276,14 +276,14 @@ class Net:
         Returns:
             Copies of the blobs and of the diffs.
         """
-        found, found_diffs = Rows((*self.outputs, *(blobs or ()))), Rows((*self.inputs, *(diffs or ())))
+        rows, diff_rows = Rows((*self.outputs, *(blobs or ()))), Rows((*self.inputs, *(diffs or ())))
         ahead = self._batch({name: kwargs[name] for name in self.inputs if name in kwargs})
         back = self._batch({name: kwargs[name] for name in self.outputs if name in kwargs})
         for batch, top_diffs in zip_longest(ahead, back, fillvalue=dict[str, Any]()):
-            found.add(self.forward(blobs=blobs, **batch))
-            found_diffs.add(self.backward(diffs=diffs, **top_diffs))
+            rows.add(self.forward(blobs=blobs, **batch))
+            diff_rows.add(self.backward(diffs=diffs, **top_diffs))
         n, size = len(next(iter(kwargs.values()))), self._batch_size
-        return found.cut(n, size), found_diffs.cut(n, size)
+        return rows.cut(n, size), diff_rows.cut(n, size)
 
     def reshape(self) -> None:
         """Reshape the net to the current shapes of its input blobs.

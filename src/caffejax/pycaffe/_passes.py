@@ -94,9 +94,9 @@ class Pass:
             LayerError: for an index out of range.
         """
         blobs = self.range.graph.blobs
-        known = {**self.inputs.blobs, **outputs.values}
+        values = {**self.inputs.blobs, **outputs.values}
         for layer, _ in self.range.indices:
-            check_indices(layer, [known.get(self.range.root(b), blobs[b]) for b in layer.bottoms])
+            check_indices(layer, [values.get(self.range.root(b), blobs[b]) for b in layer.bottoms])
         for layer_key, arrays in outputs.state.items():
             for index, array in arrays.items():
                 memories.slots[Slot(layer_key, index)].data_memory.store(array)
@@ -208,23 +208,23 @@ class History:
         last, layer = self._last[i], self._layers[i]
         layers = self._ranges.of(i, i)
         if last is None:
-            found = new_pass(layers, self._memories, _global_state.next_key())
+            new = new_pass(layers, self._memories, _global_state.next_key())
         else:
             overwritten = [name for name in _in_place(layer) if not self._remade(i, name, last)]
             if len(overwritten) == len(_in_place(layer)) and not self._written(layer, last):
                 return last
-            found = new_pass(layers, self._memories, last.inputs.key)
-            blobs = {**found.inputs.blobs, **self._read(i, last, overwritten)}
-            found.inputs = found.inputs._replace(state=last.inputs.state, blobs=blobs)
+            new = new_pass(layers, self._memories, last.inputs.key)
+            blobs = {**new.inputs.blobs, **self._read(i, last, overwritten)}
+            new.inputs = new.inputs._replace(state=last.inputs.state, blobs=blobs)
         if layers.on_host:
-            found.host_tops = self._memories.values(layers.makes)
-        return found
+            new.host_tops = self._memories.values(layers.makes)
+        return new
 
     def _remade(self, i: int, name: str, last: Pass) -> bool:
         """Return whether the layer that makes the bottom `name` of layer `i` has run after this pass."""
         maker = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
-        made = self._last[maker]
-        return made is not None and made.time > last.time
+        later = self._last[maker]
+        return later is not None and later.time > last.time
 
     def _written(self, layer: Layer, last: Pass) -> bool:
         """Return whether an input of a layer's backward pass was written to after its forward pass.

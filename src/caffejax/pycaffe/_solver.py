@@ -84,11 +84,11 @@ class BlobUpdater:
 
     @property
     def sharded_state(self) -> tuple[TrainState, None]:
-        """A copy of the state, as others may write to blobs; there is but one device."""
+        """A copy of the state, since users may write to blobs; the second value is None with a single device."""
         return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Go on from a saved state."""
+        """Continue from a saved state."""
         self.train_state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
@@ -99,7 +99,7 @@ class BlobUpdater:
         debug_info: bool = False,
         requests: jax.Array | None = None,
     ) -> StepResult:
-        """Make one update, from as many passes as an iteration has; nobody asks one process for anything."""
+        """Make one update from `iter_size` passes; `requests` is ignored, because there is a single process."""
         (rate,) = rates
         for call in self.on_start:
             call()

@@ -44,35 +44,35 @@ class Memory:
 
     Attributes:
         version: grows with every new value, and counts through all memories: see `now`.
-        looked_at: whether the current value has been read on the host.
+        was_read: True if the current value has been read on the host.
         streak: the number of consecutive values that were read.
     """
 
-    __slots__ = ("_array", "_buffer", "_handed_out", "_on_host", "_waiting_for", "looked_at", "streak", "version")
+    __slots__ = ("_array", "_buffer", "_handed_out", "_on_host", "_waiting_for", "streak", "version", "was_read")
 
     def __init__(self, array: jax.Array | None = None) -> None:
         self._buffer = np.zeros(0, np.float32)
         self._array = array
-        self._on_host = False  # whether the buffer holds the newest value; if nothing does, that is zero
+        self._on_host = False  # True if the buffer has the newest value; without any value, it is zero
         self._handed_out = False
         self._waiting_for: Deferred | None = None
         self.version = now()
-        self.looked_at = False
+        self.was_read = False
         self.streak = 0
 
     @property
     def held(self) -> bool:
-        """Whether a view of the host's buffer exists: a NumPy view keeps a reference to its base."""
+        """True if a view of the host's buffer exists, since a NumPy view keeps a reference to its base."""
         return sys.getrefcount(self._buffer) > _UNHELD
 
     @property
     def is_zero(self) -> bool:
-        """Whether the value is known to be zero without reading it."""
+        """True if the value was never set, so it is zero and need not be read."""
         return self._array is None and not self._on_host and self._waiting_for is None
 
     def view(self, shape: Shape) -> np.ndarray:
         """Return the host's buffer, up to date, in this shape."""
-        self.looked_at = True
+        self.was_read = True
         count = math.prod(shape)
         self._to_host(count)
         self._handed_out = True
@@ -98,14 +98,14 @@ class Memory:
     def store(self, array: jax.Array) -> None:
         """Store a new value and update existing views."""
         self._array, self._waiting_for = array, None
-        self._on_host = self._handed_out = self.looked_at = False
+        self._on_host = self._handed_out = self.was_read = False
         self.version = now()
         self._refresh()
 
     def defer(self, work: Deferred) -> None:
         """Store a deferred value, which `work` computes when it is read."""
         self._array, self._waiting_for = None, work
-        self._on_host = self._handed_out = self.looked_at = False
+        self._on_host = self._handed_out = self.was_read = False
         self.version = now()
 
     def fill(self, work: Deferred, array: jax.Array) -> None:
@@ -127,7 +127,7 @@ class Memory:
 
     def expects_look(self) -> bool:
         """Return whether the next value is likely to be read. Call it once for each new value."""
-        if self.looked_at:
+        if self.was_read:
             self.streak += 1
         elif self.streak < _OFTEN:
             self.streak = 0

@@ -62,7 +62,7 @@ class Workspace:
         return self._ranges.graph
 
     def feed_by_hand(self) -> dict[str, jax.Array]:
-        """Return what stands in the tops of Input layers, and the next batch of those that arrays feed."""
+        """Return the current tops of Input layers, and the next batch of tops that read from arrays."""
         self.fed.read_arrays(self.graph.layers)
         return self.memories.values(self._by_hand)
 
@@ -75,9 +75,9 @@ class Workspace:
         shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
         if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
             return
-        known = self._known.get(tuple(shapes.values()))
-        graph = known.graph if known else reshape_graph(self.graph, shapes)
-        if not known:
+        cached = self._known.get(tuple(shapes.values()))
+        graph = cached.graph if cached else reshape_graph(self.graph, shapes)
+        if not cached:
             check_room(graph)
         self._use(graph)
         self.memories.reshape(self.graph)
@@ -103,20 +103,20 @@ class Workspace:
             self._call("after_forward", layers.last)
         return losses
 
-    def backward(self, high: int, low: int, wanted: Iterable[str] = ()) -> None:
-        """Run layers `high` down to `low` backward; `wanted` names the diffs that are read next.
+    def backward(self, high: int, low: int, diffs: Iterable[str] = ()) -> None:
+        """Run layers `high` down to `low` backward; `diffs` names the blobs whose diffs are read next.
 
         Raises:
             GraphError: if a gradient does not exist.
         """
         self.graph.check_backward()
         self._prepare(high, low, reshape=False)
-        wanted = frozenset(wanted)
+        read_next = frozenset(diffs)
         groups = {layers.high: (done, layers) for done, layers in self._groups(high, low)}
         for i in range(high, low - 1, -1):
             self._call("before_backward", i)
             if i in groups:
-                self._backward(*groups[i], wanted)
+                self._backward(*groups[i], read_next)
             self._call("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
@@ -164,10 +164,10 @@ class Workspace:
         if (ends := (layers.first, layers.last)) not in self._frozen:
             self._frozen[ends] = FrozenForward(self._net, layers)
         forward = self._start(layers, key, self._frozen[ends])
-        found = forward.run(self._wanted(layers))
-        forward.finish(found, self.memories)
+        outputs = forward.run(self._wanted(layers))
+        forward.finish(outputs, self.memories)
         self._history.add(forward)
-        return found.loss
+        return outputs.loss
 
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the blobs that a pass is to return."""
@@ -177,7 +177,7 @@ class Workspace:
         if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # their shapes are known only then
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
-        sure |= set(self._by_hand).intersection(layers.makes)  # worked on in place: to write there is to look
+        sure |= set(self._by_hand).intersection(layers.makes)  # overwritten in place: users write and read them
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
 
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:

@@ -1,8 +1,8 @@
 """Coordinate maps between blobs, for cropping one blob to another as in fully convolutional nets.
 
-The map from a blob to the one it was computed from is `(axis, scale, shift)`: along each spatial axis, from `axis`
-on, the pixel at `x` of the bottom lies at `scale * x + shift` of the top, both counted in pixels from the centre of
-the first. An `axis` of None is a map that is the same whatever the axis.
+A map from a layer's bottom to its top is `(axis, scale, shift)`: along each spatial axis, beginning with `axis`,
+position `x` in the bottom corresponds to position `scale * x + shift` in the top, both in pixels from the centre of the
+first pixel. A map whose `axis` is None is valid for all axes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ CoordMap: TypeAlias = tuple[int | None, Any, Any]
 
 _IDENTITY: CoordMap = (None, 1, 0)
 
-PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.traits.keeps_pixels]  # scripts add theirs
+# scripts append their layer types to this list
+PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.traits.keeps_pixels]
 
 
 class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
@@ -29,7 +30,7 @@ class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
 
 
 class AxisMismatchException(Exception):  # noqa: N818  Caffe's name
-    """Maps that speak of different axes."""
+    """Maps with different axes, which cannot be combined."""
 
 
 def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
@@ -38,23 +39,25 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     Raises:
         UndefinedMapException: if the layer has no kernel size, as global pooling.
     """
-    given = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
+    settings = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
 
     def values(name: str, prefix: str, default: int | None) -> np.ndarray:
-        pair: list[Any] = [given.get(f"{prefix}_h"), given.get(f"{prefix}_w")]
-        value: Any = given.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
+        pair: list[Any] = [settings.get(f"{prefix}_h"), settings.get(f"{prefix}_w")]
+        value: Any = (
+            settings.get(name, default) if pair == [None, None] else [default if n is None else n for n in pair]
+        )
         if value is None or None in np.atleast_1d(value).tolist():
             raise UndefinedMapException(f"{fn.type_name} has no {name}")
         return np.atleast_1d(value)
 
     kernel = (values("kernel_size", "kernel", None) - 1) * values("dilation", "dilation", 1) + 1
-    return given.get("axis", 1), values("stride", "stride", 1), kernel, values("pad", "pad", 0)
+    return settings.get("axis", 1), values("stride", "stride", 1), kernel, values("pad", "pad", 0)
 
 
 def crop_params(fn: Function) -> tuple[int, np.ndarray]:
     """Return the first axis that a Crop layer crops, and the offset per axis from there on."""
-    given = fn.params.get("crop_param") or fn.params
-    return given.get("axis", 2), np.atleast_1d(given.get("offset", 0))
+    settings = fn.params.get("crop_param") or fn.params
+    return settings.get("axis", 2), np.atleast_1d(settings.get("offset", 0))
 
 
 def coord_map(fn: Function) -> CoordMap:

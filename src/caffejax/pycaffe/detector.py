@@ -53,9 +53,9 @@ class Detector(ImageNet):
             For each window `{"filename": ..., "window": ..., "prediction": the net's output}`.
 
         Raises:
-            DataError: for an image that cannot be read, or a window that has nothing of it.
+            DataError: for an image that cannot be read, or a window without a pixel of the image.
         """
-        found: list[dict[str, Any]] = []
+        detections: list[dict[str, Any]] = []
         crops = []
         for filename, windows in images_windows:
             image = io.load_image(filename)
@@ -63,14 +63,12 @@ class Detector(ImageNet):
                 if 0 in image[int(window[0]) : int(window[2]), int(window[1]) : int(window[3])].shape:
                     size = f"{image.shape[0]} x {image.shape[1]}"
                     shown = ", ".join(str(int(n)) for n in window)
-                    raise DataError(
-                        Problem(f"window ({shown}) has nothing of the image, which is {size}", str(filename))
-                    )
+                    raise DataError(Problem(f"window ({shown}) is outside the image, which is {size}", str(filename)))
                 crops.append(self.crop(image, window))
-                found.append({"window": window, "filename": filename})
-        for detection, prediction in zip(found, self._predict(crops) if crops else (), strict=True):
+                detections.append({"window": window, "filename": filename})
+        for detection, prediction in zip(detections, self._predict(crops) if crops else (), strict=True):
             detection["prediction"] = prediction
-        return found
+        return detections
 
     def detect_selective_search(self, image_fnames: Iterable[str]) -> list[dict[str, Any]]:
         """Classify the windows that selective search, a separate MATLAB program, proposes for images.

@@ -42,7 +42,7 @@ class DrawingError(CaffejaxError, ValueError):
 
 
 def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
-    """Return the multipliers of the learning rate of weights and biases; 1 where the layer says nothing.
+    """Return the multipliers of the learning rate of weights and biases; default: 1.
 
     Raises:
         ValueError: for layers other than convolutions and inner products.
@@ -52,13 +52,13 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
         raise DrawingError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
-    given = [param.lr_mult for param in layer.param]
-    first, second = [*given, 1.0, 1.0][:2]
+    multipliers = [param.lr_mult for param in layer.param]
+    first, second = [*multipliers, 1.0, 1.0][:2]
     return first, second
 
 
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
-    """Return the text in a layer's box: name, type, kernel, stride and pad; in one line if the net runs up or down."""
+    """Return the text of a layer's box: name, type, kernel, stride and pad; one line if the net runs up or down."""
     separator = " " if rankdir in ("TB", "BT") else "\n"
     style = draw_style(layer.type)
     kind = f"{layer.type} {style.kind(layer)}" if style.kind else layer.type
@@ -85,18 +85,18 @@ def drawing(
     """Return a net as nodes and edges.
 
     Args:
-        caffe_net: the net, in its current form, as `caffejax.read_net` reads it.
-        rankdir: where it runs to: "LR", "RL", "TB" or "BT".
-        label_edges: number of outputs and batch size at the edges.
-        phase: only the layers of this phase: `caffe.TRAIN` or `caffe.TEST`.
-        display_lrm: multipliers of the learning rate in the boxes.
+        caffe_net: the net in Caffe's current format, as `caffejax.read_net` returns it.
+        rankdir: the direction of the drawing: "LR", "RL", "TB" or "BT".
+        label_edges: write the number of outputs and the batch size at the edges.
+        phase: draw only the layers of this phase, `caffe.TRAIN` or `caffe.TEST`; default: all layers.
+        display_lrm: write the multipliers of the learning rate in the boxes.
 
     Raises:
-        CaffejaxError: for another direction, or if there are no layers.
-        DrawingError: for a layer with both include and exclude rules, if a phase was given.
+        CaffejaxError: for another direction, or if no layers remain.
+        DrawingError: for a layer with both include and exclude rules, if `phase` is not None.
     """
     if rankdir not in _DIRECTIONS:
-        raise CaffejaxError(f"rankdir is one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
+        raise CaffejaxError(f"rankdir must be one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
     layers = [x for x in caffe_net.layer if phase is None or _in_phase(x, phase)]
     if not layers:
         where = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
@@ -155,11 +155,8 @@ def draw_net(
     """Return a picture of a net.
 
     Args:
-        caffe_net: as for `drawing`, with the rest.
-        rankdir: where it runs to: "LR", "RL", "TB" or "BT".
-        ext: the format: "dot", "svg", or what Graphviz can do.
-        phase: only the layers of this phase.
-        display_lrm: multipliers of the learning rate in the boxes.
+        caffe_net, rankdir, phase, display_lrm: as for `drawing`.
+        ext: the format: "dot", "svg", or a format of Graphviz.
 
     Raises:
         CaffejaxError: if the format needs Graphviz and that is not there or fails; or, for SVG, neither that nor the

@@ -1,7 +1,7 @@
-"""Images in and out of nets, and arrays in and out of Caffe's messages.
+"""Conversion of images to and from a net's inputs, and of arrays to and from Caffe's messages.
 
-Images are (H, W, K), float32 in 0..1, colours in the order R, G, B, as scikit-image gives them. What a net takes is
-(K, H, W), mostly B, G, R in 0..255: a `Transformer` goes from the one to the other and back.
+Images are float32 arrays (H, W, K) in 0..1 with channels in the order R, G, B, as in scikit-image. Inputs of a net are
+(K, H, W), usually with channels B, G, R in 0..255. A `Transformer` converts between the two.
 """
 
 from __future__ import annotations
@@ -99,18 +99,18 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
     """Read an image file.
 
     Args:
-        filename: JPEG, PNG, or whatever else OpenCV reads. Transparency is dropped.
-        color: three channels, grey images included; if False one, colours weighed as scikit-image does.
+        filename: a JPEG, PNG or other file that OpenCV reads. Transparency is dropped.
+        color: return three channels, for grey images too; False: one channel, with scikit-image's weights of colours.
 
     Returns:
         (H, W, 3) in R, G, B, or (H, W, 1), float32 in 0..1: bytes divided by 255.
 
     Raises:
-        DataError: for a file that is not there, is no image, or has more pixels than `set_limits` allows.
+        DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
     """
     try:
         content = read_bytes(filename)
-    except WeightsError as error:  # as far as reading goes, a file is a file
+    except WeightsError as error:  # read_bytes is shared with readers of weights
         raise DataError(error.problems) from error
     with located(file=str(filename)):
         pixels = decode_pixels(content, max_pixels=_global_state.reading().max_image_pixels)
@@ -261,14 +261,14 @@ class Transformer:
 
 
 def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1) -> np.ndarray:
-    """Resize an image, without smoothing it first.
+    """Resize an image without smoothing it first.
 
-    As in Caffe, there are two ways. Images of one or three channels go as in `skimage.transform.resize` with mode
-    "constant" and anti_aliasing=False: pixels are areas, and beyond the image lies its smallest value, which shows
-    at the edges of enlarged images. Others go as in `scipy.ndimage.zoom`: the outermost pixels stay outermost.
-    Results agree with these libraries to rounding (1e-6 of the range of values); only where nearest neighbours
-    (order 0) are equally near may they choose the other one, and beyond order 1 it is today's scikit-image that is
-    followed, whose splines differ from those of Caffe's time.
+    As in Caffe, there are two methods. Images with one or three channels are resized like `skimage.transform.resize`
+    with mode "constant" and anti_aliasing=False: pixels are areas, and the image is padded with its smallest value,
+    which is visible at the edges of enlarged images. Other images are resized like `scipy.ndimage.zoom`: the centres of
+    the outermost pixels stay in place. Results agree with these libraries to rounding (1e-6 of the range of values),
+    except that with order 0 another of two equally near pixels may be chosen. Above order 1 the results follow
+    present-day scikit-image, whose splines differ from the versions of Caffe's time.
 
     Args:
         im: (H, W, K).
@@ -279,9 +279,9 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
         (*new_dims, K), float32.
     """
     if im.ndim != 3 or 0 in im.shape:
-        raise ValueError(f"an image is (height, width, channels), not {im.shape}")
+        raise ValueError(f"an image must have shape (height, width, channels), not {im.shape}")
     if interp_order not in range(6):
-        raise ValueError(f"interp_order is 0 to 5, not {interp_order}")
+        raise ValueError(f"interp_order must be 0 to 5, not {interp_order}")
     height, width = (int(n) for n in new_dims)
     im = np.asarray(im, im.dtype if im.dtype in (np.float32, np.float64) else np.float32)
     low, high = im.min(), im.max()

@@ -1,4 +1,4 @@
-"""Nets written in Python: every layer a call, every blob a value.
+"""Nets written in Python: each layer is a call, each blob a value.
 
     n = NetSpec()
     n.data, n.label = L.Data(source="train_lmdb", backend=P.Data.LMDB, batch_size=64, ntop=2)
@@ -7,9 +7,9 @@
     n.loss = L.SoftmaxWithLoss(n.relu1, n.label)
     print(n.to_proto())
 
-Blobs, and layers after their first top, are named as the attributes of the NetSpec; what was given no name is
-called by its type and a number. A keyword is a setting of the type's own parameter message where that has it, else
-of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)` say the same.
+Blobs have the names of the NetSpec's attributes, and a layer the name of its first top; without an attribute, the name
+is the layer's type and a number. A keyword sets a field of the type's parameter message if the message has this field,
+otherwise of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)` are equivalent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def param_name_dict() -> dict[str, str]:
     """Return the parameter message of each type without its `_param`: `{"InnerProduct": "inner_product", ...}`."""
     fields = {
         field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
-        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of several for one message the first
+        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # the first, if several fields have the same message
         if field.name.endswith(_SUFFIX) and field.message_type
     }
     spelled = {name.replace("_", ""): name for name in fields}
@@ -45,7 +45,7 @@ def param_name_dict() -> dict[str, str]:
 
 @cache
 def _param_of(type_name: str) -> str | None:
-    """Return the LayerParameter field with a type's own settings; for a type that is not known here, by its name."""
+    """Return the LayerParameter field with a type's settings; for an unregistered type, the field with its name."""
     if (kind := layer_types().get(type_name)) is not None:
         return kind.signature.param
     for field in LayerParameter.DESCRIPTOR.fields:
@@ -61,11 +61,11 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
     Args:
         proto: the message.
         name: the field.
-        val: a number, string or enum value; a dict for a message; a list (or array, ...) of those for a
-            repeated field, or one of them for a repeated field of one value.
+        val: a number, string or enum value; a dict for a message; for a repeated field a list (or array, ...) of
+            values, or a single value.
 
     Raises:
-        AttributeError: if there is no such field; the message suggests the nearest name.
+        AttributeError: if the field does not exist; the message suggests the nearest name.
         TypeError: if the field cannot have this value.
     """
     fields = proto.DESCRIPTOR.fields_by_name
@@ -109,21 +109,21 @@ def _plain(value: Any) -> Any:
 
 
 def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
-    """Set a layer's settings: fields of its type's own parameter message where that has them, else of the layer.
+    """Set fields of the type's parameter message, or of the layer if the message does not have the field.
 
     Raises:
         AttributeError, TypeError: as `assign_proto`, with the layer's name.
     """
     where = f"layer '{layer.name}' ({layer.type})"
-    own = _param_of(layer.type)
+    param = _param_of(layer.type)
     for key, value in settings.items():
         place: Message = layer
-        if own and key in getattr(layer, own).DESCRIPTOR.fields_by_name:
-            place = getattr(layer, own)
+        if param and key in getattr(layer, param).DESCRIPTOR.fields_by_name:
+            place = getattr(layer, param)
         elif key not in layer.DESCRIPTOR.fields_by_name:
-            own_fields = getattr(layer, own).DESCRIPTOR.fields_by_name if own else ()
-            known = [*layer.DESCRIPTOR.fields_by_name, *own_fields]
-            raise AttributeError(f"{where}: there is no setting '{key}'{did_you_mean(key, known)}")
+            param_fields = getattr(layer, param).DESCRIPTOR.fields_by_name if param else ()
+            names = [*layer.DESCRIPTOR.fields_by_name, *param_fields]
+            raise AttributeError(f"{where}: there is no setting '{key}'{did_you_mean(key, names)}")
         try:
             assign_proto(place, key, value)
         except (AttributeError, TypeError) as error:
@@ -305,8 +305,8 @@ class NetSpec:
         """Return the net.
 
         Raises:
-            AttributeError, TypeError: for a setting that does not exist or a value that it cannot have, with the
-                layer's name; and for an attribute that is no blob.
+            AttributeError, TypeError: for an unknown setting or an invalid value, with the layer's name; and for an
+                attribute that is not a blob.
         """
         for name, top in self.tops.items():
             if not isinstance(top, Top | Function):

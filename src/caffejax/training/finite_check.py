@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..debugging import Culprit, find_culprit, not_finite
+from ..debugging import NonFinite, find_nonfinite, not_finite
 from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
@@ -70,7 +70,7 @@ class FiniteCheck:
         if not self._all_finite((loss, after.params, after.state)):
             self._unread.append((iteration, loss))  # so that `check` says it too
             keys = [pass_key(before, number) for number in range(self._iter_size)]
-            culprit = find_culprit(self._net, before.variables, batches, keys, after.variables)
+            culprit = find_nonfinite(self._net, before.variables, batches, keys, after.variables)
             raise SolverError(self._problem(iteration, culprit))
 
     def check(self, variables: Variables | None = None) -> None:
@@ -97,11 +97,11 @@ class FiniteCheck:
             for iteration, value in enumerate(np.ravel(losses).tolist(), first):
                 if not math.isfinite(value):
                     since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"
-                    raise SolverError(self._problem(iteration, Culprit(f"the loss is {value}{since}")))
+                    raise SolverError(self._problem(iteration, NonFinite(f"the loss is {value}{since}")))
                 self._finite = iteration
             del self._unread[0]
 
-    def _problem(self, iteration: int | None, culprit: Culprit) -> Problem:
+    def _problem(self, iteration: int | None, culprit: NonFinite) -> Problem:
         at = "" if iteration is None else f"iteration {iteration}: "
         advice = culprit.advice or ADVICE
         start = f" from the snapshot {self.good}" if self.good else ""

@@ -182,8 +182,8 @@ def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | No
     for name in dict.fromkeys(ends):
         yield from _diff(layer, name, (a.diff(pair.a, name), b.diff(pair.b, name)), limits, by_chance)
     grads = a.blobs_of("grad", layer.name), b.blobs_of("grad", layer.name)
-    found = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
-    filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in found]
+    pairs = [(i, grads[0].get(i), grads[1].get(i)) for i in sorted({*grads[0], *grads[1]})]
+    filled = [(i, _or_zeros(x, y), _or_zeros(y, x)) for i, x, y in pairs]
     scale = max((float(np.abs(g[np.isfinite(g)]).max(initial=0)) for _, *both in filled for g in both), default=0.0)
     for i, x, y in filled:
         yield _row(layer, "grad", str(i), x, y, limits, by_chance, scale=scale)
@@ -218,16 +218,16 @@ def _row(
     scale: float = 0.0,
 ) -> Row:
     shapes = (None if x is None else x.shape, None if y is None else y.shape)
-    found = None if x is None or y is None or x.shape != y.shape else distance(x, y)
+    apart = None if x is None or y is None or x.shape != y.shape else distance(x, y)
     verdict: Verdict
     if x is None or y is None:
         verdict, counts = "only in B" if x is None else "only in A", absent_counts
-    elif found is None:
+    elif apart is None:
         verdict, counts = "shapes", True
-    elif limits.equal(found, scale):
+    elif limits.equal(apart, scale):
         verdict, counts = "equal", False
     else:
         verdict, counts = "parts", True
     if by_chance and counts:
         verdict, counts = "random", False
-    return Row(layer.name, layer.type, kind, name, shapes, found, verdict, counts)
+    return Row(layer.name, layer.type, kind, name, shapes, apart, verdict, counts)

@@ -82,15 +82,16 @@ class Row:
     """One array of one layer, in both dumps.
 
     Attributes:
-        layer: the layer that made it: of diffs and gradients the one whose backward pass did.
-        type: its type.
+        layer: the layer that computed the array; for diffs and gradients, in its backward pass.
+        type: the layer's type.
         kind: "input", "param", "top", "grad" or "diff".
-        name: the blob, or the param's number; of "layers" in what they differ.
-        shapes: in A and in B; None where it is absent.
-        distance: how far they are apart; None if they cannot be compared.
-        verdict: "equal"; "parts" where they are further apart than the tolerances; "shapes" where these differ;
-            "only in A", "only in B"; "random" where random numbers decide; "layers" where another layer stands.
-        counts: whether the dumps part here.
+        name: the blob's name or the parameter's number; with the verdict "layers", the difference of the layers.
+        shapes: the shapes in A and in B, None if the array is absent.
+        distance: the difference of the values, or None if they cannot be compared.
+        verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A",
+            "only in B"; "random" if the values depend on random numbers; "layers" if the nets have different layers
+            here.
+        counts: True if this row counts as a difference of the dumps.
     """
 
     layer: str
@@ -104,7 +105,7 @@ class Row:
 
     @property
     def what(self) -> str:
-        """The array in words."""
+        """The name of the array with its kind, for people."""
         return self.name if self.verdict == "layers" else f"{_WORDS[self.kind]} {self.name}"
 
     def __str__(self) -> str:
@@ -117,7 +118,7 @@ class Row:
         return f"{self.what} is off by {d.error:.3g}, {d.relative:.2g} of its scale{where}"
 
     def cells(self) -> tuple[str, ...]:
-        """Return its line of the table."""
+        """Return the row's cells of the table."""
         a, b = self.shapes
         shape = _shape(a if a is not None else b) if None in self.shapes or a == b else f"{_shape(a)} / {_shape(b)}"
         numbers: tuple[str, ...] = ("", "", "")
@@ -156,18 +157,18 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether all arrays are equal within the tolerances; False if there was nothing to compare."""
+        """True if all arrays are equal within the tolerances; False if there was nothing to compare."""
         return not self.parted and any(row.verdict == "equal" for row in self.rows)
 
     def to_json(self) -> str:
         """Return everything as JSON; NaN and infinity are null."""
-        found: dict[str, Any] = {"a": self.a, "b": self.b, "rtol": self.rtol, "atol": self.atol, "ok": self.ok}
-        found["first"] = None if self.first is None else self.rows.index(self.first)
-        found["rows"] = [_as_json(row) for row in self.rows]
-        return json.dumps(found, indent=1)
+        report: dict[str, Any] = {"a": self.a, "b": self.b, "rtol": self.rtol, "atol": self.atol, "ok": self.ok}
+        report["first"] = None if self.first is None else self.rows.index(self.first)
+        report["rows"] = [_as_json(row) for row in self.rows]
+        return json.dumps(report, indent=1)
 
     def __str__(self) -> str:
-        # params and inputs are worth a line only where they differ
+        # params and inputs are shown only if they differ
         shown = [r for r in self.rows if r.kind not in ("param", "input") or r.verdict != "equal"]
         hidden = len(self.rows) - len(shown)
         lines = [
@@ -206,12 +207,12 @@ class Comparison:
 
 
 def _as_json(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(row, name) for name in ("layer", "type", "kind", "name", "verdict")}
-    found |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.counts}
+    cells: dict[str, Any] = {name: getattr(row, name) for name in ("layer", "type", "kind", "name", "verdict")}
+    cells |= {"shape_a": row.shapes[0], "shape_b": row.shapes[1], "parts": row.counts}
     if (d := row.distance) is not None:
         numbers = {"error": d.error, "relative": d.relative, "scale": d.scale, "cosine": d.cosine}
-        found |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.at}
-    return found
+        cells |= {name: number if math.isfinite(number) else None for name, number in numbers.items()} | {"at": d.at}
+    return cells
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:

@@ -7,7 +7,7 @@ Arrays are named after layers and blobs:
     param/<layer>/<i>         a parameter before the pass, including running statistics and shared parameters
     blob/<blob>               a blob after the forward pass
     top/<layer>/<blob>        a top that a later layer overwrote in place
-    diff/<blob>               a blob's diff after the backward pass, of the blob's first value
+    diff/<blob>               the diff of a blob's first value, after the backward pass
     top_diff/<layer>/<blob>   the diff of the top of a layer that works in place
     grad/<layer>/<i>          a param's diff: the sum over all layers that share it
 """
@@ -33,10 +33,10 @@ class DumpedLayer:
     """A layer of the recorded net, from the dump's `meta`.
 
     Attributes:
-        name: the layer's; with a number, `name#2`, where a net has it twice.
-        type: its type.
-        bottoms, tops: the blobs that it reads and makes.
-        random: whether it draws random numbers in this phase; plain Caffe does not say.
+        name: the layer's name; with a number, `name#2`, if several layers of the net have the same name.
+        type: the layer's type.
+        bottoms, tops: the blobs that the layer reads and writes.
+        random: True if the layer draws random numbers in this phase; dumps of plain Caffe do not record this.
     """
 
     name: str
@@ -48,16 +48,16 @@ class DumpedLayer:
 
 @dataclass(frozen=True)
 class Dump:
-    """The numbers of one pass.
+    """The arrays of one pass of a net.
 
     Attributes:
         maker: the program that ran the net, with its version.
         net: the net's name.
         phase: "TRAIN" or "TEST".
-        layers: in the order of execution, the Splits that Caffe inserts included.
-        arrays: the numbers, by member (see the module's text).
-        file: where it was read from, for messages.
-        isolated: whether each layer read its bottoms from another dump instead of the results of the layers before it.
+        layers: the layers in the order of execution, including the Splits that Caffe inserts.
+        arrays: the arrays by name; the module's docstring lists the names.
+        file: the file of the dump, for messages.
+        isolated: True if each layer read its bottoms from another dump instead of the results of the layers before it.
     """
 
     maker: str
@@ -70,7 +70,7 @@ class Dump:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """The layers that make or write over each blob, by their places in `layers`."""
+        """For each blob the indices in `layers` of the layers that write it."""
         makers: dict[str, list[int]] = {}
         for i, layer in enumerate(self.layers):
             for top in dict.fromkeys(layer.tops):
@@ -79,7 +79,7 @@ class Dump:
 
     @cached_property
     def has_backward(self) -> bool:
-        """Whether there are diffs or gradients."""
+        """True if the dump contains diffs or gradients."""
         return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
 
     def group(self, kind: str) -> dict[str, Array]:
@@ -90,26 +90,28 @@ class Dump:
     def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
         """Return a layer's arrays of a numbered kind, "param" or "grad", by number."""
         start = f"{kind}/{layer}/"
-        found = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
-        return {int(number): array for number, array in found if number.isdecimal() and len(number) < 4}
+        numbered = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
+        return {int(number): array for number, array in numbered if number.isdecimal() and len(number) < 4}
 
     def value(self, place: int, blob: str) -> Array | None:
-        """Return a top of the layer at an index in `layers`; None if it was not recorded."""
-        own = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
-        return self.arrays.get(f"blob/{blob}") if own is None and self._makers[blob][-1] == place else own
+        """Return a top of the layer at an index in `layers`, or None if it was not recorded."""
+        overwritten = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
+        is_last = overwritten is None and self._makers[blob][-1] == place
+        return self.arrays.get(f"blob/{blob}") if is_last else overwritten
 
     def diff(self, place: int, blob: str) -> Array | None:
-        """Return the diff of this array; None if it was not recorded."""
-        own = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
-        return self.arrays.get(f"diff/{blob}") if own is None and self._makers[blob][0] == place else own
+        """Return the diff of a top of the layer at an index in `layers`, or None if it was not recorded."""
+        in_place = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
+        is_first = in_place is None and self._makers[blob][0] == place
+        return self.arrays.get(f"diff/{blob}") if is_first else in_place
 
     def value_read(self, place: int, blob: str) -> Array | None:
-        """Return a bottom of the layer at an index in `layers`; None if it was not recorded."""
+        """Return a bottom of the layer at an index in `layers`, or None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.value(maker, blob)
 
     def diff_read(self, place: int, blob: str) -> Array | None:
-        """Return the diff of this array; None if it was not recorded."""
+        """Return the diff of a bottom of the layer at an index in `layers`, or None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.diff(maker, blob)
 
@@ -143,12 +145,12 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
     text = arrays.pop("meta", None)
     remedy = "make dumps with `caffejax collect` or scripts/collect_with_caffe.py"
     if text is None or text.dtype.kind not in "US" or text.ndim:
-        raise DataError(Problem(f"is no dump: it has no member `meta` that is a string; {remedy}", file))
+        raise DataError(Problem(f"is not a dump: it has no string named `meta`; {remedy}", file))
     try:
         meta = json.loads(bytes(text).decode() if text.dtype.kind == "S" else str(text))
         dump = _from_meta(meta, arrays, file)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(Problem(f"is no dump: its `meta` is not as it should be: {error!r}; {remedy}", file)) from error
+        raise DataError(Problem(f"is not a dump: its `meta` is invalid: {error!r}; {remedy}", file)) from error
     _check_numbers(arrays, file)
     return dump
 
@@ -165,9 +167,9 @@ def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[st
     """
     arrays = _arrays(path)
     dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}
-    found = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
-    _check_numbers(found, os.fspath(path))
-    return found
+    inputs = {name: array for name, array in dumped.items() if name in names} if "meta" in arrays else arrays
+    _check_numbers(inputs, os.fspath(path))
+    return inputs
 
 
 def _arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -186,20 +188,20 @@ def _check_numbers(arrays: Mapping[str, Array], file: str) -> None:
 def _from_meta(meta: Any, arrays: Mapping[str, Array], file: str) -> Dump:
     if meta["format"] != FORMAT:
         raise ValueError(f"format is {meta['format']!r}, not {FORMAT!r}")
-    known = {f.name for f in fields(DumpedLayer)}
+    names = {f.name for f in fields(DumpedLayer)}
     if not isinstance(meta["layers"], list) or not all(isinstance(layer, dict) for layer in meta["layers"]):
-        raise ValueError("its layers are no list of objects")
-    layers = [{k: v for k, v in layer.items() if k in known} for layer in meta["layers"]]
-    found = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in layers)
-    _names([text for layer in found for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
-    if len({layer.name for layer in found}) < len(found):
+        raise ValueError("its layers are not a list of objects")
+    settings = [{k: v for k, v in layer.items() if k in names} for layer in meta["layers"]]
+    layers = tuple(DumpedLayer(**{**x, "bottoms": _names(x["bottoms"]), "tops": _names(x["tops"])}) for x in settings)
+    _names([text for layer in layers for text in (layer.name, layer.type)] + [meta[k] for k in ("maker", "net")])
+    if len({layer.name for layer in layers}) < len(layers):
         raise ValueError("two layers have the same name")
     if meta["phase"] not in ("TRAIN", "TEST"):
         raise ValueError(f"phase is {meta['phase']!r}")
-    return Dump(meta["maker"], meta["net"], meta["phase"], found, arrays, file)
+    return Dump(meta["maker"], meta["net"], meta["phase"], layers, arrays, file)
 
 
 def _names(names: Sequence[Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{names!r} are no names")
+        raise ValueError(f"{names!r} is not a list of names")
     return tuple(names)

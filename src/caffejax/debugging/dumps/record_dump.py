@@ -52,13 +52,13 @@ def collect(
         isolated: arrays that each layer reads instead of the results of the layers around it.
 
     Raises:
-        GraphError: for inputs that do not fit, and with `backward` if there is no loss or no gradient.
+        GraphError: for inputs that do not fit; with `backward`, if the net has no loss or a gradient does not exist.
         DataError: if the net's data cannot be read.
     """
     if backward:
         _check_loss(net.graph)
     random: Any = Repeatable(seed)
-    with np.errstate(over="ignore"):  # of float64 numbers that are infinite in float32
+    with np.errstate(over="ignore"):  # large float64 numbers become infinite in float32
         fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
@@ -123,7 +123,7 @@ def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, A
             latest[name] = layer.key, value
     final = {name: value for name, (_, value) in latest.items()}
     trimmed = net.trimmed(final)
-    if isolated is not None:  # each top has as many rows as the layer's isolated bottoms
+    if isolated is not None:  # each top has the number of rows of the layer's isolated bottoms
         read = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
         trimmed = {name: net.trimmed({**read, name: value})[name] for name, value in final.items()}
     blobs = {f"blob/{name}": value for name, value in trimmed.items()}
@@ -226,13 +226,13 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
 def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Mapping[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a net's blobs for these inputs.
 
-    A net with host layers has the shapes of its prototxt, which have at least as many rows as its blobs will have.
+    A net with host layers has the shapes of its prototxt; its blobs may have fewer rows.
     """
     if net.has_host_layers:
         return net.graph.blobs
     names, key = tuple(net.graph.blobs), jax.random.key(0)
     shapes: Mapping[str, jax.ShapeDtypeStruct] = jax.eval_shape(
-        lambda *given: net.apply(*given, key=key, blobs=names)[0], *variables, dict(inputs)
+        lambda *arguments: net.apply(*arguments, key=key, blobs=names)[0], *variables, dict(inputs)
     )
     return shapes
 
