@@ -61,7 +61,7 @@ def test_old_shapes() -> None:
 def test_a_shape_that_does_not_fit() -> None:
     with pytest.raises(ValueError, match="reshape"):
         blobproto_to_array(caffe_pb2.BlobProto(shape=dict(dim=[2, 2]), data=[1, 2, 3]))
-    with pytest.raises(CaffejaxError, match="no BlobProtoVector"):
+    with pytest.raises(CaffejaxError, match="not a BlobProtoVector"):
         blobprotovector_str_to_arraylist(b"\xff\xff")
 
 
