@@ -56,7 +56,7 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--mesh`, `--shard` and `--reduce_dtype`: how devices are arranged and what is sharded over them."""
+    """Add `--mesh`, `--shard` and `--reduce_dtype`, which arrange devices in a mesh and shard arrays over them."""
     spread = flags.group(parser, TITLE)
     flags.add(
         spread,

@@ -18,7 +18,7 @@ Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> Flags:
-    """Return the group of a command's flags with this title in the help; add the group if there is none."""
+    """Return the group of a command's flags with this title in the help; add it if it does not exist."""
     for existing in parser._action_groups:
         if existing.title == title:
             return existing

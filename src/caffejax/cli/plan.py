@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     net, solver = _subject(options)
     solver_option: dict[str, Any] = {} if solver is None else {"solver": solver}
     device_flags.check_mesh(options, target.devices, f" in {target}")
-    found = plan(
+    result = plan(
         net,
         target,
         parallel=device_flags.parallel_of(options, "device"),
@@ -96,11 +96,11 @@ def run(options: argparse.Namespace) -> None:
         progress=lambda line: print(line, file=sys.stderr, flush=True),
         **solver_option,
     )
-    scaling = found.scaling(options.scaling)
+    scaling = result.scaling(options.scaling)
     if options.json:
-        print(json.dumps(_as_json(found, scaling), indent=2))
+        print(json.dumps(_as_json(result, scaling), indent=2))
     else:
-        print("\n".join([*_lines(found), *_scaling_lines(found, scaling)]))
+        print("\n".join([*_lines(result), *_scaling_lines(result, scaling)]))
 
 
 def _numbers(text: str) -> list[int]:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_script(frames: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that is inside the script, without runpy's frames; all of it if there is none."""
+    """Return a traceback without runpy's frames before the script; all of it if the script has no frame."""
     inner = frames
     while inner is not None and inner.tb_frame.f_globals.get("__name__") != "__main__":
         inner = inner.tb_next

@@ -1,4 +1,4 @@
-"""The memories of a net: data and diffs of its blobs, of its params and of its state."""
+"""Storage of a pycaffe net: data and diffs of its blobs, parameters and state."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Memories:
 
     Attributes:
         device: the device of passes; changed by `move`.
-        blobs: by name.
-        slots: parameters and state by the slot of their owner.
+        blobs: the blobs by name.
+        slots: the parameters and state by the slot of their owner.
     """
 
     def __init__(self, graph: Graph, variables: pure.Variables, device: jax.Device) -> None:

@@ -1,4 +1,4 @@
-"""Caffe's state of the process: device, random seed, limits, log, and the alias `caffe`."""
+"""Process-wide state of Caffe's interface: device, random seed, limits, log, and the alias `caffe`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def reading() -> Reading:
 
 
 def next_key() -> tuple[jax.Array, np.uint32]:
-    """Return a new random key, as a key and a number still to be folded into it."""
+    """Return a new random key as a pair: a key, and a number that must be folded into it."""
     with _process.lock:
         if _process.seed is None:
             _process.seed = secrets.randbits(31)
@@ -201,8 +201,8 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
     """Send the log to stderr in Caffe's form.
 
     Args:
-        level: 0 for all, 1 from warnings, 2 from errors.
-        to_stderr: False to leave the log to Python's `logging`.
+        level: 0 for all records, 1 for warnings and errors, 2 for errors.
+        to_stderr: False leaves the log to Python's `logging`.
     """
     if to_stderr:
         start_logging()
@@ -222,9 +222,9 @@ def _gpus() -> list[jax.Device]:
 
 
 def install() -> None:
-    """Have `import caffe`, `import caffe.io` and so on give this package and its modules, from now on.
+    """Make `import caffe`, `import caffe.io` and so on return this package and its modules from now on.
 
-    They are found before a Caffe that is installed. Calling it again does no harm.
+    They have priority over an installed Caffe. Further calls have no effect.
 
     Raises:
         CaffejaxError: if another `caffe` was imported already.

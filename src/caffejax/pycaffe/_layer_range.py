@@ -1,7 +1,7 @@
 """Compiled forward and backward passes over ranges of a net's layers.
 
-A backward pass can start from any diffs and stop anywhere, and skips what Caffe skips. Forward is computed again for
-it inside the same compiled function.
+A backward pass can start from any diffs, stop at any layer, and skips the layers that Caffe skips. Its compiled
+function computes the forward pass again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class BackwardRange:
     """A range of layers in a backward pass.
 
     Attributes:
-        low, high: indices of its first and last layer.
-        reads: blobs whose diffs it starts from.
-        writes: blobs whose diffs it computes.
-        leaves: blobs in `writes` that earlier layers make.
-        owners: params whose diffs it adds to.
-        differentiated: keys of its layers that compute diffs.
+        low, high: indices of the first and the last layer.
+        reads: the blobs whose diffs the pass starts from.
+        writes: the blobs whose diffs the pass computes.
+        leaves: the blobs in `writes` that are computed by earlier layers.
+        owners: the parameters whose diffs the pass adds to.
+        differentiated: the keys of the layers that compute diffs.
     """
 
     def __init__(self, graph: Graph, low: int, high: int) -> None:
@@ -208,7 +208,7 @@ class Ranges:
 
     Attributes:
         graph: the graph.
-        padding_is_read: whether some of its layers read tops that have rows of padding.
+        padding_is_read: True if some layers read tops with padding rows.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -242,7 +242,7 @@ def padded_tops(layers: Iterable[Layer]) -> set[str]:
 
 
 def _fold_key(inputs: PassInputs) -> PassInputs:
-    """Return the inputs of a range as the interpreter takes them: with a single key, and blobs given apart."""
+    """Return the inputs of a range for the interpreter: with a single key, and blobs as a separate value."""
     key, *numbers = inputs.key
     for number in numbers:
         key = jax.random.fold_in(key, number)

@@ -60,7 +60,7 @@ class NetLayer:
 
     Attributes:
         type: Caffe's name of the type.
-        blobs: its params, running statistics among them.
+        blobs: the layer's parameters and running statistics.
     """
 
     def __init__(self, type: str, blobs: list[SyncedBlob]) -> None:
@@ -68,7 +68,7 @@ class NetLayer:
 
 
 def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
-    """Return what `Net.layers` shows of a layer: a Python layer is the user's own object, with the net's blobs."""
+    """Return an item of `Net.layers`: a `NetLayer`, or for a Python layer the user's object, with the net's blobs."""
     user = layer.type.instance
     if user is None:
         return NetLayer(layer.type.name, blobs)
@@ -78,7 +78,7 @@ def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
 
 
 def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
-    """Return a layer's blobs; one that it shares is another layer's memory, perhaps in another shape."""
+    """Return a layer's blobs; a shared blob uses another layer's memory, possibly with another shape."""
 
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
@@ -88,7 +88,7 @@ def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
 
 
 def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:
-    """Have layers of one net use the data of another net's blobs, by the layers' names.
+    """Make layers of one net use the data of another net's blobs, matched by the layers' names.
 
     Raises:
         GraphError: if their blobs differ in number or shape.
@@ -111,26 +111,26 @@ Arrays = dict[str, np.ndarray]
 
 
 class Net:
-    """A Caffe net with its numbers.
+    """A Caffe net with its blobs and parameters.
 
-    Call it as Caffe's is called: `Net(file, phase)`, with `level`, `stages` and `weights` if wanted, or in the old
-    form `Net(file, weights, phase)`.
+    The arguments are the same as in Caffe: `Net(file, phase)`, with optional `level`, `stages` and `weights`, or in the
+    old form `Net(file, weights, phase)`.
 
     Args:
         network_file: a prototxt's path (or its text).
         phase: TRAIN or TEST.
         level, stages: further conditions of the layers' include and exclude rules.
         weights: a .caffemodel or .caffemodel.h5 to start from.
-        strict_weights: whether it must have weights for every layer that has some; else those without are logged.
+        strict_weights: raise if the file lacks weights of some layer; False: log the names of these layers.
 
     Attributes:
-        name: its name; scripts may give it another.
-        blobs: every blob by name, in the order of their making.
-        params: the blobs of each layer that has some, by the layer's name.
-        layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's own object.
+        name: the net's name; scripts may change it.
+        blobs: all blobs by name, in the order of computation.
+        params: the blobs of each layer with parameters, by the layer's name.
+        layers: all layers, in order; `layer_dict` has them by name. A Python layer is the user's object.
 
     Raises:
-        CaffejaxError: for files that cannot be read or nets that cannot be built; the message says what and where.
+        CaffejaxError: for files that cannot be read or nets that cannot be built, with all problems and their places.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Net:
             kwargs: an array for each of the net's inputs, or none.
 
         Returns:
-            The net's outputs, with `end` that layer's tops: the blobs' own memory, which the next pass overwrites.
+            The net's outputs, or with `end` that layer's tops: views of the blobs, which the next pass overwrites.
         """
         first = self._layer_index(start) if start is not None else 0
         last = self._layer_index(end) if end is not None else len(self.layers) - 1

@@ -19,12 +19,12 @@ from ._synced_memory import Memory, now
 
 
 class FrozenForward:
-    """Forward passes over the first layers of a net, or all, by a frozen net while the weights stay unchanged.
+    """Forward passes over the first layers of a net, or all layers, by a frozen net while the weights do not change.
 
     Args:
         net: the net.
-        layers: the layers. Ranges that do not begin with the first layer, that end inside a net with losses, or that
-            have layers on the host are never frozen.
+        layers: the layers. A range is never frozen if it does not begin with the first layer, ends inside a net with
+            losses, or contains host layers.
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
@@ -65,15 +65,15 @@ class Pass:
     """A forward pass, which runs again if a blob that it has not returned is read.
 
     Args:
-        layers: the layers that it runs.
+        layers: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
-        frozen: the net frozen, where the pass may run so.
+        frozen: the frozen net that the pass may use, or None.
 
     Attributes:
-        range: the layers that it runs.
+        range: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
-        host_tops: the tops of a layer on the host, which must not run again for its backward pass; else empty.
-        time: version of memories at its end; memories of a later version have been written since.
+        host_tops: the tops of a host layer, which must not run again for its backward pass; empty for other layers.
+        time: the version of the memories at the end of the pass; later versions were written after it.
     """
 
     def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
@@ -124,13 +124,13 @@ class BackwardPass:
     """A backward pass, which runs again if a diff that it has not returned is read.
 
     Args:
-        forward: the forward pass before it.
-        layers: the layers that it runs.
-        memories: hold the diffs that it starts from.
+        forward: the preceding forward pass.
+        layers: the layers to run backward.
+        memories: the memories with the diffs to start from.
 
     Attributes:
-        forward: the forward pass before it.
-        seeds: the diffs that it starts from.
+        forward: the preceding forward pass.
+        seeds: the diffs to start from.
     """
 
     def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:

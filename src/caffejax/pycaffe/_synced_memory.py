@@ -27,7 +27,7 @@ _versions = itertools.count()
 
 
 def now() -> int:
-    """Return a number larger than all before."""
+    """Return the next version number, larger than all returned before."""
     return next(_versions)
 
 
@@ -43,7 +43,7 @@ class Memory:
     """One array. Zero until written to.
 
     Attributes:
-        version: grows with every new value, and counts through all memories: see `now`.
+        version: the version of the value, from `now`, a counter for all memories.
         was_read: True if the current value has been read on the host.
         streak: the number of consecutive values that were read.
     """
@@ -114,14 +114,14 @@ class Memory:
             self._array, self._waiting_for = array, None
 
     def clear(self) -> None:
-        """Make it zero."""
+        """Set the value to zero."""
         self._array = self._waiting_for = None
         self._on_host = self._handed_out = False
         self.version = now()
         self._refresh()
 
     def move(self, device: jax.Device) -> None:
-        """Take the device's copy, where there is one, to another device."""
+        """Move the device's copy, if there is one, to another device."""
         if self._array is not None:
             self._array = jax.device_put(self._array, device)
 
@@ -134,7 +134,7 @@ class Memory:
         return self.streak >= _OFTEN or self.held
 
     def settled_version(self) -> int:
-        """Return the version, a new one if the host's buffer has been written to since the device read it."""
+        """Return the version; a new version if the host's buffer was written to after the device read it."""
         suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():
             self._array = None
@@ -173,8 +173,8 @@ class SyncedBlob(Blob):
     """A blob of a net.
 
     Args:
-        shape: its shape.
-        data, diff: its memories, where other blobs have the same.
+        shape: the blob's shape.
+        data, diff: memories to share with other blobs; default: new memories.
     """
 
     def __init__(self, shape: Shape, data: Memory | None = None, diff: Memory | None = None) -> None:

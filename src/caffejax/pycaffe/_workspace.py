@@ -1,4 +1,4 @@
-"""A net at work: its memories, and forward and backward passes over ranges of its layers."""
+"""State of a pycaffe net: its memories, and forward and backward passes over ranges of its layers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ class Workspace:
     Args:
         net: the net.
         variables: initial parameters and state.
-        loader: reads its data layers.
+        loader: the loader of its data layers.
 
     Attributes:
-        memories: blobs, params and state.
-        fed: the layers that are fed.
-        callbacks: called with a layer's index, by "before_forward" and so on; then layers run one by one.
+        memories: blobs, parameters and state.
+        fed: the data layers and the arrays of MemoryData layers.
+        callbacks: functions of a layer's index by event, such as "before_forward"; with callbacks layers run one by
+            one.
     """
 
     def __init__(self, net: pure.Net, variables: pure.Variables, loader: Loader) -> None:
@@ -58,7 +59,7 @@ class Workspace:
 
     @property
     def graph(self) -> Graph:
-        """The net's graph, for the shapes that the inputs have now."""
+        """The net's graph for the current shapes of the inputs."""
         return self._ranges.graph
 
     def feed_by_hand(self) -> dict[str, jax.Array]:
@@ -156,7 +157,7 @@ class Workspace:
             self.reshape()
 
     def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
-        """Return a pass, still to be run; data layers read their next batch."""
+        """Return a new pass that has not run yet; data layers read their next batch."""
         self.fed.read(layers.fed_layers)
         return new_pass(layers, self.memories, key, frozen)
 
@@ -181,7 +182,7 @@ class Workspace:
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
 
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
-        """Yield what to do on the way from `high` to `low`: ranges of the passes that made the blobs."""
+        """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
         part = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
         passes = {i: self._history.to_go_back(i) for i in part}
         while part:
@@ -214,7 +215,7 @@ def open_workspace(
     weights: str | os.PathLike[str] | None = None,
     strict: bool = False,
 ) -> tuple[Workspace, Loader]:
-    """Build a net with random numbers of the process's and set it to work; the loader is to be closed.
+    """Build a net with the process's random seed, and its workspace; the caller must close the loader.
 
     Raises:
         WeightsError: as `load_weights`, for a file of weights.

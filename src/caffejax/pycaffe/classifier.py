@@ -1,4 +1,4 @@
-"""Classifying images, with Caffe's way of averaging over crops."""
+"""Classification of images, averaged over crops as in Caffe."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ImageNet(Net):
     Args:
         model_file: the net prototxt.
         pretrained_file: its weights.
-        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them; None leaves a step out.
-        strict_weights: as `Net` takes it.
+        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`; None skips a step.
+        strict_weights: as for `Net`.
 
     Attributes:
-        transformer: turns images (H, W, K) into the input.
+        transformer: converts images (H, W, K) to the input.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Classifier(ImageNet):
     Args:
         model_file: the net prototxt.
         pretrained_file: its weights.
-        image_dims: height and width that images are resized to before they are cropped to the input's size, which
-            is also the default.
-        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
-        strict_weights: as `Net` takes it.
+        image_dims: height and width to which images are resized before they are cropped to the input's size; default:
+            the input's size.
+        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`.
+        strict_weights: as for `Net`.
     """
 
     def __init__(

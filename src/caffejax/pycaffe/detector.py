@@ -22,9 +22,9 @@ class Detector(ImageNet):
     Args:
         model_file: the net prototxt, with a square input if `context_pad` is given.
         pretrained_file: its weights.
-        mean, input_scale, raw_scale, channel_swap: as `io.Transformer` takes them.
-        context_pad: how many pixels of the net's input, on each side, show what is around the window.
-        strict_weights: as `Net` takes it.
+        mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`.
+        context_pad: width of the context around the window on each side, in pixels of the net's input.
+        strict_weights: as for `Net`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Detector(ImageNet):
         """Classify the windows that selective search, a separate MATLAB program, proposes for images.
 
         Raises:
-            CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not there.
+            CaffejaxError: if its Python package, selective_search_ijcv_with_python, is not installed.
         """
         try:
             selective_search = import_module("selective_search_ijcv_with_python")
@@ -88,14 +88,14 @@ class Detector(ImageNet):
         return self.detect_windows(zip(files, windows, strict=True))
 
     def crop(self, im: np.ndarray, window: Window) -> np.ndarray:
-        """Cut a window out of an image; with `context_pad` what is around it too, and the mean where nothing is.
+        """Crop a window from an image; with `context_pad`, including context, and filled with the mean outside the image.
 
         Args:
             im: (H, W, K).
             window: (ymin, xmin, ymax, xmax).
 
         Returns:
-            The window in its own size; with context, in the size of the net's input.
+            The window in its original size; with context, resized to the net's input.
         """
         y1, x1, y2, x2 = (int(n) for n in window)
         if not self.context_pad:
