@@ -88,7 +88,7 @@ class Detector(ImageNet):
         return self.detect_windows(zip(files, windows, strict=True))
 
     def crop(self, im: np.ndarray, window: Window) -> np.ndarray:
-        """Crop a window from an image; with `context_pad`, including context, and filled with the mean outside the image.
+        """Crop a window from an image; with `context_pad` add context, which is the mean outside the image.
 
         Args:
             im: (H, W, K).
