@@ -20,7 +20,7 @@ class Alias(MetaPathFinder, Loader):
 
     def __init__(self, alias: str, package: str) -> None:
         self.alias, self.package = alias, package
-        self.given: set[str] = set()  # names that modules were imported by
+        self.imported: set[str] = set()  # full names of the modules imported through the alias
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -33,7 +33,7 @@ class Alias(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import the module under its real name and return that module."""
         module = importlib.import_module(self._real(spec.name))
-        self.given.add(spec.name)
+        self.imported.add(spec.name)
         spec.loader_state = module.__spec__
         return module
 
@@ -66,9 +66,9 @@ def install(alias: str, package: str) -> None:
     Raises:
         CaffejaxError: if a different package named `alias` has already been imported.
     """
-    if (found := _another(alias, package)) is not None:
+    if (other := _another(alias, package)) is not None:
         raise CaffejaxError(
-            f"another {alias}, from {getattr(found, '__file__', None) or 'an unknown place'}, was imported already; "
+            f"another {alias}, from {getattr(other, '__file__', None) or 'an unknown place'}, was imported already; "
             f"let {package} take its name before anything imports {alias}"
         )
     with _lock:
@@ -90,22 +90,22 @@ def meanwhile(alias: str, package: str) -> Iterator[None]:
     if _another(alias, package) is not None:
         yield
         return
-    own = Alias(alias, package)
+    finder = Alias(alias, package)
     with _lock:
-        sys.meta_path.insert(0, own)
+        sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         with _lock:
-            sys.meta_path.remove(own)
-            others = [finder for finder in sys.meta_path if isinstance(finder, Alias) and finder.alias == alias]
-            for name in own.given:
+            sys.meta_path.remove(finder)
+            others = [other for other in sys.meta_path if isinstance(other, Alias) and other.alias == alias]
+            for name in finder.imported:
                 if others:
-                    others[0].given.add(name)
+                    others[0].imported.add(name)
                 else:
                     sys.modules.pop(name, None)
 
 
 def _another(alias: str, package: str) -> ModuleType | None:
-    found = sys.modules.get(alias)
-    return None if found is sys.modules.get(package) else found
+    module = sys.modules.get(alias)
+    return None if module is sys.modules.get(package) else module

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 log = logging.getLogger("caffejax")
 
-_said: ContextVar[set[str]] = ContextVar("said", default=set())  # noqa: B039  one set for the whole process
+_logged: ContextVar[set[str]] = ContextVar("logged", default=set())  # noqa: B039  one set for the whole process
 
 _LETTERS = {logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
@@ -20,12 +20,12 @@ class GlogFormatter(logging.Formatter):
     """Formatter of log records in glog's form.
 
     Args:
-        said_first: a prefix for each message.
+        prefix: a prefix for each message.
     """
 
-    def __init__(self, said_first: str = "") -> None:
+    def __init__(self, prefix: str = "") -> None:
         super().__init__()
-        self._said_first = said_first
+        self._prefix = prefix
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line: level, date, time, process id, file and line, and the message."""
@@ -33,14 +33,14 @@ class GlogFormatter(logging.Formatter):
         clock = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         micros = int(record.created % 1 * 1e6)
         place = f"{record.filename}:{record.lineno}"
-        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {self._said_first}{record.getMessage()}"
+        return f"{letter}{clock}.{micros:06d} {record.process:5d} {place}] {self._prefix}{record.getMessage()}"
 
 
 class _Handler(logging.Handler):
-    def __init__(self, write: Callable[[str], object], said_first: str) -> None:
+    def __init__(self, write: Callable[[str], object], prefix: str) -> None:
         super().__init__()
         self.write = write
-        self.setFormatter(GlogFormatter(said_first))
+        self.setFormatter(GlogFormatter(prefix))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -73,34 +73,34 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
 
 def warn_once(message: str) -> None:
     """Log a warning, except if this process has already logged the same message."""
-    said = _said.get()
-    if message not in said:
-        said.add(message)
+    logged = _logged.get()
+    if message not in logged:
+        logged.add(message)
         log.warning("%s", message)
 
 
 @contextmanager
-def warnings_kept(said_first: str = "") -> Iterator[list[str]]:
+def warnings_kept(prefix: str = "") -> Iterator[list[str]]:
     """Collect caffejax's warnings within a `with` block in a list, and do not print them.
 
     Warnings that `warn_once` has already logged are collected again.
 
     Args:
-        said_first: a prefix to remove from the messages.
+        prefix: a prefix to remove from the messages.
     """
-    found: list[str] = []
+    messages: list[str] = []
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage().removeprefix(said_first))
+            messages.append(record.getMessage().removeprefix(prefix))
 
     collector, propagate = Collector(logging.WARNING), log.propagate
     log.addHandler(collector)
     log.propagate = False
-    said = _said.set(set())
+    token = _logged.set(set())
     try:
-        yield found
+        yield messages
     finally:
-        _said.reset(said)
+        _logged.reset(token)
         log.removeHandler(collector)
         log.propagate = propagate

@@ -34,8 +34,8 @@ def memory() -> int:
 
     The value is cached.
     """
-    own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([own, *(limit.size for limit in limits())])
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([installed, *(limit.size for limit in limits())])
 
 
 def memory_problem(size: int, purpose: str, remedy: str, available: int | None = None) -> str | None:
@@ -104,5 +104,5 @@ def _up(top: Path, folder: Path) -> list[Path]:
 
 def _cached(folder: Path) -> int:
     """Return the bytes of inactive cached files, which count as used but can be evicted."""
-    found = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
+    return int(match[1]) if match else 0

@@ -20,10 +20,10 @@ def find(name: str, folder: Path | None) -> Path:
         name: the path in a file or on the command line.
         folder: the folder of the file that contains the path, or None.
     """
-    given = Path(os.path.expanduser(name))
-    beside = folder / given if folder is not None else given
+    direct = Path(os.path.expanduser(name))
+    beside = folder / direct if folder is not None else direct
     # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
-    return beside if os.path.exists(beside) and not os.path.exists(given) else given
+    return beside if os.path.exists(beside) and not os.path.exists(direct) else direct
 
 
 def not_there(path: str | os.PathLike[str]) -> Problem:

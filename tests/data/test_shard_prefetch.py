@@ -149,7 +149,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
         ((-1, 1, 2), ["share.first must be a whole number from 0 on, not -1"]),
         ((0, 0, 2), ["share.count must be a whole number from 1 on, not 0"]),
         ((0, 1, 0), ["share.of must be a whole number from 1 on, not 0"]),
-        ((1, 2, 2), ["share: of 2 batches there is no number 2: first 1, count 2"]),
+        ((1, 2, 2), ["share: 2 batches have no number 2: first 1, count 2"]),
         (
             (0, 1.0, True),
             [

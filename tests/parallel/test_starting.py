@@ -223,7 +223,7 @@ def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.Mo
 def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_solver(tmp_path)
     monkeypatch.setattr("jax.process_count", lambda: 2)
-    with pytest.raises(caffejax.SolverError, match="on_snapshot_error must be 'stop' where processes train together"):
+    with pytest.raises(caffejax.SolverError, match="on_snapshot_error must be 'stop' if several processes train"):
         caffejax.Solver(tmp_path / "solver.prototxt", on_snapshot_error="continue")
 
 

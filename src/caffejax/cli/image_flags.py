@@ -1,4 +1,4 @@
-"""Flags that say how images become a net's input, for the commands that take images."""
+"""Flags for images and their preprocessing, shared by the commands that read or draw images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def factor(text: str) -> float:
-    """Parse a number that is finite."""
+    """Parse a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -65,7 +65,7 @@ def add_preprocessing_flags(
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """Raise `CaffejaxError` naming every file of images, net, weights and mean that is not there."""
+    """Raise `CaffejaxError` naming every file of images, net, weights and mean that does not exist."""
     from ..paths import check_there
 
     mean = [options.mean_file] if options.mean_file else []
@@ -73,14 +73,14 @@ def check_files(options: argparse.Namespace) -> None:
 
 
 def set_limits(options: argparse.Namespace) -> None:
-    """Set the limits that the flags ask for."""
+    """Set pycaffe's limits for reading files from the flags."""
     from .. import pycaffe as caffe
 
     caffe.set_limits(**{name: getattr(options, name) for name in LIMITS})
 
 
 def choose_device(options: argparse.Namespace) -> None:
-    """Set the mode that `--gpu` asks for."""
+    """Set pycaffe's mode, GPU or CPU, from `--gpu`."""
     from .. import pycaffe as caffe
 
     if options.gpu:
@@ -117,14 +117,14 @@ def default_mean(options: argparse.Namespace) -> None:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the flags as arguments of Classifier and Detector."""
+    """Return the preprocessing flags as arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
 
 
 @contextmanager
 def refusals(model: str) -> Iterator[None]:
-    """Report what the net does not allow, with its file."""
+    """Convert errors of a net's preprocessing to `CaffejaxError` with the net's file."""
     from ..errors import DataError, located
 
     with located(file=model):
@@ -187,7 +187,7 @@ def add_tile_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
-    """Write maps as the picture that the flags ask for, and say what it shows."""
+    """Write maps as a picture with the settings of the flags, and print its size and contents."""
     from pathlib import Path
 
     from ..atomic import replacing
@@ -203,10 +203,10 @@ def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> Non
 
 
 def check_figure(path: str) -> None:
-    """Check that matplotlib writes files with such names, and that there is such a folder.
+    """Check that matplotlib supports the file extension, and that the folder exists.
 
     Raises:
-        CaffejaxError: if not, or if it is not installed.
+        CaffejaxError: if not, or if matplotlib is not installed.
     """
     check_place(path)
     try:
@@ -220,7 +220,7 @@ def check_figure(path: str) -> None:
 
 
 def check_image(path: str) -> None:
-    """Check that OpenCV writes files with such names, and that there is such a folder.
+    """Check that OpenCV supports the file extension, and that the folder exists.
 
     Raises:
         CaffejaxError: if not.

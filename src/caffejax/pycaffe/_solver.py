@@ -113,7 +113,7 @@ class BlobUpdater:
         return StepResult(loss, self._workspace.memories.values(self._outputs), self.last_update)
 
     def apply_update(self, rate: np.float32) -> None:
-        """Turn the diffs of the train net's params into updates, which the diffs then are, and subtract them."""
+        """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._follow()
         params = self._rewritten(self._workspace.memories.params)
         before = self._rest.replace(params=params)  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ class BlobUpdater:
             _global_state.log(line)
 
     def _follow(self) -> None:
-        """Go to the device of the moment."""
+        """Move the state to the current device."""
         if (device := _global_state.device()) is not self._device:
             self._device = device
             self._rest = jax.device_put(self._rest, device)
@@ -211,12 +211,12 @@ class Solver:
 
     @property
     def iter(self) -> int:
-        """How many updates there have been."""
+        """The number of updates so far."""
         return self._trainer.iteration
 
     @property
     def max_iter(self) -> int:
-        """At how many updates `solve` ends."""
+        """The number of updates at which `solve` ends."""
         return int(self.param.max_iter)
 
     @property
@@ -250,7 +250,7 @@ class Solver:
         """Go back to a snapshot: a .solverstate[.h5] or a checkpoint.
 
         Raises:
-            WeightsError: if it cannot be read, or is of another net.
+            WeightsError: if it cannot be read, or belongs to another net.
         """
         self._trainer.restore(state_file)
 
@@ -260,7 +260,7 @@ class Solver:
         self._trainer.iteration += 1
 
     def share_weights(self, net: Net) -> None:
-        """Have another net share the params of this solver's."""
+        """Make another net use the parameters of this solver's net."""
         net.share_with(self.net)
 
     def add_callback(self, on_start: Callable[[], object], on_gradients: Callable[[], object]) -> None:
@@ -292,7 +292,7 @@ def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Vari
 
 
 class SGDSolver(Solver):
-    """Stochastic gradient descent, whatever type the file names; so with the others below."""
+    """Stochastic gradient descent. Like the classes below, it ignores the type that the file names."""
 
     _type = "SGD"
 

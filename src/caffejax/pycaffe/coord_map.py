@@ -64,7 +64,7 @@ def coord_map(fn: Function) -> CoordMap:
     """Return the map from a layer's bottom to its top.
 
     Raises:
-        UndefinedMapException: if its type has none.
+        UndefinedMapException: if the layer's type has no coordinate map.
     """
     pixels = _pixels(fn)
     if pixels == "windows":
@@ -82,7 +82,7 @@ def coord_map(fn: Function) -> CoordMap:
 
 
 def _pixels(fn: Function) -> SpatialMap:
-    """Return how a layer moves pixels; unknown of a type that is not registered."""
+    """Return the kind of map from a layer's bottom to its top, or "unknown" for an unregistered type."""
     try:
         traits = layer_type(fn.type_name).traits
     except GraphError:
@@ -94,7 +94,7 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
     """Return `base_map` after `next_map`.
 
     Raises:
-        AxisMismatchException: if they begin at different axes, or have different numbers of them.
+        AxisMismatchException: if the maps begin at different axes, or have different numbers of axes.
     """
     (axis1, scale1, shift1), (axis2, scale2, shift2) = base_map, next_map
     if None not in (axis1, axis2) and axis1 != axis2:
@@ -106,13 +106,13 @@ def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
 
 
 def inverse(coord_map: CoordMap) -> CoordMap:
-    """Return the map the other way."""
+    """Return the inverse map."""
     axis, scale, shift = coord_map
     return axis, 1 / scale, -shift / scale
 
 
 def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
-    """Yield a blob and all that it can be followed back to, each with the map from there to the blob; nearest first."""
+    """Yield a blob and its ancestors, nearest first, each with the map from the ancestor to the blob."""
     maps = {top: _IDENTITY}
     waiting = [top]
     for here in waiting:  # grows on the way
@@ -129,13 +129,13 @@ def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
 
 
 def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
-    """Return the map from a blob's coordinates to another's, by way of the nearest blob that both are computed from.
+    """Return the map from one blob's coordinates to another's, through their nearest common ancestor.
 
-    Where several ways lead there they are taken to agree, as in any net whose sums make sense.
+    If there are several paths, their maps are assumed to agree, which is the case in nets with valid sums.
 
     Raises:
-        RuntimeError: if no blob is an ancestor of both.
-        AxisMismatchException: if the layers on the way speak of different axes.
+        RuntimeError: if the blobs have no common ancestor.
+        AxisMismatchException: if the layers on the path have maps with different axes.
     """
     from_maps = dict(_walk(top_from))
     for blob, to_map in _walk(top_to):
@@ -148,7 +148,7 @@ def crop(top_from: Top, top_to: Top) -> Top:
     """Return a Crop layer that crops `top_from` to the position of `top_to`.
 
     Raises:
-        AssertionError: if they differ in scale, or the part does not begin at a pixel of `top_from`.
+        AssertionError: if the blobs differ in scale, or the crop does not begin at a pixel of `top_from`.
         RuntimeError, AxisMismatchException: as `coord_map_from_to`.
     """
     axis, scale, shift = coord_map_from_to(top_from, top_to)

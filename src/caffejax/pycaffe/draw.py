@@ -1,7 +1,7 @@
-"""Draws nets: layers as boxes, blobs as octagons, coloured as by Caffe.
+"""Drawings of nets: layers as boxes, blobs as octagons, with Caffe's colours.
 
-The drawing is a text in the DOT language. Graphviz's `dot`, where it is installed, turns it into any other format;
-SVG can be had without it, laid out by the library of `caffejax view`.
+A drawing is a text in the DOT language. Graphviz's `dot`, if it is installed, converts it to other formats. SVG does
+not need Graphviz: the library of `caffejax view` computes the layout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIRECTIONS = ("LR", "RL", "TB", "BT")
 
 
 def get_pooling_types_dict() -> dict[int, str]:
-    """Return the names of the pooling methods, by number."""
+    """Return the names of the pooling methods by number."""
     return {number: name for name, number in PoolingParameter.PoolMethod.items()}
 
 
@@ -159,8 +159,8 @@ def draw_net(
         ext: the format: "dot", "svg", or a format of Graphviz.
 
     Raises:
-        CaffejaxError: if the format needs Graphviz and that is not there or fails; or, for SVG, neither that nor the
-            extra `caffejax[draw]` is there.
+        CaffejaxError: if the format needs Graphviz, and it is not installed or fails; for SVG, if neither Graphviz nor
+            the extra `caffejax[draw]` is installed.
     """
     picture = drawing(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
     if ext == "dot":
@@ -186,7 +186,7 @@ def draw_net_to_file(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> None:
-    """Draw a net to a file; the end of its name is the format. Raises as `draw_net`."""
+    """Draw a net to a file; the file extension selects the format. Raises the errors of `draw_net`."""
     ext = os.path.splitext(filename)[1][1:]
     if not ext:
         raise CaffejaxError(f"{filename}: the end of the name says the format, as in net.svg")

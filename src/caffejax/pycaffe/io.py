@@ -36,10 +36,10 @@ _LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # of R, G, B, as scikit-image w
 
 
 def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
-    """Return the array in a BlobProto, float64, in its shape: four axes if it states them in the old way.
+    """Return the array in a BlobProto, float64, in its shape; four axes for the old num, channels, height, width.
 
     Raises:
-        ValueError: if the shape does not go with the number of values.
+        ValueError: if the shape does not fit the number of values.
     """
     values = (blob.diff or blob.double_diff) if return_diff else (blob.data or blob.double_data)
     if any(blob.HasField(name) for name in ("num", "channels", "height", "width")):
@@ -48,7 +48,7 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
 
 
 def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe_pb2.BlobProto:
-    """Return a BlobProto of an array of any shape, and of a diff of the same shape. Values become float32."""
+    """Return a BlobProto of an array of any shape, and optionally a diff of the same shape, as float32."""
     blob = caffe_pb2.BlobProto()
     blob.shape.dim.extend(arr.shape)
     blob.data.extend(np.ravel(arr).astype(float))
@@ -68,7 +68,7 @@ def blobprotovector_str_to_arraylist(str: bytes) -> list[np.ndarray]:
 
 
 def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum:
-    """Return a Datum of an image (K, H, W): bytes if it is uint8, else floats.
+    """Return a Datum of an image (K, H, W): bytes if it is uint8, otherwise floats.
 
     Raises:
         ValueError: for any other number of axes.
@@ -86,7 +86,7 @@ def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum
 
 
 def datum_to_array(datum: Any) -> np.ndarray:
-    """Return the image (K, H, W) in a Datum: uint8, else float64. A compressed one is decoded, to B, G, R."""
+    """Return the image (K, H, W) in a Datum: uint8 for bytes, decoded to B, G, R if compressed; float64 for floats."""
     if datum.encoded:
         return decode_image(datum.data, max_pixels=_global_state.reading().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
@@ -149,10 +149,10 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
 
 
 class Transformer:
-    """Turns images into what a net's inputs take, and back.
+    """Conversion of images to a net's inputs, and back.
 
-    Steps, each if it was set: resize to the input's height and width (always), transpose, swap channels, multiply
-    by raw_scale, subtract the mean, multiply by input_scale.
+    Images are resized to the input's height and width. Then the steps that were set follow, in this order: transpose,
+    swap channels, multiply by raw_scale, subtract the mean, multiply by input_scale.
 
     Args:
         inputs: the shape of each input: `{"data": (10, 3, 227, 227)}`.
@@ -167,7 +167,7 @@ class Transformer:
         self.input_scale: dict[str, float] = {}
 
     def preprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """Return an image (H, W, K) as input `in_` takes it, float32; a new array.
+        """Convert an image (H, W, K) to a new float32 array for input `in_`.
 
         Raises:
             ValueError: if the net has no such input.
@@ -213,27 +213,27 @@ class Transformer:
         return image
 
     def set_transpose(self, in_: str, order: Sequence[int]) -> None:
-        """Set the order of axes: (2, 0, 1) makes (H, W, K) to (K, H, W)."""
+        """Set the order of axes: (2, 0, 1) converts (H, W, K) to (K, H, W)."""
         if len(order) != len(self._shape(in_)) - 1:
             raise ValueError("Transpose order needs to have the same number of dimensions as the input.")
         self.transpose[in_] = order
 
     def set_channel_swap(self, in_: str, order: Sequence[int]) -> None:
-        """Set the order of channels: (2, 1, 0) makes R, G, B to B, G, R. Needs the channels first by then."""
+        """Set the order of channels: (2, 1, 0) converts R, G, B to B, G, R. Transposing must put channels first."""
         if len(order) != self._shape(in_)[1]:
             raise ValueError("Channel swap needs to have the same number of dimensions as the input channels.")
         self.channel_swap[in_] = order
 
     def set_raw_scale(self, in_: str, scale: float) -> None:
-        """Set a factor before the mean is subtracted: 255 for nets trained on bytes."""
+        """Set the factor that is applied before the mean is subtracted: 255 for nets trained on bytes."""
         self._shape(in_)
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: np.ndarray) -> None:
-        """Set what to subtract: a value per channel (K,), or an image (K, H, W), which is resized if need be.
+        """Set the mean to subtract: a value per channel (K,), or an image (K, H, W), which is resized if necessary.
 
         Raises:
-            ValueError: if its channels are not the input's.
+            ValueError: if the mean has another number of channels than the input.
         """
         shape = self._shape(in_)
         mean = np.asarray(mean)
@@ -250,7 +250,7 @@ class Transformer:
         self.mean[in_] = mean
 
     def set_input_scale(self, in_: str, scale: float) -> None:
-        """Set a factor after the mean is subtracted."""
+        """Set the factor that is applied after the mean is subtracted."""
         self._shape(in_)
         self.input_scale[in_] = scale
 
@@ -332,10 +332,10 @@ def transformer_of(
     raw_scale: float | None = None,
     channel_swap: Sequence[int] | None = None,
 ) -> Transformer:
-    """Return a transformer from images (H, W, K) to an input of this name and shape; steps that are None are skipped.
+    """Return a transformer of images (H, W, K) to the input with this name and shape; steps that are None are skipped.
 
     Raises:
-        ValueError: if mean or channel_swap do not fit it.
+        ValueError: if mean or channel_swap do not fit the input.
     """
     if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
         swap = ",".join(map(str, channel_swap))
@@ -354,7 +354,7 @@ def transformer_of(
 
 
 def center_crops(images: np.ndarray, dims: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the centres of images (N, H, W, K), of height and width `dims`.
+    """Crop images (N, H, W, K) to height and width `dims` at their centres.
 
     Raises:
         ValueError: if the images are smaller.

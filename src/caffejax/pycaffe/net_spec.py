@@ -97,7 +97,7 @@ def _fill(message: Message, name: str, value: Any) -> None:
 
 
 def _assign(name: str, value: Any, assign: Callable[[], None]) -> None:
-    """Run an assignment; protobuf's complaint about the value gets the setting's name."""
+    """Run an assignment; add the setting's name to protobuf's error about the value."""
     try:
         assign()
     except (TypeError, ValueError) as error:
@@ -149,7 +149,7 @@ class Top:
 
     Attributes:
         fn: the layer.
-        n: which of its tops.
+        n: the index of the top in the layer.
     """
 
     def __init__(self, fn: Function, n: int) -> None:
@@ -162,12 +162,12 @@ class Top:
 
 
 class Function:
-    """One layer: its type, the blobs it reads, its settings.
+    """One layer: its type, bottoms and settings.
 
     Args:
-        type_name: Caffe's type, also one that is not registered.
-        inputs: its bottoms.
-        params: its settings, and `ntop` (how many tops, 1 unless told) and `in_place`.
+        type_name: the layer's type, registered or not.
+        inputs: the layer's bottoms.
+        params: the layer's settings, and `ntop` (the number of tops, default: 1) and `in_place`.
 
     Raises:
         TypeError: if an input is not a Top.
@@ -192,7 +192,7 @@ class Function:
 
 
 def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
-    """Return an error with Caffe's message, which scripts look for; a remedy for tuples is a note on it."""
+    """Return an error with Caffe's message, which scripts expect; for tuples, a note on the error has the remedy."""
     error = TypeError(f"{what} is not a Top (type is {type(value)})")
     if isinstance(value, tuple):
         error.add_note(remedy)
@@ -239,7 +239,7 @@ class _Naming:
 
 
 def to_proto(*tops: Top | Function) -> NetParameter:
-    """Return the net of these layers and all that they need, with automatic names."""
+    """Return the net of these layers and all layers that they depend on, with automatic names."""
     naming = _Naming()
     for top in tops:
         naming.add(top.fn if isinstance(top, Top) else top)
@@ -247,16 +247,16 @@ def to_proto(*tops: Top | Function) -> NetParameter:
 
 
 class _MissingError(AttributeError, KeyError):
-    """Both: Caffe's NetSpec raises KeyError for a missing attribute, Python's own functions expect AttributeError."""
+    """A KeyError, as Caffe's NetSpec raises for a missing attribute, that is also the AttributeError of Python."""
 
     __str__ = Exception.__str__
 
 
 class NetSpec:
-    """A net under construction: its attributes (or items) are its blobs, and name them.
+    """A net under construction: its attributes (or items) are its blobs, with the attributes' names.
 
     Attributes:
-        tops: the blobs by name, in the order they were set.
+        tops: the blobs by name, in the order of assignment.
     """
 
     tops: dict[str, Top | Function]
@@ -298,7 +298,7 @@ class NetSpec:
         return list(self.tops.values())
 
     def update(self, other: NetSpec) -> None:
-        """Take over the blobs of another NetSpec."""
+        """Add the blobs of another NetSpec."""
         self.tops.update(other.tops)
 
     def to_proto(self) -> NetParameter:
@@ -320,7 +320,7 @@ class NetSpec:
 class Layers:
     """`L`: each attribute is a layer type, a function from Tops and settings to a Top.
 
-    With `ntop=2` or more it gives a tuple of Tops, with `ntop=0` the layer itself.
+    With `ntop=2` or more it returns a tuple of Tops, with `ntop=0` the layer itself.
     """
 
     def __getattr__(self, type_name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Dumps of a net's numbers: collected, written and read, compared layer by layer, drawn."""
+"""Dumps of all arrays of a net's pass: recording, files, comparison layer by layer, plots of errors."""
 
 from .compare_dumps import ATOL, RTOL, compare
 from .comparison import Comparison, Distance, Row, distance, draw_errors

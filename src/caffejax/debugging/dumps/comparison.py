@@ -29,14 +29,14 @@ _TITLES = ("layer", "type", "what", "shape", "max error", "relative", "cosine", 
 
 
 class Distance(NamedTuple):
-    """How far an array is from another.
+    """The difference of two arrays with the same shape.
 
     Attributes:
-        error: the largest absolute difference; infinite where one is NaN or infinite and the other is not the same.
-        at: the index of it; None of equal or empty arrays.
-        values: the two numbers there.
-        scale: the largest absolute value in either, NaN and infinity left out.
-        cosine: of the angle between them as vectors; 1 if both are zero, NaN if one is.
+        error: the largest absolute difference; infinite if only one value is NaN, or infinities differ.
+        at: the index of the largest difference; None for equal or empty arrays.
+        values: the two values at this index.
+        scale: the largest finite absolute value in either array.
+        cosine: the cosine of the angle between the arrays as vectors; 1 if both are zero, NaN if one is zero.
     """
 
     error: float
@@ -47,7 +47,7 @@ class Distance(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """The error as a share of the scale; infinite where an infinite number is in the place of zeros."""
+        """The error divided by the scale; infinite if the error is infinite and the scale 0."""
         if not self.error:
             return 0.0
         return self.error / self.scale if self.scale else math.inf
@@ -132,7 +132,7 @@ class Comparison:
     """The comparison of two dumps. `str(comparison)` is a table that names the first difference.
 
     Attributes:
-        rows: in the order of computation.
+        rows: one row per array, in the order of computation.
         a, b: the files or programs of the dumps.
         rtol, atol: the tolerances; see `compare`.
         strangers: a message if most layers of one dump are not in the other; else "".
@@ -282,5 +282,5 @@ def _drawn(row: Row) -> float:
 
 
 def _plain(name: str) -> str:
-    """Return a name that matplotlib takes for no formula."""
+    """Escape a name so that matplotlib does not parse it as a formula."""
     return name.replace("$", r"\$")

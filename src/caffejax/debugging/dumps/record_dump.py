@@ -1,4 +1,4 @@
-"""Collect a dump: run a net once, and keep every blob, diff and gradient."""
+"""Recording of dumps: run a net once and store every blob, diff and gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .dump import Dump, DumpedLayer
 
 
 class Repeatable(np.random.RandomState):
-    """NumPy's legacy generator, which draws the same numbers in every version, also in those that old Caffes use."""
+    """NumPy's legacy generator, which draws the same numbers in all versions, including the old ones of Caffe."""
 
     def integers(self, high: int, size: tuple[int, ...]) -> Any:
         """Draw integers below `high`."""
@@ -174,10 +174,10 @@ def replay(
         variables: parameters and state; default: the dump's parameters.
         seed: seed of random layers.
         each_layer: run each layer on the dump's bottoms and top diffs, instead of the results of the layers around it.
-            The error of one layer then does not reach the numbers of another.
+            The error of one layer then does not affect the values of other layers.
 
     Raises:
-        CaffejaxError: for inputs and params that do not fit the net, naming all of them.
+        CaffejaxError: for inputs and parameters that do not fit the net, naming all of them.
     """
     types = {layer.key: layer.type.name for layer in net.graph.layers}
     dumped = {layer.name: layer.type for layer in dump.layers}
