@@ -1,14 +1,15 @@
 """Boxes: areas, overlap, non-maximum suppression, and SSD's encoding of boxes as offsets from priors.
 
-A box is (x1, y1, x2, y2) along the last axis. The forks of Caffe differ in details, which are parameters here:
+A box is (x1, y1, x2, y2) along the last axis. Forks of Caffe differ in details, which are parameters here:
 
-- `plus` is 1 in forks that count pixels (a side is x2 - x1 + 1), and 0 where coordinates are fractions of the image;
-- `touching`: SSD, MS-CNN and Cascade R-CNN let boxes share an area only if they touch; in py-faster-rcnn boxes less
-  than `plus` apart share an area, too;
-- `over`: the common area is divided by the union, the smaller area, or the area of the first box;
-- `or_equal`: YOLO suppresses a box whose overlap equals the threshold, other forks only above the threshold.
+- `plus` is 1 in forks that count pixels, where a side is x2 - x1 + 1. It is 0 where coordinates are fractions of the
+  image.
+- `touching` is True in SSD, MS-CNN and Cascade R-CNN: boxes that do not touch have no common area. It is False in
+  py-faster-rcnn: boxes less than `plus` apart have a common area, too.
+- `over` is the divisor of the common area: the union, the smaller area, or the area of the first box.
+- `or_equal` is True in YOLO, where a box is also suppressed if its overlap equals the threshold.
 
-Functions without a loop compute NumPy arrays with NumPy, without compiling anything.
+Functions without a loop also accept NumPy arrays. They then compute with NumPy, without compilation.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Divisor = Literal["union", "smaller", "first"]
 
 
 def areas(boxes: Any, plus: float = 0.0) -> Any:
-    """Return the areas of boxes (..., 4); 0 if x2 < x1 or y2 < y1."""
+    """Return the areas (...) of boxes (..., 4); 0 where x2 < x1 or y2 < y1."""
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     return namespace_of(boxes).where((x2 < x1) | (y2 < y1), 0.0, (x2 - x1 + plus) * (y2 - y1 + plus))
 
 
 def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) -> Any:
-    """Return the common areas of boxes (..., 4), which broadcast; see the module for the options."""
+    """Return the common areas (...) of boxes a and b (..., 4), which broadcast; the module describes the options."""
     xp = namespace_of(a, b)
     reach = xp.minimum(a[..., 2:], b[..., 2:]) - xp.maximum(a[..., :2], b[..., :2])
     sides = reach + plus
@@ -41,10 +42,10 @@ def intersections(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False) 
 
 
 def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over: Divisor = "union") -> Any:
-    """Return the overlap of boxes (..., 4), which broadcast: intersection over union by default, 0 if they are apart.
+    """Return the overlaps (...) of boxes a and b, by default intersection over union; 0 for boxes that are apart.
 
     Args:
-        a, b: the boxes.
+        a, b: the boxes (..., 4), which broadcast.
         plus: added to x2 - x1 for the side of a box.
         touching: whether boxes have an intersection only if they touch.
         over: the divisor of the intersection: the "union", the "smaller" area, or the area of `a` ("first").
@@ -59,11 +60,11 @@ def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over:
 
 
 class Selection(NamedTuple):
-    """Boxes that remain after suppression.
+    """Boxes that remain after suppression, best first, and padding after them.
 
     Attributes:
-        indices: (K,), the boxes' indices, by falling score.
-        kept: (K,), True for the boxes that remain, which come first; the rest is padding.
+        indices: (K,), indices into the boxes.
+        kept: (K,), True for boxes that remain, False for padding.
     """
 
     indices: jax.Array
@@ -83,19 +84,19 @@ def select_best(
     or_equal: bool = False,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> Selection:
-    """Sort boxes by score, suppress boxes that overlap a better one, and move the others to the front.
+    """Return the boxes that remain after non-maximum suppression, best first.
 
     Args:
         boxes: (N, 4).
         scores: (N,). The first of equal scores comes first.
-        valid: (N,), False for boxes that take no part.
+        valid: (N,), False for boxes that are ignored.
         threshold, plus, or_equal, measure: see `non_max_suppression`.
         n_candidates: the number of best boxes to consider. Default: all.
         n_kept: the maximum number of boxes to keep. Default: no limit.
-        order: (M,), the indices of the boxes in the order in which they are considered. Default: by score.
+        order: (M,), the indices of the boxes in the order in which they are considered. Default: by falling score.
 
     Returns:
-        The selection of min(n_candidates, n_kept) boxes, or of all boxes if there are fewer.
+        A selection of length min(n_candidates, n_kept), or M (default: N) if that is smaller.
     """
     n = boxes.shape[0] if order is None else order.shape[0]
     n = min(n_candidates or n, n)
@@ -120,16 +121,16 @@ def non_max_suppression(
     n_kept: int | None = None,
     measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
-    """Keep each box that overlaps no kept box before it by more than the threshold.
+    """Return the mask of boxes that no kept box before them overlaps by more than the threshold.
 
-    Each round keeps the next box that no kept box suppresses, so the number of rounds is the number of kept boxes.
+    Each round of the loop keeps the next box that no kept box suppresses, so there is one round for each kept box.
 
     Args:
         boxes: (N, 4), the best first.
         valid: (N,), False for padding.
         threshold: the overlap above which a box is suppressed.
         plus: added to x2 - x1 for the side of a box.
-        eta: if below 1, the threshold is multiplied by it after every kept box while it is above 0.5.
+        eta: a factor, applied to the threshold after each kept box while eta is below 1 and the threshold above 0.5.
         or_equal: whether an overlap equal to the threshold also suppresses.
         n_kept: the maximum number of boxes to keep. Default: no limit.
         measure: `measure(kept, boxes)` returns the overlap of boxes (..., 4), which broadcast. Default: `overlaps` with
@@ -139,7 +140,7 @@ def non_max_suppression(
         (N,), True for the kept boxes.
     """
     boxes, n = lax.stop_gradient(boxes), boxes.shape[0]
-    # The carry depends on the boxes from the start: under shard_map its type must not change in the loop.
+    # The initial carry is made to depend on the boxes: under shard_map the carry's type must not change in the loop.
     kept = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
         return kept
@@ -170,7 +171,14 @@ def non_max_suppression(
 
 
 class _Carry(NamedTuple):
-    """The kept boxes, the index of the last one, each box's largest overlap with a kept one, and the threshold."""
+    """State of the loop of `non_max_suppression`.
+
+    Attributes:
+        kept: (N,), True for boxes kept up to now.
+        last: the index of the last kept box, -1 before the first.
+        overlap: (N,), the largest overlap of each box with a kept box.
+        limit: the threshold, which eta lowers.
+    """
 
     kept: jax.Array
     last: jax.Array
@@ -179,7 +187,7 @@ class _Carry(NamedTuple):
 
 
 def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: jax.Array | None) -> jax.Array:
-    """Return boxes (..., 4) as offsets from priors (..., 4), the inverse of `decode_offsets`."""
+    """Return the offsets (..., 4) of boxes (..., 4) from priors (..., 4); the inverse of `decode_offsets`."""
     sides = priors[..., 2:] - priors[..., :2]
     if code == "CORNER":
         offsets = boxes - priors
@@ -193,14 +201,15 @@ def encode_offsets(code: str, boxes: jax.Array, priors: jax.Array, variances: ja
 
 
 def decode_offsets(code: str, offsets: Any, priors: Any, variances: Any) -> Any:
-    """Return the boxes (..., 4) at offsets (..., 4) from priors (..., 4), as SSD encodes them.
+    """Return the boxes (..., 4) at offsets (..., 4) from priors (..., 4), in one of SSD's encodings.
 
     Args:
-        code: CORNER: offsets of the corners; CORNER_SIZE: offsets of the corners over the prior's sides; CENTER_SIZE:
-            the shift of the center over the prior's sides, and the logarithms of the sides over the prior's.
+        code: CORNER: offsets of the corners. CORNER_SIZE: offsets of the corners divided by the prior's sides.
+            CENTER_SIZE: the shift of the centre divided by the prior's sides, and the logarithms of the ratios of the
+            sides to the prior's.
         offsets: predicted or encoded offsets.
         priors: the boxes that the offsets move.
-        variances: (..., 4), factors of the offsets; None if the offsets contain them.
+        variances: (..., 4), factors of the offsets; None if the offsets already include them.
     """
     offsets = offsets if variances is None else offsets * variances
     sides = priors[..., 2:] - priors[..., :2]

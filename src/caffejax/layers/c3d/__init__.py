@@ -1,1 +1,1 @@
-"""Layers of C3D over five axes: number, channels, length, height, width. A length is of frames in time."""
+"""Layers of C3D and video-caffe for videos: arrays (N, C, length, height, width), where length counts frames."""

@@ -1,4 +1,4 @@
-"""Layers of C3D over (N, C, length, height, width): Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax(Loss)."""
+"""Convolution3D, Deconvolution3D, Pooling3D, VoxelSoftmax and VoxelSoftmaxLoss over (N, C, length, height, width)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _NOT_READ = (*_BY_AXIS, "dilation", "global_pooling")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
-    """Return the layer's 3D message if it is set, else the message of the corresponding 2D type."""
+    """Return the layer's 3D message `field`, such as convolution3d_param, if it is set, else the layer's 2D message."""
     return getattr(ctx.layer, field) if ctx.layer.HasField(field) else ctx.param
 
 
 def volume_window(p: Any) -> Window:
-    """Read the window over (length, height, width) of a message.
+    """Read kernel, stride and padding over (length, height, width) from a message.
 
     Raises:
-        LayerError: if sizes are missing or zero, or the message is of another kind of window.
+        LayerError: if a size is missing, repeated or not positive, or if a field of 2D windows is set, such as
+            kernel_h.
     """
     for name in _NOT_READ:
         require(not _is_set(p, name), f"{name} is not for windows over time: kernel_size, stride and pad are for both")
@@ -51,10 +52,10 @@ def volume_window(p: Any) -> Window:
 
 
 def volume_size(x: Any) -> Shape:
-    """Return length, height and width of a bottom's shape.
+    """Return length, height and width from the shape of a bottom.
 
     Raises:
-        LayerError: if it does not have five axes.
+        LayerError: if the bottom does not have five axes.
     """
     require(
         len(x.shape) == 5, f"needs a bottom with 5 axes (number, channels, length, height, width), not shape {x.shape}"
@@ -86,10 +87,12 @@ Arrays = tuple[jax.Array, ...]
 
 
 def convolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """C3D's cross-correlation of (N, C, length, height, width) with a weight (num_output, C, depth, size, size).
+    """Cross-correlation of (N, C, length, height, width) with a kernel over length, height and width.
 
-    Settings are in convolution3d_param, or as in C3D 1.0 in convolution_param with kernel_depth, temporal_stride and
-    temporal_pad. The bias has shape (1, 1, 1, 1, num_output).
+    The top is (N, num_output, length', height', width'), where a size n becomes (n + 2 * pad - kernel) / stride + 1,
+    rounded down. The weight is (num_output, C, kernel_depth, kernel_size, kernel_size), the bias (1, 1, 1, 1,
+    num_output). Settings are read from convolution3d_param if it is set. Otherwise they are read from
+    convolution_param, as in C3D 1.0, with the additional fields kernel_depth, temporal_stride and temporal_pad.
     """
     weight, *bias = blobs
     return volume_correlation(ctx, x)(x, weight, *(b.reshape(-1) for b in bias))
@@ -110,10 +113,12 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """C3D's transposed Convolution3D: each value of (N, C, length, height, width) times the kernel, summed on overlap.
+    """Transposed Convolution3D: each number times the kernel, summed where windows overlap.
 
-    The weight is (C, num_output, depth, size, size); a size n becomes stride * (n - 1) + kernel - 2 * pad. As in C3D,
-    there is a bias unless convolution_param (not convolution3d_param) sets `bias_term: false`.
+    Bottom: (N, C, length, height, width). The top is (N, num_output, length', height', width'), where a size n becomes
+    stride * (n - 1) + kernel - 2 * pad. The weight is (C, num_output, kernel_depth, kernel_size, kernel_size), the bias
+    (1, 1, 1, 1, num_output). As in C3D, bias_term is read from convolution_param, even if convolution3d_param holds the
+    other settings.
     """
     weight, *bias = blobs
     c = volume_correlation(ctx, x)
@@ -161,10 +166,10 @@ def _param(ctx: Context) -> Any:
 
 
 def volume_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return the cross-correlation of a bottom of five axes.
+    """Return the cross-correlation with the layer's settings for a bottom (N, C, length, height, width).
 
     Raises:
-        LayerError: if settings do not fit together, or the bottom has another shape.
+        LayerError: if settings are missing or invalid, or the bottom does not have five axes.
     """
     p = _param(ctx)
     volume_size(x)
@@ -187,11 +192,12 @@ def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
 
 
 def pooling3d(ctx: Context, x: jax.Array) -> jax.Array:
-    """C3D's MAX or AVE over windows of (N, C, length, height, width); sizes round up, and a last window may overhang.
+    """Maximum or average of windows over length, height and width of (N, C, length, height, width).
 
-    AVE divides by the part of the window inside of the padded volume. All positions that equal a window's maximum get
-    its whole gradient. Settings are in pooling3d_param, or as in C3D 1.0 in pooling_param with kernel_depth and
-    temporal_stride.
+    The sizes of the top are rounded up, so the last window may reach beyond the bottom. AVE divides by the number of
+    cells of the window inside the padded volume, padding included. With MAX, every position equal to the window's
+    maximum gets the window's whole gradient. Settings are read from pooling3d_param if it is set. Otherwise they are
+    read from pooling_param, as in C3D 1.0, with the additional fields kernel_depth and temporal_stride.
     """
     return pool_windows(x, *volume_windows(ctx, x))
 
@@ -201,7 +207,14 @@ def pooling3d_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
 
 
 def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return maxima or averages (N, C, *out) over windows of all axes of (N, C, *size)."""
+    """Return maxima or averages over windows: (N, C, *size) to (N, C, *out).
+
+    Args:
+        x: (N, C, *size).
+        method: "MAX" or "AVE".
+        window: the window over all axes of size.
+        out: the number of windows along each axis.
+    """
     if method == "MAX":
         return _maxima(x, window)
     total = _over_windows(lax.add, 0, promote(x), window)
@@ -209,12 +222,12 @@ def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.A
 
 
 def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
-    """Return the gradient for x, given `y = pool_windows(x, ...)`."""
+    """Return the gradient for x, (N, C, *size), where `y = pool_windows(x, method, window, out)`."""
     if method == "AVE":
         return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
-    for cells in window.cells(out):  # for each cell of the kernel: the windows that have their maximum there
+    for cells in window.cells(out):  # for each cell of the kernel, add the gradient of windows with their maximum there
         share = jnp.where(padded[(..., *cells)] == y, dy, 0)
         around = [(c.start, n - c.stop, c.step - 1) for c, n in zip(cells, size, strict=True)]
         dx += lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
@@ -235,10 +248,12 @@ register(
 
 
 def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to the end of the last one, and the output's size.
+    """Return the method ("MAX" or "AVE"), the window, and the top's (length, height, width).
+
+    The window's high padding reaches up to the end of the last window.
 
     Raises:
-        LayerError: if settings do not fit together, or the bottom has another shape.
+        LayerError: if settings are missing or invalid, or the bottom does not have five axes.
     """
     p, size = volume_param(ctx, "pooling3d_param"), volume_size(x)
     method = str(p.PoolMethod.Name(p.pool))
@@ -274,7 +289,7 @@ def _over_windows(combine: Any, start: float, x: jax.Array, window: Window) -> j
 
 
 def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
-    """Add the share of each window to all of its cells, for each position of `x`."""
+    """Return for each cell of x the sum of the shares of all windows that contain it: (N, C, *out) to (N, C, *size)."""
     size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
     axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
     around = [(k - 1, n - 1 - (o - 1) * s, s - 1) for n, o, s, k in axes]
@@ -294,7 +309,7 @@ def _volumes(of: jax.Array, x: jax.Array, window: Window, out: Shape) -> jax.Arr
 
 
 def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
-    """Count the cells of the padded volume that each window covers. Padding is equal at both ends."""
+    """Return the number of cells of the padded volume in each window, (*out,); padding is equal at both ends."""
     lengths = []
     for n, kernel, stride, low, o in zip(size, window.kernel, window.stride, window.low, out, strict=True):
         start = np.arange(o) * stride - low
@@ -303,7 +318,7 @@ def _count_cells(size: Shape, window: Window, out: Shape) -> np.ndarray:
 
 
 def voxel_softmax(ctx: Context, x: jax.Array) -> jax.Array:
-    """C3D's softmax over the channels of every voxel of (N, C, length, height, width)."""
+    """Softmax over the channels of each voxel of (N, C, length, height, width)."""
     volume_size(x)
     return jax.nn.softmax(promote(x), 1).astype(x.dtype)
 
@@ -324,10 +339,11 @@ register(
 
 
 def voxel_softmax_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """C3D's mean over voxels of -log(probability of the label); labels (N, 1, length, height, width); a scalar.
+    """Mean over all voxels of -log of the softmax probability of the voxel's label; a scalar.
 
-    A label of at least the number of classes adds 0 to the sum, but counts as a voxel; a negative one gives NaN. The
-    gradient is the softmax, minus 1 at labels in range.
+    Bottoms: scores (N, C, length, height, width) and labels (N, 1, length, height, width). A label of C or more adds
+    nothing to the sum, but its voxel counts in the divisor. A negative label makes the loss NaN. The gradient for the
+    scores is the softmax minus the one-hot label, divided by the number of voxels.
     """
     is_label, is_valid, voxels = _read_voxels(scores, labels)
     picked = jnp.sum(jnp.where(is_label, jax.nn.log_softmax(promote(scores), 1), 0))
@@ -354,7 +370,7 @@ register(
 
 
 def _read_voxels(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, int]:
-    """Return a mask of the labels' scores, whether no label is negative, and the number of voxels."""
+    """Return the one-hot mask of the labels, whether all labels are at least 0, and the number of voxels."""
     volume_size(scores)
     require_one_batch(scores.shape, labels.shape)
     expected = (scores.shape[0], 1, *scores.shape[2:])

@@ -1,4 +1,4 @@
-"""NdConvolution and NdPooling: windows over any number of axes, as video-caffe writes them."""
+"""NdConvolution and NdPooling of video-caffe: windows over any number of spatial axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _SHAPES = ("kernel_shape", "stride_shape", "pad_shape")
 
 
 def nd_convolution(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """video-caffe's cross-correlation of (N, C, *size) with a weight (num_output, C / group, *kernel_shape)."""
+    """Cross-correlation over all axes after the channels: (N, C, *size) to (N, num_output, *size').
+
+    kernel_shape, stride_shape and pad_shape list a number for each axis of size. The weight is (num_output, C / group,
+    *kernel_shape), the bias (num_output,).
+    """
     return nd_correlation(ctx, x)(x, *blobs)
 
 
@@ -53,10 +57,11 @@ register(
 
 
 def nd_pooling(ctx: Context, x: jax.Array) -> jax.Array:
-    """video-caffe's MAX or AVE over windows of kernel_shape of (N, C, *size); sizes round up, the last may overhang.
+    """Maximum or average of windows over all axes after the channels: (N, C, *size) to (N, C, *size').
 
-    AVE divides by the part of the window inside of the padded volume. All positions that equal a window's maximum get
-    its whole gradient.
+    kernel_shape, stride_shape and pad_shape list a number for each axis of size. The sizes of the top are rounded up,
+    so the last window may reach beyond the bottom. AVE divides by the number of cells of the window inside the padded
+    volume, padding included. With MAX, every position equal to the window's maximum gets the window's whole gradient.
     """
     return pool_windows(x, *nd_windows(ctx, x))
 
@@ -77,10 +82,10 @@ register(
 
 
 def nd_correlation(ctx: Context, x: Any) -> Correlation:
-    """Return the cross-correlation of a bottom with any number of axes.
+    """Return the cross-correlation with the layer's settings for a bottom (N, C, *size).
 
     Raises:
-        LayerError: if settings do not fit together.
+        LayerError: if settings are invalid, or do not match the axes or channels of the bottom.
     """
     p = ctx.param
     window = _window(p, _size(x))
@@ -93,10 +98,12 @@ def nd_correlation(ctx: Context, x: Any) -> Correlation:
 
 
 def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
-    """Return the method, the window with padding up to the end of the last one, and the output's size.
+    """Return the method ("MAX" or "AVE"), the window, and the sizes of the top after its channels.
+
+    The window's high padding reaches up to the end of the last window.
 
     Raises:
-        LayerError: if settings do not fit together.
+        LayerError: if settings are invalid, or do not match the axes of the bottom.
     """
     p, size = ctx.param, _size(x)
     method = str(p.PoolMethod.Name(p.pool))
@@ -105,7 +112,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     axes = list(zip(size, window.kernel, window.stride, window.low, strict=True))
     require(all(pad < kernel for _, kernel, _, pad in axes), f"pad {window.low} must be less than {window.kernel}")
     rounded = [math.ceil((n + 2 * pad - kernel) / stride) + 1 for n, kernel, stride, pad in axes]
-    # with padding the last window begins no later than in it
+    # as in Caffe, with padding a last window that would begin behind the bottom and its low padding is dropped
     late = [pad > 0 and (o - 1) * stride >= n + pad for o, (n, _, stride, pad) in zip(rounded, axes, strict=True)]
     out = tuple(o - int(is_late) for o, is_late in zip(rounded, late, strict=True))
     require(all(o > 0 for o in out), f"the kernel {window.kernel} does not fit the volume {size} with pad {window.low}")
@@ -118,7 +125,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
-    """Read the window of a message. `kernel` overrides its kernel_shape."""
+    """Read the window over the axes of `size` from a message; `kernel`, if not None, replaces kernel_shape."""
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
     stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)

@@ -1,4 +1,4 @@
-"""DetectionEvaluate: judge each detection as a true or a false positive."""
+"""DetectionEvaluate: true and false positives among detections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
 from .result_files import Image, check_resize, in_pixels, read_sizes
 
-_CASCADE = [0, 5, 6, 1, 2, 3, 4]  # of FrcnnOutput's rows, in DetectionOutput's order
+_CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
 _TRUTH = [
     0,
     5,
@@ -26,16 +26,18 @@ _TRUTH = [
     3,
     4,
     6,
-]  # of rows [image, box, label, ignored, ...], in MultiBoxLoss's order; the instance is not read
+]  # the columns of rows [image, box, label, ignored, ...] in the order of MultiBoxLoss, whose column 2 is not used
 
 
 def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
-    """Count the ground truth of each class and judge each detection; top (1, 1, rows, 5). SSD's type.
+    """Number of ground truth boxes of each class, and each detection judged as true or false positive: (1, 1, rows, 5).
 
-    Bottoms: DetectionOutput's top (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. Rows are first (-1,
-    label, count, -1, -1) for each class, then (image, label, score, true positive, false positive). In order of
-    decreasing score, each detection is assigned to the box that it overlaps most, unless another detection already has
-    that box. A detection of a difficult box is neither a true nor a false positive, unless evaluate_difficult_gt.
+    Bottoms: the top of DetectionOutput, (1, 1, N, 7), and ground truth (1, 1, M, 8) as for MultiBoxLoss. The first rows
+    of the top are (-1, label, count, -1, -1), one for each class except background. The other rows are (image, label,
+    score, true positive, false positive), one for each detection. Each detection is compared with the ground truth box
+    of its image and class that it overlaps most. It is a true positive if the overlap is at least overlap_threshold and
+    no detection with a higher score has matched this box. A detection of a difficult box is neither true nor false
+    positive, unless evaluate_difficult_gt is true. With name_size_file, boxes are compared in pixels.
     """
     return replace(
         ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
@@ -43,10 +45,11 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
 
 
 def make_of_cascade(ctx: Context, site: Site) -> LayerType:
-    """Judge FrcnnOutput's detections; Cascade R-CNN's type, with a third bottom for the sizes of the images.
+    """Number of ground truth boxes of each class, and FrcnnOutput's detections judged as in SSD: (1, 1, rows, 5).
 
-    Bottoms: detections (N, 7), ground truth (M, 7 or more) with rows [image, box, label, ignored, ...], sizes. Boxes
-    are in pixels, corners included. Ignored ground truth counts as difficult.
+    Bottoms: detections (N, 7) with rows [image, x1, y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows
+    [image, x1, y1, x2, y2, label, ignored, ...]; sizes of the images, which are not used. Boxes are in pixels and a
+    side is x2 - x1 + 1. Ignored ground truth counts as difficult.
     """
     evaluation = _Evaluation(ctx.param, site, pixels=True)
 
@@ -111,7 +114,10 @@ _MOST_CLASSES = 1_000_000
 
 
 class _Evaluation:
-    """State of one layer: with a file of sizes, each image that has boxes takes the next size, across passes."""
+    """Evaluation of one layer, with its position in the file of image sizes.
+
+    With a file of sizes, each image that has detections takes the next size. The position is kept across passes.
+    """
 
     def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
         check_resize(p)
@@ -126,7 +132,7 @@ class _Evaluation:
         detections = np.asarray(detections, np.float32).reshape(-1, 7)
         truth = np.asarray(truth, np.float32).reshape(-1, 8)
         ended = np.flatnonzero(truth[:, 0] == -1)
-        truth = truth[: ended[0]] if len(ended) else truth  # in the fork, such a row ends the ground truth
+        truth = truth[: ended[0]] if len(ended) else truth  # as in the fork, a row of image -1 ends the list
         detections = detections[detections[:, 0] >= 0]
         require(not np.any(detections[:, 1] == p.background_label_id), "a box found is labelled as background")
         rows: list[tuple[float, ...]] = [(-1, n, self._positives(p, truth, n), -1, -1) for n in _labels(p)]
@@ -151,7 +157,7 @@ class _Evaluation:
         return image
 
     def _judged(self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
-        """Return the rows of the detections of one class in one image."""
+        """Return the rows (image, label, score, true positive, false positive) of one class in one image."""
         if not len(truth):
             return [(*row[:3], 0, 1) for row in detections]
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]

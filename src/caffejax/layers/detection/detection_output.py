@@ -25,12 +25,13 @@ from .result_files import ResultFiles, saves
 
 
 def make_detection_output(ctx: Context, site: Site) -> LayerType:
-    """Detections (1, 1, boxes, 7) with rows (image, label, score, box), by image, class and score. SSD's type.
+    """Detections after non-maximum suppression: rows (image, label, score, x1, y1, x2, y2), (1, 1, rows, 7).
 
-    Bottoms: locations, confidences and priors as for MultiBoxLoss; a fourth is ignored. Compiled code returns the
-    largest possible number of rows: for each image keep_top_k, or else top_k (or all priors) for each class; the rest
-    is padding. If nothing is detected in any image, there is one row (image, -1, ...) for each image. With
-    save_output_param's output_directory, the layer runs on the host and writes files as well.
+    Bottoms: locations, confidences and priors as for MultiBoxLoss; a fourth bottom is ignored. Rows are sorted by image
+    and label, and by falling score. Compiled code returns a static number of rows. For each image this is keep_top_k,
+    or without a limit top_k (default: all priors) for each label. Detections come first, then padding rows of -1. If no
+    image has a detection, the first rows are (image, -1, ...), one for each image. If save_output_param has
+    output_directory, label_map_file and name_size_file, the layer runs on the host and also writes files.
     """
     if not saves(ctx.param.save_output_param):
         return replace(
@@ -52,7 +53,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
-    """Decode, suppress, and keep the best of each image; padding rows are -1."""
+    """Return the detections (1, 1, rows, 7), then padding rows of -1."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -86,12 +87,12 @@ def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image:
 
 
 def _top_k(p: Any, priors: int) -> int:
-    """Return the number of boxes of a class that are considered, out of `priors`."""
+    """Return the number of boxes of a class that suppression considers: top_k, or all `priors`."""
     return p.nms_param.top_k if p.nms_param.HasField("top_k") and p.nms_param.top_k >= 0 else priors
 
 
 def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.ndarray, *_image: Any) -> np.ndarray:
-    """Compute `detection_output` with NumPy on float32 arrays, without compiling."""
+    """Compute `detection_output` with NumPy on the host, without compilation."""
     p, (locations, scores, priors) = ctx.param, _read(ctx, loc, conf, prior)
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
@@ -122,7 +123,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
 
 
 def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices in `among` of the `most` largest scores, in falling order; the first of equal scores first."""
+    """Return the indices in `among` of the `most` largest scores, largest first, in order among equal scores."""
     return among[np.argsort(-scores[among], kind="stable")[:most]]
 
 
@@ -143,7 +144,13 @@ register(
 
 
 def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """Keep at most `most` rows of each image, by score; the order of the rows stays."""
+    """Return rows and mask with the `most` best kept rows of each image, in their old order.
+
+    Args:
+        rows: (images, n, 7).
+        kept: (images, n), False for suppressed rows.
+        most: the limit; all rows remain if it is not positive, or not below n.
+    """
     if not 0 < most < rows.shape[1]:
         return rows, kept
     _, best = lax.top_k(jnp.where(kept, rows[..., 2], -jnp.inf), most)
@@ -152,7 +159,10 @@ def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Arr
 
 
 def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
-    """Join the rows of all images, kept rows first. If no row is kept, return one row for each image."""
+    """Return the rows of all images as one list (images * n, 7), kept rows first, then padding of -1.
+
+    If no row is kept, the first rows are (image, -1, ...), one for each image.
+    """
     images, kept, rows = rows.shape[0], kept.reshape(-1), rows.reshape(-1, 7)
     listed = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
     number = jnp.arange(rows.shape[0])

@@ -33,19 +33,21 @@ Parts = tuple[bool, bool]  # whether the losses of locations and classes count
 
 
 def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
-    """Loss of the boxes and classes predicted for priors, with hard negative mining. SSD's type; the top is a scalar.
+    """Loss of the boxes and classes predicted for priors, with hard negative mining; a scalar.
 
-    Bottoms: locations (images, priors * 4 [* classes]), confidences (images, priors * classes), priors with their
-    variances (1, 2, priors * 4), and ground truth (1, 1, boxes, 8) with rows of image, label, instance, box,
-    difficult; rows of image -1 are ignored. A part with `propagate_down: false` is left out. With LOGISTIC and no
-    mining, the fork reads the classes of all images but the first from wrong rows; this is reproduced.
+    Bottoms: locations (images, priors * 4), or (images, priors * classes * 4) without share_location; confidences
+    (images, priors * classes); priors and their variances (1, 2, priors * 4); ground truth (1, 1, boxes, 8) with rows
+    (image, label, instance, x1, y1, x2, y2, difficult). Rows of image -1 are ignored. The loss is loc_weight times the
+    loss of the locations, plus the loss of the confidences, divided by the number of matched priors unless loss_param
+    sets another normalization. A part whose `propagate_down` is false is left out. With LOGISTIC and without mining,
+    the fork reads the classes of all images except the first from wrong rows; this is reproduced.
     """
     flags = list(site.layer.propagate_down)[:2]
     parts = (flags[:1] != [False], flags[1:] != [False])
     gradient = replace(
         ctx.type.gradient,
         backward=partial(multibox_loss_backward, parts),
-        overrides_autodiff=ctx.param.encode_variance_in_target,  # the gradient by locations leaves the variances out
+        overrides_autodiff=ctx.param.encode_variance_in_target,  # as in the fork, the gradient ignores variances
     )
     return replace(ctx.type, implementation=Traced(partial(multibox_loss, parts)), gradient=gradient)
 
@@ -53,7 +55,7 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return the sum of both parts, each divided by the number of matches unless loss_param sets another divisor."""
+    """Return loc_weight times the loss of locations plus the loss of classes, as `parts` selects, over the divisor."""
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:
@@ -90,7 +92,7 @@ def multibox_loss_backward(
 
 
 def draw_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label: Any) -> np.ndarray:
-    """Return random ground truth: boxes inside the images, of every class but background, none difficult."""
+    """Return random ground truth: boxes inside the images, of all classes except background, none difficult."""
     count = math.prod(label.shape) // 8
     p, rows = ctx.param, np.zeros((count, 8))
     classes = np.array([c for c in range(p.num_classes) if c != p.background_label_id] or [0])
@@ -139,7 +141,7 @@ def _compare(
 
 
 def _check(ctx: Context) -> int:
-    """Check the settings and return the mining type: mining_type, or the one that do_neg_mining selects."""
+    """Validate the settings and return the mining type: mining_type, or NONE if do_neg_mining is false."""
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, "multibox_loss_param needs num_classes")
     for name in ("nms_param", "ignore_difficult_gt"):

@@ -1,4 +1,4 @@
-"""Targets of MultiBoxLoss: priors matched to ground truth, hard negative mining, and the loss of each prior."""
+"""Targets of MultiBoxLoss: matches of priors and ground truth, hard negative mining, and the loss of each prior."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
 _LEAST = 1e-6  # smaller overlaps count as 0
-_PAIRED = 2.0  # more than any overlap
+_PAIRED = 2.0  # the score of a best pair, more than any overlap
 
 
 class Truth(NamedTuple):
@@ -52,7 +52,7 @@ class Matches(NamedTuple):
 def match(
     truth: Truth, boxes: jax.Array, images: jax.Array, *, labels: int | None, threshold: float | None, inside_only: bool
 ) -> Matches:
-    """Match priors to the ground truth of each image: best pairs first, then all that overlap enough.
+    """Match priors to the ground truth of each image: first the best pairs, then priors with a large enough overlap.
 
     Ground truth is one list for all images, so that arrays over it need no image axis and images can be sharded.
 
@@ -61,8 +61,8 @@ def match(
         boxes: the boxes of the priors that each ground truth is compared with, (count or 1, priors, 4).
         images: the images' numbers, (images,).
         labels: if not None, ground truth of each label 0 .. labels - 1 is matched separately, in a group for each
-            label; else there is one group.
-        threshold: unpaired priors with at least this overlap are matched, too; None for none of them.
+            label. If None, there is one group.
+        threshold: priors that are not in a best pair are matched, too, if their overlap is at least this; None: never.
         inside_only: whether boxes that reach beyond the image are left out.
     """
     overlap = overlaps(truth.box[:, None], boxes)
@@ -82,8 +82,12 @@ def match(
 def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
     """Return the prior that each ground truth is paired with, (count,), -1 for none.
 
-    Repeatedly, the pair with the largest overlap is removed; among equal pairs the one with the first prior, then
-    with the first ground truth. Ground truths that are `alike` compete for the priors. All images step together.
+    The pair with the largest overlap is removed again and again. Among equal pairs the pair with the first prior is
+    removed first, then the pair with the first ground truth. Each step of the loop removes a pair from every image.
+
+    Args:
+        overlap: (count, priors).
+        alike: (count, count), True for ground truths that compete for the same priors.
     """
     number, prior = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
 
@@ -105,7 +109,15 @@ def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
 
 
 def _of_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, least: float) -> Matches:
-    """Combine the matches of each row of ground truth, with its image and group, for the priors of each image."""
+    """Return the matches of the priors of each image from the scores of all ground truth.
+
+    Args:
+        rows: for each ground truth its image and group, (count,) each; scores, overlaps and masks, (count, priors)
+            each.
+        images: the images' numbers, (images,).
+        groups: the number of groups.
+        least: the score from which on a prior is matched.
+    """
     group = jnp.arange(groups)
 
     def step(carry: tuple[jax.Array, ...], row: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], None]:
@@ -130,12 +142,12 @@ def _of_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, leas
 
 
 def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
-    """Select the eligible entries with the largest losses in each row; the first of equal ones.
+    """Return the mask of the `count` eligible entries with the largest losses in each row; the first of equal losses.
 
     Args:
         losses: (rows, n).
         eligible: (rows, n), False for entries that may not be selected.
-        count: (rows,) or a number: entries to select, at most all that are eligible.
+        count: (rows,) or a number: the entries to select; more than the eligible entries selects all of them.
 
     Returns:
         (rows, n), True for the selected entries.
@@ -143,7 +155,7 @@ def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
     held = jnp.where(eligible, losses, -jnp.inf)
     count = jnp.minimum(count, jnp.sum(eligible, axis=1))
     ranked = jnp.sort(held, axis=1)
-    # the least loss that is chosen
+    # the smallest selected loss
     last = jnp.take_along_axis(ranked, jnp.clip(held.shape[1] - count, 0, held.shape[1] - 1)[:, None], axis=1)
     above, equal = eligible & (held > last), eligible & (held == last)
     room = (count - jnp.sum(above, axis=1))[:, None]
@@ -151,7 +163,7 @@ def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
 
 
 def location_terms(p: Any, difference: jax.Array) -> jax.Array:
-    """Return the losses (...) of differences of offsets (..., 4)."""
+    """Return the losses (...) of offset differences (..., 4): half the sum of squares (L2), or the sum of smooth L1."""
     each = 0.5 * jnp.square(difference) if p.loc_loss_type == p.L2 else huber(difference)
     return jnp.sum(each, axis=-1)
 
@@ -162,7 +174,10 @@ def location_slopes(p: Any, difference: jax.Array) -> jax.Array:
 
 
 def class_terms(p: Any, scores: jax.Array, classes: jax.Array) -> jax.Array:
-    """Return the losses (...) of scores (..., classes); `classes` is 1 at the right classes and else 0."""
+    """Return the cross-entropies (...) of scores (..., classes), by sigmoid (LOGISTIC) or softmax.
+
+    `classes`, (..., classes), is 1 at the right classes, else 0.
+    """
     if p.conf_loss_type == p.LOGISTIC:
         return jnp.sum(jax.nn.softplus(scores) - scores * classes, axis=-1)
     picked = jnp.sum(jnp.where(classes > 0, jax.nn.log_softmax(scores), 0), axis=-1)
@@ -183,18 +198,19 @@ class Predictions(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Targets of the predictions, and masks of those that count.
+    """Targets of the predictions, and masks of the predictions that count in the loss.
 
     Attributes:
-        matched: (images, groups, priors), True for matched priors. Groups are the classes if each is matched
-            separately; else there is one group.
+        matched: (images, groups, priors), True for matched priors. Groups are the classes if each class is matched
+            separately; otherwise there is one group.
         labels: (images, groups, priors), the class of the ground truth.
         offsets: (images, groups, priors, 4), the encoded ground truth.
-        right: (images, groups, priors, 4), True for predicted offsets that count as right whatever they are.
-        scale: (priors, 4) or 1, a factor of the offsets in the loss.
+        right: (images, groups, priors, 4), True for offsets without a loss: with bp_inside, coordinates beyond the
+            image.
+        scale: (priors, 4) or 1, a factor of the differences in the loss.
         classes: (images, priors, classes), 1 at each prior's class or classes.
         counted: (images, priors), True if the class loss of the prior counts.
-        divisor: of the losses.
+        divisor: the divisor of both losses.
     """
 
     matched: jax.Array
@@ -208,7 +224,15 @@ class Targets(NamedTuple):
 
 
 def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax.Array, label: jax.Array) -> Targets:
-    """Match priors (2, priors, 4), i.e. boxes and variances, with ground truth (count, 8), and mine negatives."""
+    """Return the targets of all priors: match priors with ground truth, and mine hard negatives.
+
+    Args:
+        ctx: the layer.
+        mining: the mining type.
+        predictions: the predictions.
+        prior: (2, priors, 4), boxes and variances.
+        label: (count, 8), ground truth of all images.
+    """
     p, (locations, scores) = ctx.param, predictions
     truth, classes = Truth.of(label, difficult=p.use_difficult_gt), scores.shape[2]
     boxes, variances = prior[0], None if p.encode_variance_in_target else prior[1]
@@ -248,7 +272,10 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
 
 
 def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return the predicted locations that are compared with targets, (images, groups, priors, 4)."""
+    """Return the predicted locations that the loss compares with targets, (images, groups, priors, 4).
+
+    With one group and locations for each class, these are the locations of the matched class.
+    """
     by_class = jnp.swapaxes(locations, 1, 2)
     groups, classes = targets.labels.shape[1], by_class.shape[1]
     if groups == classes:
@@ -258,14 +285,15 @@ def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
 
 
 def differences(locations: jax.Array, targets: Targets) -> jax.Array:
-    """Return predicted minus target offsets, scaled, (images, groups, priors, 4)."""
+    """Return predicted minus target offsets times `scale`, (images, groups, priors, 4); 0 where `right`."""
     return jnp.where(targets.right, 0, (chosen(locations, targets) - targets.offsets) * targets.scale)
 
 
 def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
-    """Return the prediction for the image and class of each ground truth, (count, priors, 4).
+    """Return the predicted locations for the image and class of each ground truth, (count, priors, 4).
 
-    A product with a 0/1 matrix: with sharded images it needs one sum over devices instead of a gather of rows.
+    Rows are selected by a product with a 0/1 matrix: with sharded images it needs one sum over devices instead of a
+    gather.
     """
     image = (truth.image[:, None] == jnp.arange(locations.shape[0])).astype(locations.dtype)
     group = jnp.ones((truth.label.shape[0], 1), locations.dtype)
@@ -285,9 +313,10 @@ def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, s
 
 
 def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
-    """Return classes (images, priors, classes) where the fork writes them: it advances by `priors` for each image.
+    """Return the masks of classes (images, priors, classes) at the positions where the fork writes them.
 
-    A row is `priors * classes` long, so the classes of later images are written into the rows of the first ones.
+    The fork advances its pointer by `priors` numbers for each image, but an image has `priors * classes` numbers. So
+    the classes of later images are written into the rows of the first images.
     """
     if not classes.size:
         return classes
@@ -304,7 +333,11 @@ def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
 def _mined(
     p: Any, mining: int, predictions: Predictions, matches: Matches, targets: Targets, with_truth: jax.Array
 ) -> Targets:
-    """Count the hardest negatives besides the matches (MAX_NEGATIVE), or the hardest of both (HARD_EXAMPLE)."""
+    """Return the targets with hard examples only.
+
+    MAX_NEGATIVE counts the matches, and the hardest negatives of each image. HARD_EXAMPLE counts the hardest priors of
+    each image, matched or not.
+    """
     losses = class_terms(p, predictions.scores, targets.classes)
     matched, free = targets.matched[:, 0], ~targets.matched[:, 0] & ~matches.ignored[:, 0]
     if mining == p.MAX_NEGATIVE:

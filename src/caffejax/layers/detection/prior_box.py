@@ -20,16 +20,18 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trac
 
 _OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
 _FLOAT = np.float32
-_DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # how many squares FaceBoxes has side by side, and how far they are apart
+_DENSE = {32: (4, 8.0), 64: (2, 16.0)}  # FaceBoxes: min_size to squares per row, and their distance
 
 
 def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """Default boxes around each cell of the first bottom, as fractions of the second, and variances: (1, 2, boxes * 4).
+    """Default boxes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
 
-    Bottoms are maps (N, C, H, W). For each cell, row by row, and each min_size: a square of that size, one of the
-    geometric mean with its max_size, then a box for each aspect_ratio and its flip. Sizes are truncated to whole
-    pixels. TextBoxes repeats each box around the lower border of the cell. FaceBoxes has 4 x 4 squares of size 32, 8
-    pixels apart, and 2 x 2 of size 64, 16 apart, around the middle of four cells; its squares are 1 pixel smaller.
+    Bottoms: the map and the image, both (N, C, H, W); only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
+    of the image, cell by cell in row-major order. For each min_size a cell has a square of this size; with max_size, a
+    square with the geometric mean of both sizes; and for each aspect_ratio (and its inverse with `flip`) a box with the
+    area of the first square. Sizes are truncated to whole pixels. TextBoxes (denser_prior_boxes) repeats each box
+    around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4 squares of size 32, 8 pixels apart, and 2 x 2
+    squares of size 64, 16 pixels apart; its squares are 1 pixel smaller.
     """
     return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 
@@ -44,7 +46,11 @@ def choose_prior_box(layer: Any) -> str:
 
 
 def settle_prior_box(layer: Any, context: LayerContext) -> Any:
-    """Detect TextBoxes and FaceBoxes by the Convolutions beside, which have 4 and num_classes outputs a box."""
+    """Return the layer, with denser_prior_boxes or faceboxes set if sibling layers predict this variant's boxes.
+
+    Sibling Convolutions have 4 and num_classes outputs for each box of a cell. A variant is set only if their
+    num_output matches the boxes of this variant, but not SSD's boxes.
+    """
     p = layer.prior_box_param
     beside = [other.convolution_param for other in context.siblings if other.type == "Convolution"]
     outputs = {convolution.num_output for convolution in beside}
@@ -162,7 +168,7 @@ class CellBox(NamedTuple):
 
 
 def cell_boxes(p: Any) -> list[CellBox]:
-    """Return the boxes of a cell.
+    """Return the boxes of a cell by min_size, max_size and aspect ratios, in pixels.
 
     Raises:
         LayerError: if sizes are invalid.
@@ -197,7 +203,7 @@ def _dense_squares(size: int) -> list[CellBox]:
 
 
 def aspect_ratios(p: Any) -> list[float]:
-    """Return 1 and each new ratio, followed by its flip."""
+    """Return the distinct aspect ratios, 1 first; with `flip` each other ratio is followed by its inverse."""
     require(all(ratio > 0 for ratio in p.aspect_ratio), f"aspect_ratio must be positive: {list(p.aspect_ratio)}")
     ratios = [1.0]
     for ratio in p.aspect_ratio:
@@ -214,7 +220,7 @@ def _variances(p: Any) -> np.ndarray:
 
 
 def _size(p: Any, image: Shape) -> Shape:
-    """Return the height and width of the image: img_size, or img_h and img_w, or the size of the bottom."""
+    """Return the image's (height, width): img_size, or img_h and img_w, or else `image`, the size of the bottom."""
     either = p.HasField("img_h") or p.HasField("img_w")
     require(not (either and p.HasField("img_size")), "give either img_size or img_h and img_w, not both")
     if not either and not p.HasField("img_size"):
@@ -225,7 +231,7 @@ def _size(p: Any, image: Shape) -> Shape:
 
 
 def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the distance of neighbouring cells in pixels: step, or step_h and step_w, or image size over map size."""
+    """Return the distances (down, right) of cells in pixels: step, or step_h and step_w, or else `otherwise`."""
     either = p.HasField("step_h") or p.HasField("step_w")
     require(not (either and p.HasField("step")), "give either step or step_h and step_w, not both")
     if not either and not p.HasField("step"):
@@ -236,9 +242,10 @@ def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
-    """OpenVINO's boxes around each cell of bottom 0, as fractions of bottom 1, and their variances: (1, 2, boxes * 4).
+    """Boxes of explicit sizes around each cell of a feature map, and their variances: (1, 2, boxes * 4).
 
-    Bottoms are maps (N, C, H, W). For each cell, row by row, there is a box of each `width` and `height`, in pixels.
+    Bottoms: the map and the image, both (N, C, H, W); only their shapes are read. Boxes are x1, y1, x2, y2 as fractions
+    of the image, cell by cell in row-major order. A cell has a box for each pair of `width` and `height`, in pixels.
     """
     return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
@@ -261,7 +268,7 @@ register(
 
 
 def clustered_boxes(p: Any) -> list[CellBox]:
-    """Return the boxes of a cell.
+    """Return the boxes of a cell, one for each pair of `width` and `height`, in pixels.
 
     Raises:
         LayerError: if sizes are invalid.

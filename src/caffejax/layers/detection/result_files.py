@@ -55,13 +55,13 @@ def check_resize(param: Any) -> None:
 
 
 def in_pixels(boxes: np.ndarray, image: Image) -> np.ndarray:
-    """Return boxes (..., 4), fractions of the image, clipped to the image and in pixels."""
+    """Return boxes (..., 4), fractions of the image, clipped to the image and scaled to pixels, as float32."""
     size = np.asarray([image.width, image.height] * 2, np.float32)
     return np.clip(boxes.astype(np.float32), 0, 1) * size
 
 
 class Found(NamedTuple):
-    """A detection: image name, class, score, and corner and sides in pixels."""
+    """A detection: the image's name, the class, the score, and the box as (x1, y1, width, height) in pixels."""
 
     image: str
     label: int
@@ -70,14 +70,14 @@ class Found(NamedTuple):
 
 
 def saves(p: Any) -> bool:
-    """Return whether a SaveOutputParameter names everything needed to write files."""
+    """Return whether files are written: directory, label map and file of sizes are all set."""
     return bool(p.output_directory and p.label_map_file and p.name_size_file)
 
 
 class ResultFiles:
-    """The files of one layer, rewritten after each pass over the test images.
+    """The result files of one layer, rewritten after each pass over the test images.
 
-    Files that the settings name are read with the first detections.
+    The label map and the image sizes are read when the first detections are added.
     """
 
     def __init__(self, p: Any, site: Site) -> None:
@@ -140,7 +140,7 @@ class ResultFiles:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error
 
     def _texts(self, form: str) -> dict[str, str]:
-        """Return the text of each file by name."""
+        """Return the text of each file, by the end of the file's name."""
         if form == "VOC":
             return {
                 f"{self._names[label]}.txt": "".join(
