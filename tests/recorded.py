@@ -29,6 +29,12 @@ REJECTED = [case for case in RECORDED if case.get("rejected")]
 MANIFEST = [case for case in RECORDED if not case.get("rejected")]
 
 
+# types of BVLC's whose programs differ between kernels="fast" and "reference"; jax_transforms tests that no other does
+KERNEL_TYPES = set(
+    """AbsVal BNLL BatchNorm Bias Clip Concat Convolution Deconvolution ELU Eltwise Exp Filter HDF5Output InnerProduct
+    LRN Log Pooling Power Python ReLU Scale Sigmoid Split Swish TanH Threshold""".split()
+)
+
 COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 cannot tell one from the next
 
 

@@ -160,15 +160,18 @@ def alike(case: Case) -> bool:
     return texts[0] == texts[1]
 
 
-def each(cases: list[Case]) -> Callable[[Callable[..., None]], Any]:
+def each(
+    cases: list[Case], is_repeated: Callable[[Case], bool] = lambda case: False
+) -> Callable[[Callable[..., None]], Any]:
     """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference.
 
-    The plain kernels, nets after the first, and the many types of forks repeat the question at scale.
+    The plain kernels, nets after the first, and the many types of forks repeat the question at scale; other cases do
+    if `is_repeated` says so.
     """
     quick = {("InnerProduct", "fast"): (pytest.mark.quick,)}
 
     def marks(case: Case, kernels: str) -> Any:
-        long = kernels == "reference" or case in COMPILED[1:] or case in FORKS
+        long = kernels == "reference" or case in COMPILED[1:] or case in FORKS or is_repeated(case)
         return (pytest.mark.long,) if long else quick.get((case.name, kernels), ())
 
     # types of forks use the kernels of others, which are asked in either form

@@ -6,18 +6,25 @@ import jax
 import numpy as np
 import pytest
 from case import Case
-from cases import COMPILED, FURTHER, LAYERS
-from subject import Subject, asked, assert_close, each, inner, moved, numpy, subject
+from cases import COMPILED, FORKS, FURTHER, LAYERS
+from subject import Subject, alike, asked, assert_close, each, inner, moved, numpy, subject
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
+from recorded import KERNEL_TYPES, MANIFEST, of_fork
 
 
 def test_every_type_that_computes_is_asked() -> None:
-    tested = {layer.type for c in LAYERS for layer in read_net(c.text(3)).layer}
+    tested = set().union(*map(types_of, LAYERS))
     computing = {name for name, kind in layer_types().items() if not kind.is_fed} - {"Python"}
     assert computing <= tested
     assert len(computing) > 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", [c for c in LAYERS if c not in FORKS], ids=lambda case: case.name)
+def test_other_types_have_one_program_with_either_kernels(case: Case) -> None:
+    assert types_of(case) & KERNEL_TYPES or alike(case)
 
 
 @each(LAYERS + COMPILED)
@@ -59,7 +66,19 @@ def each_argument(point: Any, together: bool) -> list[tuple[str, Any]]:
     ]
 
 
-@each(LAYERS + FURTHER)
+def has_recorded_rule(case: Case) -> bool:
+    """Whether recorded numbers of the type, and its gradient check, say the same of all its settings."""
+    return types_of(case) <= RECORDED
+
+
+def types_of(case: Case) -> set[str]:
+    return {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
+
+
+RECORDED = {c["type"] for c in MANIFEST if c["has_backward"] and "stochastic" not in c and not of_fork(c)} - {"Python"}
+
+
+@each(LAYERS + FURTHER, has_recorded_rule)
 def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     by_rule = Subject(case, kernels, backward="rules")

@@ -1,6 +1,8 @@
 """What the tests of layers share: recorded cases as nets of ours, and small nets round one layer."""
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -49,20 +51,20 @@ class Replay:
             values, state = self.net.apply(params, state, inputs, key=jax.random.key(1), blobs=self.layer.tops)
         return tuple(values[top] for top in self.layer.tops), state
 
-    def run(self, backward: bool) -> tuple[Any, ...]:
+    def results(self, backward: bool, params: Any, inputs: Any) -> tuple[Any, ...]:
         """Tops, new state, and diffs of params and inputs for the recorded top diffs."""
+        if not backward:
+            return *self.tops(params, inputs), None, None
+        tops, vjp, state = jax.vjp(self.tops, params, inputs, has_aux=True)
+        recorded = [self.recorded.get(f"top_diff/{name}") for name in self.layer.tops]
+        diffs = [
+            jnp.zeros_like(t) if d is None else jnp.asarray(d, t.dtype) for t, d in zip(tops, recorded, strict=True)
+        ]
+        return tops, state, *vjp(tuple(diffs))
 
-        def both(params: Any, inputs: Any) -> tuple[Any, ...]:
-            if not backward:
-                return *self.tops(params, inputs), None, None
-            tops, vjp, state = jax.vjp(self.tops, params, inputs, has_aux=True)
-            recorded = [self.recorded.get(f"top_diff/{name}") for name in self.layer.tops]
-            diffs = [
-                jnp.zeros_like(t) if d is None else jnp.asarray(d, t.dtype) for t, d in zip(tops, recorded, strict=True)
-            ]
-            return tops, state, *vjp(tuple(diffs))
-
-        return tuple(self.net.jit(both)(self.params, self.inputs))
+    def run(self, backward: bool) -> tuple[Any, ...]:
+        """The results, compiled."""
+        return tuple(self.net.jit(functools.partial(self.results, backward))(self.params, self.inputs))
 
 
 def overwrites(replay: Replay, i: int) -> bool:
@@ -79,20 +81,35 @@ def overwrites(replay: Replay, i: int) -> bool:
     return math.prod(factor) == math.prod(bottom) or (nothing_precedes and math.prod(factor) > 1)
 
 
-def assert_as_recorded(case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast") -> None:
-    """Run a recorded case and compare its tops, state and diffs with Caffe's."""
-    replay = Replay(case, backward, kernels)
-    tops, state, param_diffs, bottom_diffs = replay.run(case["has_backward"])
+def assert_as_recorded(case: dict[str, Any], ways: Sequence[str] = ("autodiff",), kernels: Any = "fast") -> None:
+    """Run a recorded case, with gradients in each of these ways, and compare tops, state and diffs with Caffe's."""
+    replays = [Replay(case, way, kernels) for way in ways]
+    for way, replay, results in zip(ways, replays, run_together(replays, case["has_backward"]), strict=True):
+        _assert_as_recorded(case, replay, results, way)
+
+
+def run_together(replays: Sequence[Replay], backward: bool) -> list[tuple[Any, ...]]:
+    """The results of replays of one case, computed by one program, which compiles faster than several."""
+    first = replays[0]
+
+    def all_results(params: Any, inputs: Any) -> list[tuple[Any, ...]]:
+        return [replay.results(backward, params, inputs) for replay in replays]
+
+    return first.net.jit(all_results)(first.params, first.inputs)
+
+
+def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any, ...], way: str) -> None:
+    tops, state, param_diffs, bottom_diffs = results
     if replay.layer.type.traits.pads_rows:
         tops = tuple(strip_padding(top) for top in tops)
     for name, top in zip(replay.layer.tops, tops, strict=True):
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape
-        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=name)
+        np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {name}")
     rewritten = replay.net.rewritten(replay.params)
     for i, expected in replay.changed():
         blob = (rewritten if replay.layer.params[i].spec.learnable else state)["layer"][i]
-        np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=str(i))
+        np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {i}")
     if not case["has_backward"]:
         return
     close = {"atol": max(case["atol"], 1e-7), "rtol": case["rtol"]}
@@ -103,12 +120,12 @@ def assert_as_recorded(case: dict[str, Any], backward: Any = "autodiff", kernels
             expected = replay.recorded[f"bottom_diff/{name}"]
             if case.get("ties_depend_on_sort"):  # then as many places have a diff, but not the same
                 diff, expected = np.sort(np.ravel(diff)), np.sort(np.ravel(expected))
-            np.testing.assert_allclose(diff, expected, **close, err_msg=name)
+            np.testing.assert_allclose(diff, expected, **close, err_msg=f"{way}: {name}")
             compared += 1
     for i, expected in enumerate(replay.group("param_diff")):
         before = 0 if overwrites(replay, i) else replay.recorded.get(f"param_diff_before/{i}", 0)
         diff = param_diffs.get("layer", {}).get(i, 0)  # statistics never get one
-        np.testing.assert_allclose(diff + before, expected, **close, err_msg=f"param {i}")
+        np.testing.assert_allclose(diff + before, expected, **close, err_msg=f"{way}: param {i}")
         compared += 1
     assert compared, "the case compares nothing"
 

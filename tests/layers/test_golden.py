@@ -16,7 +16,7 @@ from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
 from quickly import unhurried
-from recorded import MANIFEST, REJECTED, case_id, first_of_each, of_fork, recorded_type
+from recorded import KERNEL_TYPES, MANIFEST, REJECTED, case_id, first_of_each, of_fork, recorded_type
 
 HERE = Path(__file__).parent
 
@@ -28,43 +28,41 @@ def test_every_recorded_type_is_there() -> None:
 FIRST = list(first_of_each([case for case in MANIFEST if "stochastic" not in case]).values())
 
 
-def marks(case: dict[str, Any], backward: str, kernels: str) -> list[pytest.MarkDecorator]:
+def marks(case: dict[str, Any], ways: tuple[str, ...], kernels: str) -> list[pytest.MarkDecorator]:
     """The first case of each type is quick; reference kernels repeat all others, and forks have many, which is long."""
     first = case in FIRST
-    if of_fork(case) and not (first and backward == "autodiff" and kernels == "fast"):
+    if of_fork(case) and not (first and "autodiff" in ways and kernels == "fast"):
         return [pytest.mark.long]
     if kernels == "reference":
-        return [] if first else [pytest.mark.long]
-    return [pytest.mark.quick] if first and backward == "autodiff" else []
+        return [] if first and case["type"] in KERNEL_TYPES else [pytest.mark.long]
+    return [pytest.mark.quick] if first else []
 
 
-def repeats(case: dict[str, Any], backward: str, kernels: str) -> bool:
-    """Whether a fork's case is the same another way: preferred rules are always used, few types use the kernels."""
+def ways_of(case: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
+    """The ways to compute gradients that one program has, and the kernels, for each program.
+
+    A rule that is preferred to autodiff is used in either way. Few types of forks use the kernels.
+    """
+    rules = case["has_backward"] and not recorded_type(case).gradient.overrides_autodiff
     if not of_fork(case):
-        return False
-    return (backward == "rules" and recorded_type(case).gradient.overrides_autodiff) or (
-        kernels == "reference" and case not in FIRST
-    )
+        return [(("autodiff", "rules") if rules else ("autodiff",), "fast"), (("autodiff",), "reference")]
+    reference = [(("autodiff",), "reference")] if case in FIRST else []
+    return [(("autodiff",), "fast"), *([(("rules",), "fast")] if rules else []), *reference]
 
 
 @pytest.mark.parametrize(
-    ("case", "backward", "kernels"),
+    ("case", "ways", "kernels"),
     [
         pytest.param(
-            case,
-            backward,
-            kernels,
-            id=f"{case_id(case)}-{backward}-{kernels}",
-            marks=marks(case, backward, kernels),
+            case, ways, kernels, id="-".join([case_id(case), *ways, kernels]), marks=marks(case, ways, kernels)
         )
         for case in MANIFEST
         if "stochastic" not in case
-        for backward, kernels in [("autodiff", "fast"), ("autodiff", "reference"), ("rules", "fast")]
-        if (case["has_backward"] or backward == "autodiff") and not repeats(case, backward, kernels)
+        for ways, kernels in ways_of(case)
     ],
 )
-def test_recorded_case(case: dict[str, Any], backward: str, kernels: str) -> None:
-    assert_as_recorded(case, backward, kernels)
+def test_recorded_case(case: dict[str, Any], ways: tuple[str, ...], kernels: str) -> None:
+    assert_as_recorded(case, ways, kernels)
 
 
 @pytest.mark.long
