@@ -37,7 +37,7 @@ def dims(shape: tuple[int, ...]) -> str:
 
 
 def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
-    """Return the spec of a float32 top. Caffe's data layers have no other dtype."""
+    """Return the spec of a float32 top of the given shape. Caffe's data layers have no other dtype."""
     return jax.ShapeDtypeStruct(shape, np.float32)
 
 
@@ -71,20 +71,20 @@ class CounterRng:
         return np.asarray(stream.random_raw(4 * count)).reshape(count, 4)
 
     def generator(self, n: int) -> np.random.Generator:
-        """Return a generator for example n, independent of its `words`, for any amount of random numbers."""
+        """Return a generator for example n, for any amount of random numbers, independent of the example's `words`."""
         return np.random.Generator(np.random.Philox(key=np.array(self._seed, np.uint64), counter=[0, n, 0, 1]))
 
     def permutation(self, n: int, *key: int) -> np.ndarray:
-        """Return a permutation of 0 ... n-1 for a key (an epoch, a file in it): int64 (n,)."""
+        """Return a permutation of 0 ... n-1 for a key such as (epoch, file): int64 (n,)."""
         return np.random.default_rng((*self._seed, *key)).permutation(n)
 
     def below(self, n: int, *key: int) -> int:
-        """Return a number from 0 to n-1 for a key."""
+        """Return a random integer from 0 to n-1 for a key."""
         return int(np.random.default_rng((*self._seed, *key)).integers(n))
 
 
 class IndexSampler:
-    """The index of the file that is example n; with `shuffle`, each epoch has another order.
+    """Maps the number of an example to the index of its file. With `shuffle`, each epoch has another order.
 
     Args:
         count: the number of files.

@@ -1,4 +1,4 @@
-"""The common interface of data layers: the source is probed when a graph is built, and opened to read batches."""
+"""The common interface of data layers: `probe` when a graph is built, and `open` to read batches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_PREFETCH = 1024  # batches
 class DataLayer(ABC):
     """A layer whose tops are batches that it reads from a source.
 
-    A subclass defines `probe` and `open`, and is registered with `source()` as its implementation. Its docstring is the
-    layer's description in the documentation.
+    A subclass defines `probe` and `open`, and is registered with `source()` as its implementation. The docstring of the
+    subclass is the layer's description in the documentation.
 
     Args:
-        site: the layer's definition. Constructing the object opens nothing.
+        site: the layer's definition. The constructor opens no files.
 
     Attributes:
-        site: the same.
+        site: the layer's definition.
         layer: its LayerParameter.
         rng: the layer's random numbers.
     """
@@ -38,20 +38,20 @@ class DataLayer(ABC):
 
     @property
     def prefetch(self) -> int:
-        """The number of batches to keep ready for each batch that is taken at a time."""
+        """The number of batches to keep ready, for each batch that training takes at a time."""
         return int(self.layer.data_param.prefetch)  # layers other than Data take it from there as well
 
     @abstractmethod
     def probe(self) -> Look:
-        """Check the settings, and read as much of the source as the shapes of the tops need. Nothing stays open."""
+        """Check the settings, read as much of the source as the tops' shapes need, and close all files."""
 
     @abstractmethod
     def open(self, tops: Tops) -> Batches:
-        """Open the batches, given the tops that `probe` returned."""
+        """Open the source, and return its batches. `tops` are the tops that `probe` returned."""
 
     @classmethod
     def source(cls) -> Reads:
-        """Return the implementation for a `LayerType`. Errors of both methods name the layer."""
+        """Return the implementation for a `LayerType`. Errors of `probe` and `open` name the layer."""
 
         def probe(site: Site) -> Look:
             with located(layer=site.layer.name, layer_type=site.layer.type):
@@ -72,7 +72,11 @@ class DataLayer(ABC):
 
 
 def _check_batch_fits(tops: Tops) -> None:
-    """Raise `DataError` for a batch larger than the memory of this machine."""
+    """Check that a batch fits into the memory of this machine.
+
+    Raises:
+        DataError: if it does not fit.
+    """
     size = sum(math.prod(top.shape) * top.dtype.itemsize for top in tops)
     if problem := memory_problem(size, "a batch", "make batch_size, or the crop of each image, smaller"):
         raise DataError(problem)

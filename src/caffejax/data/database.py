@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Records(Protocol):
-    """A database of (key, value) records by position, in the order of the keys. Several threads may read at once."""
+    """A database of (key, value) records, indexed by position in key order. Several threads may read at once."""
 
     path: Path
 
@@ -40,11 +40,11 @@ class Records(Protocol):
     def __getitem__(self, index: int) -> Record: ...
 
     def read_range(self, start: int, count: int) -> list[Record]:
-        """Read `count` records from number `start` on. The range must not exceed the last record."""
+        """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
         ...
 
     def head(self, count: int) -> Records:
-        """Return a reader of at least the first `count` records, which reads no more keys than these need."""
+        """Return a reader of the first `count` records or more. A LevelDB then reads no keys after these records."""
         ...
 
     def close(self) -> None:
@@ -67,13 +67,13 @@ _KNOWN = {
 
 
 class RecordDataset(ImageDataset[Label]):
-    """The records of a layer's database as examples.
+    """The records of a layer's database as examples, without end: after the last record the first follows.
 
     Args:
         site: the layer.
         rng: decides how many records rand_skip leaves out at the start.
-        max_examples: the number of examples that will be read, so that a LevelDB reads no more keys than these need;
-            default: all.
+        max_examples: the number of examples that will be read, for which a LevelDB reads only the first keys; default:
+            all records.
 
     Attributes:
         decode_mode: how compressed images are decoded, see `read_datum`.
@@ -94,7 +94,7 @@ class RecordDataset(ImageDataset[Label]):
 
     @abstractmethod
     def decode(self, value: bytes) -> tuple[np.ndarray, Label]:
-        """Return the image (C, H, W) and the label in a record's value."""
+        """Return the image (C, H, W) and the label that a record's value contains."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -114,12 +114,12 @@ class RecordDataset(ImageDataset[Label]):
         return records
 
     def decode_records(self, records: Sequence[Record]) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
-        """Return the images and the labels in records."""
+        """Decode records to their images (C, H, W) and labels."""
         images, labels = zip(*[self.apply(self.decode, record) for record in records], strict=True)
         return images, labels
 
     def apply(self, function: Callable[[bytes], Result], record: Record) -> Result:
-        """Return `function(value)` of a record. Errors name the record's key."""
+        """Return `function(value)` for a record's value. A `DataError` of the function gets the record's key."""
         key, value = record
         try:
             return function(value)
@@ -143,10 +143,10 @@ class RecordDataset(ImageDataset[Label]):
 
 
 def check_data_param(site: Site) -> None:
-    """Check a layer's data_param.
+    """Check the settings of a layer's data_param.
 
     Raises:
-        DataError: if it names no source, has no batch size, or has settings that are not supported.
+        DataError: if the source or the batch size is missing, or a setting is not supported.
     """
     param = site.layer.data_param
     if not param.source:
@@ -157,7 +157,7 @@ def check_data_param(site: Site) -> None:
 
 
 class DatumDataset(RecordDataset[int]):
-    """The Datums in a layer's database. Arguments as for `RecordDataset`."""
+    """The Datums in a layer's database as examples. Arguments as for `RecordDataset`."""
 
     def __init__(self, site: Site, rng: CounterRng, max_examples: int | None = None) -> None:
         super().__init__(site, rng, max_examples)
@@ -183,7 +183,7 @@ class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB; `prefetch` batches are read ahead."""
 
     def probe(self) -> Look:
-        """Check the settings and read the first record. No later keys of a LevelDB are read."""
+        """Check the settings and read the first record. A LevelDB reads no keys after it."""
         check_data_param(self.site)
         batch_size = self.layer.data_param.batch_size
         dataset = DatumDataset(self.site, self.rng, 1 + batch_size if self.site.reading.skip_bad else 1)

@@ -1,4 +1,4 @@
-"""Database folders that appear when they are complete, or not at all."""
+"""Writing of database folders, each complete or absent."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Put = Callable[[bytes, bytes], None]
 
 @contextmanager
 def create_folder(path: Path) -> Iterator[Path]:
-    """Make a folder that gets the name `path` when the block ends without an exception.
+    """Yield a new temporary folder, and rename it to `path` when the block ends without an exception.
 
     Raises:
-        DataError: if `path` exists, or the folder cannot be made.
+        DataError: if `path` exists, or the folder cannot be created or renamed.
     """
     if os.path.exists(path):
         raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
@@ -36,7 +36,7 @@ def create_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
-    """Convert an `OSError`, or a library's error, to a `DataError` that names the database."""
+    """Raise an `OSError`, or an error of class `errors`, in a `with` block as a `DataError` that names the database."""
     try:
         yield
     except (OSError, errors) as error:

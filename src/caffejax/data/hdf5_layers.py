@@ -29,14 +29,14 @@ Rows = tuple[np.ndarray, ...]  # of each data set
 
 
 class Hdf5Batches:
-    """Batches of rows from files in order; after the last file the first one follows.
+    """Batches of rows from HDF5 files in order; after the last file the first one follows.
 
-    Each top is float32 (N, ...): the rows of the data set of its name. With `shuffle`, each epoch has another order of
-    files and of the rows in each file. One file at a time is in memory.
+    Each top is float32 (N, ...): rows of the data set with the top's name. With `shuffle`, each epoch has another order
+    of the files and of the rows in each file. One file at a time is in memory.
 
     Args:
         site: the layer.
-        files: the files. Their numbers of rows are read here.
+        files: the files. The constructor reads their numbers of rows.
         tops: shape and dtype of each top, as `Hdf5DataLayer.probe` returned them.
 
     Raises:
@@ -76,7 +76,7 @@ class Hdf5Batches:
         self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Return the file and the row in it for a row of an epoch."""
+        """Return the file, and the row in the file, of a row of an epoch."""
         n = len(self._files)
         for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._sizes[file]:
@@ -108,7 +108,7 @@ class Hdf5Batches:
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[h5py.File]:
-    """Open a file that has been probed. Errors name it."""
+    """Open a file that has been probed before. Errors name the file."""
     try:
         with opened(path) as content:
             yield content
@@ -122,7 +122,7 @@ def _count_rows(path: Path, name: str) -> int:
 
 
 def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
-    """Return a data set that existed when the file was probed."""
+    """Return a data set that was present when the file was probed."""
     data_set = find(content, name)
     if not isinstance(data_set, h5py.Dataset):
         raise RefusedError(f"has no data set '{name}' any more")
@@ -130,7 +130,7 @@ def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
-    """Return the shape of a row of each data set, equal in all files, from the files' metadata.
+    """Return the shape of a row of each data set, which must be equal in all files. Only metadata is read.
 
     Raises:
         DataError: with all problems of the files.
@@ -162,7 +162,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
 
 
 def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return the shapes of the data sets, and their problems."""
+    """Return the shape of each data set, and the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
     allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
@@ -193,7 +193,7 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 
 
 def _read_file_list(path: Path) -> list[Path]:
-    """Read a list of files. Names are relative to the working directory, as in Caffe, or else to the list's folder."""
+    """Read a list of files, relative to the working directory, as in Caffe, or otherwise to the list's folder."""
     try:
         content = paths.content(path)
     except OSError as error:
@@ -245,9 +245,9 @@ _OUTPUT_NAMES = ("data", "label")
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
     """Write its bottoms to the data sets `data` and `label` of an HDF5 file.
 
-    The first forward pass of a net replaces the file; every further one adds its rows at the end, where Caffe
-    stops with an error. After every pass the file is complete and closed. Two nets cannot write to one file: where
-    both phases have the layer, `include` must keep it to one.
+    The first forward pass of a net replaces the file. Each further pass appends its rows, where Caffe stops with an
+    error. After each pass the file is complete and closed. Two nets cannot write to one file: if both phases have the
+    layer, `include` must restrict it to one phase.
     """
     require(ctx.param.file_name, "hdf5_output_param has no file_name; name the file to write")
     return replace(ctx.type, implementation=OnHost(_OutputFile(ctx.param.file_name).write_rows, _output_top_shapes))
@@ -276,7 +276,7 @@ register(
 
 
 class _OutputFile:
-    """The file that one layer writes, with the number of rows written."""
+    """The file that one layer writes, and the number of rows written to it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

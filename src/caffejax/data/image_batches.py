@@ -24,14 +24,14 @@ Label = TypeVar("Label")
 
 
 class ImageDataset(ABC, Generic[Label]):
-    """Labelled images by number, without end: after the last image the first follows.
+    """Labelled images, indexed by number without end: after the last image the first follows.
 
     Several threads may read at once.
     """
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return the number of images before the first one follows again."""
+        """Return the number of images in an epoch."""
 
     @abstractmethod
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[Label]]:
@@ -53,7 +53,7 @@ class ImageDataset(ABC, Generic[Label]):
         """Return `error` with the name of example n in its message."""
 
     def count_threads(self) -> int:
-        """Return how many threads read faster than one. This may read an example."""
+        """Return the number of threads to read with. This may read an example."""
         return available_cores()  # decoding releases Python's lock
 
     def close(self) -> None:
@@ -77,11 +77,11 @@ class Examples(NamedTuple, Generic[Label]):
 
 
 class ImageBatches(Generic[Label]):
-    """Batches of a data set's images, transformed as transform_param says.
+    """Batches of a data set's images, transformed by the layer's transform_param.
 
-    Tops are the images, (N, C, h, w), and the labels, float32 (N, ...). The first image of a batch determines the
-    shape of the batch. With `skip_bad`, an image that cannot be decoded is replaced by the next one that can, so the
-    examples of a batch depend on the batch's number alone.
+    Tops are the images, (N, C, h, w), and the labels, float32 (N, ...). The first image of a batch determines the shape
+    of the batch. With `skip_bad`, an image that cannot be decoded is replaced by the next one that can, so the examples
+    of a batch depend on the batch's number alone.
 
     Args:
         site: the layer.
@@ -89,7 +89,7 @@ class ImageBatches(Generic[Label]):
         batch_size: the number of examples in a batch.
         rng: decides about crops and mirroring.
         tops: shape and dtype of each top, as `probe` returned them; empty before `probe`.
-        transform: default: the one that transform_param describes.
+        transform: default: the transform of transform_param.
 
     Raises:
         DataError: if transform_param is wrong.
@@ -114,13 +114,13 @@ class ImageBatches(Generic[Label]):
 
     @functools.cached_property
     def threads(self) -> int:
-        """How many threads read faster than one. Evaluated when reading begins."""
+        """The number of threads to read with. Evaluated when reading begins."""
         with located(**self._location):
             return self._dataset.count_threads()
 
     @property
     def examples(self) -> int:
-        """The number of examples before the first one follows again."""
+        """The number of examples in an epoch."""
         return len(self._dataset)
 
     def probe(self, n_tops: int) -> Look:
@@ -150,7 +150,7 @@ class ImageBatches(Generic[Label]):
         self._dataset.close()
 
     def _assemble(self, examples: Examples[Label], start: int) -> Batch:
-        """Make a batch of examples; `start` is the number that their random numbers depend on."""
+        """Make a batch of examples. `start` is the number of the first example, which determines the random numbers."""
         self._check_shapes(examples)
         images = self._transform(examples.images, start)
         return Batch((images, np.array(examples.labels, np.float32))[: len(self.tops)], examples.warnings)
@@ -186,7 +186,7 @@ class ImageBatches(Generic[Label]):
             DataError: naming the first image that has another shape.
         """
         images = examples.images
-        if isinstance(images, np.ndarray):  # of one shape
+        if isinstance(images, np.ndarray):  # all images have one shape
             images = images[:1]
         shape: tuple[int, ...] = ()
         checked: tuple[int, ...] = ()

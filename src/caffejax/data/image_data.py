@@ -27,7 +27,7 @@ def check_list_param(param: Any, name: str, known: Container[str]) -> None:
     """Check the settings of a layer that reads the files of a list.
 
     Raises:
-        DataError: if they are wrong, or want what is not supported.
+        DataError: if they are wrong or not supported.
     """
     if not param.source:
         raise DataError(f"{name} has no source; name a text file that lists images and labels")
@@ -58,7 +58,7 @@ class ListDataset(ImageDataset[Label]):
 
     @abstractmethod
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, Label]:
-        """Read example n, which is the file of line i, counted from 0: the image (C, H, W) and its label."""
+        """Read example n, whose file is on line i of the list, counted from 0: the image (C, H, W) and its label."""
 
     def __len__(self) -> int:
         """Return the number of files."""
@@ -97,14 +97,14 @@ class ImageFileDataset(ListDataset[int]):
         super().__init__(find_files(file, images.names, param.root_folder, list_folders(site, file)), param, rng)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
-        """Read the image of line i."""
+        """Read the image (C, H, W) and the label of line i of the list."""
         param = self._param
         image = read_image(self._paths[i], param.is_color, param.new_height, param.new_width, self._max_pixels)
         return image, self._labels[i]
 
 
 class ImageDataLayer(DataLayer):
-    """Batches of the images that a list names, `path label` on each line.
+    """Batches of the images that a list names, with `path label` on each line.
 
     `shuffle` draws a new order for each epoch from the seed; it is not Caffe's order.
     """

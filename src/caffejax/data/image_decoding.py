@@ -84,7 +84,10 @@ class DatumReader:
         return image, label
 
     def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """Return the images (N, C, H, W) and labels of Datums, or None unless all are like the raw one read last."""
+        """Return the images (N, C, H, W) and labels of Datums, or None if some differ from the raw one read last.
+
+        Datums may differ in their pixels and labels, and not in any other field.
+        """
         head, shape = self._template
         begin, end = len(head), len(head) + math.prod(shape)
         if not all(datum.startswith(head) for datum in data):
@@ -217,7 +220,7 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: 
 
 
 def resize(image: np.ndarray, height: int, width: int, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Resize an image (C, H, W) bilinearly, unless height or width is 0.
+    """Resize an image (C, H, W) bilinearly; return it unchanged if `height` or `width` is 0.
 
     Raises:
         DataError: if the result would have more than `max_pixels`, or memory is exhausted.

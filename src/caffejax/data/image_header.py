@@ -145,7 +145,7 @@ def _avif(data: bytes) -> Size | None:
 
 
 def _largest(sizes: Iterable[tuple[bytes | int, bytes | int]]) -> Size | None:
-    """Return the largest height and width of several candidates, some of which may be comments; None without any."""
+    """Return the largest height and width of several candidates, some possibly in comments; None without any."""
     numbers = [(int(height), int(width)) for height, width in sizes]
     return (max(height for height, _ in numbers), max(width for _, width in numbers)) if numbers else None
 

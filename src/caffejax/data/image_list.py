@@ -136,7 +136,7 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
 
 
 def shorten(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first of many problems, and a problem with the number of the others."""
+    """Return the first 20 problems, and a problem that states the number of further ones."""
     problems = list(problems)
     more = len(problems) - _MAX_PROBLEMS
     return problems if more <= 1 else [*problems[:_MAX_PROBLEMS], Problem(f"and {more} more", problems[0].file)]

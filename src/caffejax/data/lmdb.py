@@ -23,7 +23,7 @@ import lmdb
 from ..errors import DataError, Problem, located
 from .folder import Put, as_write_errors, create_folder
 
-# The binding refuses to open a folder twice in a process, but two layers may well read the same one.
+# The binding refuses to open a folder twice in a process, but two layers may read the same folder.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
 _inherited: list[Any] = []  # readers of the parent process, which a forked child must not close
@@ -35,12 +35,12 @@ class Lmdb:
 
     The folder is opened read-only on first use, and again in a forked or unpickled copy. If there is a lock file,
     another program may write at the same time, and reads return the state at opening; no lock file is created. Several
-    threads may read at once. The places of leaf pages are stored as they are passed, eight bytes for each page, instead
-    of a list of all keys.
+    threads may read at once. The reader stores the number of each leaf page when it passes the page, eight bytes for
+    each page, instead of a list of all keys.
 
     Raises:
-        DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, where it is
-            damaged.
+        DataError: on first use, if the folder is missing, not an LMDB, empty or truncated; on any use, if the record's
+            pages are damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -57,7 +57,7 @@ class Lmdb:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Read `count` records from number `start` on. The range must not exceed the last record."""
+        """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
         reader = self._reader()
         if not 0 <= start <= start + count <= reader.length:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
@@ -71,11 +71,11 @@ class Lmdb:
             raise self._error(f"record {start} or one after it cannot be read: {error.strerror}") from error
 
     def head(self, count: int) -> Lmdb:
-        """Return a reader of the first records: this one, since an LMDB is opened without reading its keys."""
+        """Return this reader, since an LMDB is opened without reading its keys."""
         return self
 
     def close(self) -> None:
-        """Close the folder when running reads have ended. The next read opens it again."""
+        """Close the folder after the reads in progress. The next read opens it again."""
         self._opened = None
 
     def _reader(self) -> _Opened:
@@ -128,7 +128,10 @@ class Lmdb:
             raise Damaged("the LMDB has no records")
 
     def _held(self, file: int, meta: Meta) -> tuple[Meta, Any]:
-        """Return the state to read, and a snapshot that keeps writers from reusing its pages."""
+        """Return the state to read, and a snapshot that prevents writers from reusing its pages.
+
+        Without a lock file the snapshot is None.
+        """
         if not os.access(self.path / "lock.mdb", os.R_OK | os.W_OK):
             return meta, None
         for _ in range(_TRIES):  # two writes since may have overwritten the state that the snapshot is of
@@ -139,7 +142,7 @@ class Lmdb:
         raise Damaged("another program writes to it all the time; try again")
 
     def _snapshot(self) -> Any:
-        """Register a reader in the lock file by the binding, which reads no pages itself."""
+        """Register a reader in the lock file. The binding does this without reading pages."""
         name = (os.getpid(), os.path.realpath(self.path))
         environment = _environments.get(name)
         try:
@@ -156,13 +159,13 @@ class Lmdb:
 
 
 class _Opened:
-    """An open file with the places of the leaf pages passed so far. It is closed with its last reference."""
+    """An open file, and an index of the leaf pages passed so far. The file is closed with its last reference."""
 
     def __init__(self, pages: Pages, snapshot: Any) -> None:
         self.pid = os.getpid()
         self._pages, self._snapshot = pages, snapshot
         self._passing = threading.Lock()
-        self._leaves, self._starts = array("Q"), array("Q")  # and the number of each one's first record
+        self._leaves, self._starts = array("Q"), array("Q")  # page numbers, and the number of each page's first record
         self._next = pages.leaves()
         self._passed = 0  # records in these leaves
         self._last: tuple[int, list[Node]] | None = None
@@ -170,11 +173,15 @@ class _Opened:
 
     @property
     def length(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self._pages.meta.entries
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Read records from number `start` on; raises `Damaged`."""
+        """Read `count` records, beginning with number `start`.
+
+        Raises:
+            Damaged: if a page is damaged.
+        """
         records: list[tuple[bytes, bytes]] = []
         while len(records) < count:
             nodes, first = self._leaf_of(start + len(records))
@@ -183,7 +190,7 @@ class _Opened:
         return records
 
     def _leaf_of(self, index: int) -> tuple[list[Node], int]:
-        """Return the records of the leaf that has the record of this number, and the number of their first."""
+        """Return the records of the leaf page that contains record `index`, and the number of its first record."""
         with self._passing:
             while self._passed <= index:
                 self._pass_one()
@@ -207,18 +214,18 @@ class _Opened:
 
 
 _WRITE_AT_ONCE = 1 << 24  # bytes
-_OVERHEAD = 100  # bytes, what a record takes besides its value
+_OVERHEAD = 100  # bytes that a record takes besides its value
 
 
 @contextmanager
 def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
-    """Make a new LMDB folder, and give a function that writes a record (key, value) to it.
+    """Create a new LMDB folder, and yield a function that writes a record (key, value) to it.
 
-    The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, each occurs once,
-    and they may come in any order.
+    The folder appears when the block ends without an exception. Keys have 1 to 511 bytes, must be distinct, and may
+    come in any order.
 
     Args:
-        path: the folder to make; its parent must exist.
+        path: the folder to create; its parent must exist.
 
     Raises:
         DataError: if the folder exists, a key occurs twice or has a wrong length, or writing fails.
@@ -274,7 +281,7 @@ def _put_each(txn: Any, records: list[tuple[bytes, bytes]]) -> None:
     cursor = txn.cursor()
     last = cursor.key() if cursor.last() else b""
     for key, value in records:
-        # Appending fills the pages; putting leaves them half empty.
+        # Appending fills the pages; inserting leaves them half empty.
         if not cursor.put(key, value, overwrite=False, append=key > last):
             raise DataError(f"key {key!r} occurs twice")
         last = max(last, key)
@@ -285,7 +292,7 @@ _OVERFLOW_HEADER = struct.Struct("<QHHI")  # number, unused, flags, pages
 _NODE = struct.Struct("<HHHH")  # size or child in two parts, flags or its third part, length of the key
 _PAGE_NUMBER = struct.Struct("<Q")
 _META = struct.Struct("<II16x")  # magic, version, address and size of a map
-_DATABASE = struct.Struct("<IHHQQQQQ")  # of the list of free pages its first number is the size of a page
+_DATABASE = struct.Struct("<IHHQQQQQ")  # the first field of the free-page database is the page size
 _LAST = struct.Struct("<QQ")  # last page, transaction
 META_BYTES = HEADER.size + _META.size + 2 * _DATABASE.size + _LAST.size
 
@@ -302,7 +309,7 @@ class Damaged(Exception):  # noqa: N818  becomes a DataError that names the file
 
 
 class Meta(NamedTuple):
-    """The state of the file after a transaction."""
+    """The state of the file after a transaction: fields of LMDB's meta page."""
 
     page_size: int
     root: int
@@ -315,7 +322,7 @@ class Meta(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A record in a leaf: its key, and its value, or where that begins and how long it is."""
+    """A record in a leaf page: its key, and its value, or the first overflow page and the size of a large value."""
 
     key: bytes
     value: bytes
@@ -334,13 +341,18 @@ def read_meta(file: int) -> Meta:
 
 
 def meta_of(file: int, transaction: int) -> Meta | None:
-    """Read the state of a file after a transaction; None if it has been overwritten. Raises as `read_meta`."""
+    """Read the state of a file after a transaction, or return None if that state has been overwritten.
+
+    Raises:
+        Damaged: if the file is not an LMDB.
+        OSError: if it cannot be read.
+    """
     return next((meta for meta in _metas(file) if meta.transaction == transaction), None)
 
 
 def _metas(file: int) -> list[Meta]:
     first = _meta(os.pread(file, META_BYTES, 0))
-    size = first.page_size if first else 4096  # only the first page's own number says where the second is
+    size = first.page_size if first else 4096  # the second meta page follows the first, whose size the first one states
     metas = [meta for meta in (first, _meta(os.pread(file, META_BYTES, size))) if meta is not None]
     if not metas:
         raise Damaged("data.mdb is not an LMDB, or is damaged; make or copy it again")
@@ -366,7 +378,7 @@ class Pages:
     """The pages of a file in the state after a transaction. Several threads may read at once.
 
     Attributes:
-        file: the file's descriptor. Truncation of the file while it is read is detected.
+        file: the file's descriptor. A read past the end of a truncated file raises `Damaged`.
         meta: the state.
     """
 
@@ -377,7 +389,7 @@ class Pages:
         """Yield the numbers of the leaf pages, in the order of their keys.
 
         Raises:
-            Damaged: when a page does not fit the tree.
+            Damaged: if a page does not fit the tree.
         """
         meta = self.meta
         if meta.root == _NONE:
@@ -410,7 +422,11 @@ class Pages:
         return [self._node(page, at) for at in _nodes(page)]
 
     def count(self, leaf: int) -> int:
-        """Return the number of records of a leaf page. Raises as `records`."""
+        """Return the number of records of a leaf page.
+
+        Raises:
+            Damaged: if the page is not a leaf.
+        """
         return len(_nodes(self._page(leaf, _LEAF)))
 
     def value(self, node: Node) -> bytes:
@@ -461,7 +477,7 @@ class Pages:
 
 
 def _nodes(page: bytes) -> tuple[int, ...]:
-    """Return where the nodes of a page begin."""
+    """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
         raise Damaged(f"a page whose free part is said to be {lower} to {upper}")

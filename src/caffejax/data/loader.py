@@ -1,4 +1,4 @@
-"""The loader: reads the batches of all data layers of a net together."""
+"""The loader, which reads the batches of all data layers of a net together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger("caffejax.data")
 
 
 def open_sources(graph: Graph) -> dict[str, Source]:
-    """Open a new source for each data layer, and return them by the layers' keys. The caller closes them.
+    """Open a new source for each data layer, and return the sources by the layers' keys. The caller closes them.
 
-    A Python layer that reads data is its only source, and continues at its position.
+    A Python layer that reads data has only one source, which continues at its current position.
 
     Raises:
         DataError: if a source cannot be opened.
@@ -35,10 +35,10 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Batches for all data layers of a net: all batches, or the shard of them in `Reading.share`.
+    """Iterator of batches for all data layers of a net: all batches, or the shard of them in `Reading.share`.
 
-    Batch n is the nth batch of every source, counted from the start of training. After a restore the number follows
-    from the position of the first `SharedSource`, or is 0 without one, so all shards agree on the owner of a batch.
+    Batch n has the nth batch of every source, counted from the start of training. After a restore, n is the position of
+    the first `SharedSource`, or 0 without such a source, so all processes agree on the shard of a batch.
 
     Args:
         graph: the net's graph.
@@ -75,7 +75,7 @@ class Loader:
         self._number = self._find_number()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
         if inputs and user_data is not None:
-            self._positions[inputs[0].key] = user_data  # of all inputs
+            self._positions[inputs[0].key] = user_data  # one position for all Input layers
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
@@ -95,9 +95,9 @@ class Loader:
                 return batch
 
     def take(self, n: int) -> list[dict[str, Any]]:
-        """Advance by n batches of the whole data, and return the shard's batches among them, in order.
+        """Advance by n batches of the whole data, and return the batches of this shard among them, in order.
 
-        Batches may differ in their shapes. Raises as `next` does.
+        Batches may have different shapes. The method raises the errors of `next`.
         """
         return [batch for _ in range(n) if (batch := self._take()) is not None]
 
@@ -108,7 +108,7 @@ class Loader:
 
     @property
     def examples(self) -> int | None:
-        """The number of examples in an epoch of the first source that knows it, or None."""
+        """The number of examples in an epoch of the first source with a known number, or None."""
         counts = (getattr(source, "examples", None) for source in self._sources.values())
         return next((n for n in counts if n is not None), None)
 
@@ -141,7 +141,11 @@ class Loader:
         return self._in_range(dict(zip(self._tops[layer], arrays, strict=True)))
 
     def _in_range(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return a batch; raise `DataError` if it has a label that is not among the classes of a loss."""
+        """Check that the labels of a batch are classes of the net's losses, and return the batch.
+
+        Raises:
+            DataError: naming the blob and the first row with another label.
+        """
         for name, array in batch.items():
             for index_range in self._ranges.get(name, ()):
                 self._check(name, array, index_range)
@@ -159,7 +163,7 @@ class Loader:
             raise DataError(allowed.layer.problem(message))
 
     def _check_shapes(self, batch: Mapping[str, np.ndarray]) -> None:
-        """Log that the net is compiled again for new shapes, and check that it can be reshaped to them."""
+        """Check that the net can be reshaped to a batch with new shapes, and log that it is compiled again."""
         shapes = tuple(array.shape for array in batch.values())
         if not self._shapes and self._by_hand is None:  # else the caller may have reshaped the net
             self._shapes.add(tuple(self._graph.blobs[name].shape for name in batch))
@@ -167,7 +171,7 @@ class Loader:
             return
         if self._shapes:
             text = ", ".join(f"{name} {shape}" for name, shape in zip(batch, shapes, strict=True))
-            if not self._graph.has_host_layers:  # the shapes after a host layer are known when it has run
+            if not self._graph.has_host_layers:  # the shapes after a host layer are known only after it has run
                 self._reshape(batch)
             log.info("Compiling for %s (%d shapes so far)", text, len(self._shapes) + 1)
         self._shapes.add(shapes)
@@ -185,7 +189,7 @@ class Loader:
         return {key: position.get_state() for key, position in self._positions.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to the positions of the layers that `state` names."""
+        """Restore the positions of the layers that `state` names."""
         for key, position in self._positions.items():
             if key in state:
                 position.set_state(state[key])
@@ -200,7 +204,7 @@ class Loader:
 
 
 def _python_positions(graph: Graph) -> dict[str, Position]:
-    """Return the positions of Python layers, and warn about those that read data and have none."""
+    """Return the positions of Python layers. Warn about layers that read data and have no position to save."""
     layers = [layer for layer in graph.layers if layer.type.instance is not None]
     for layer in layers:
         if isinstance(layer.type.implementation, Reads) and layer.type.position is None:

@@ -14,12 +14,12 @@ class ArraySource:
     """Batches of arrays in memory, in order; after the last batch the first one follows.
 
     Args:
-        data: images (n, C, H, W), converted to float32; float32 arrays are not copied.
+        data: images (n, C, H, W), converted to float32. Float32 arrays are not copied.
         labels: one number for each image, in any shape.
         batch_size: the number of examples in a batch; n must be a multiple of it, as in Caffe.
 
     Raises:
-        DataError: if the arrays have other shapes.
+        DataError: if the arrays have wrong shapes.
     """
 
     def __init__(self, data: np.ndarray, labels: np.ndarray, batch_size: int) -> None:
@@ -42,7 +42,7 @@ class ArraySource:
         """Replace the arrays and start from the first batch.
 
         Raises:
-            DataError: if the arrays have other shapes. Nothing has changed then.
+            DataError: if the arrays have wrong shapes. The previous arrays then stay.
         """
         data, labels = np.asarray(data, np.float32), np.asarray(labels, np.float32)
         problems = []
@@ -63,7 +63,7 @@ class ArraySource:
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go to a position that `get_state` returned."""
+        """Restore a position that `get_state` returned."""
         examples = decode_position(state)
         if examples % self._batch_size:
             raise DataError(f"position {examples} is not between batches of {self._batch_size}")

@@ -25,15 +25,15 @@ _DETECTNET_LABEL = (1, 51, 16)  # of each image: a row with the number of object
 
 
 class AbsentError(Exception):
-    """A missing source of a layer whose settings do not determine the shapes of its tops."""
+    """Raised for a layer with a missing source whose settings do not determine the shapes of its tops."""
 
 
 class AssumedGraph(NamedTuple):
-    """A graph with placeholders.
+    """A graph in which Input layers replace data layers with missing sources.
 
     Attributes:
         graph: the graph.
-        assumed: a sentence for each data layer that is replaced.
+        assumed: a sentence for each replaced data layer.
         guessed: whether the size of some images is a guess, so that other sizes may fit as well.
     """
 
@@ -135,7 +135,7 @@ def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = 
 def replace_layers(
     net: NetParameter, absent: Sequence[LayerParameter], side: int, labels: Container[str] = ()
 ) -> NetParameter:
-    """Return the net with placeholders for the layers `absent`; see `make_placeholder`."""
+    """Return the net with placeholders instead of the layers in `absent`; see `make_placeholder`."""
     names = {id(layer) for layer in absent}
     new = NetParameter()
     new.CopyFrom(net)
@@ -153,7 +153,7 @@ def describe_placeholder(layer: LayerParameter, side: int, guessed: bool, labels
 
 
 def _messages(layer: LayerParameter) -> Iterator[Any]:
-    """Yield the parameter messages of a layer."""
+    """Yield the parameter messages of a layer, such as its data_param."""
     for field, value in layer.ListFields():
         if isinstance(value, Message) and field.name.endswith("_param"):
             yield value

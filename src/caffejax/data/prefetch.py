@@ -1,8 +1,8 @@
 """Prefetching of batches in order, by threads or worker processes, with Grain.
 
-Batches are random access: example n, its crop and its mirroring depend on n and the seed alone. So threads and
-processes can divide the work while the order remains Caffe's, and each of several training processes reads its shard of
-the batches only.
+Batches have random access: example n, its crop and its mirroring depend on n and the seed alone. Threads and processes
+can therefore divide the work and keep Caffe's order, and each of several training processes reads only the batches of
+its shard.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Batches(Protocol):
 
     @property
     def threads(self) -> int:
-        """The number of threads that read faster than one. Evaluated when reading begins."""
+        """The number of threads to read with. Evaluated when reading begins."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Batches(Protocol):
 class Pipeline:
     """A source that prefetches batches.
 
-    Reading starts with the first request for a batch. An error of a batch is raised whenever that batch is requested.
+    Reading starts with the first request for a batch. If a batch cannot be read, each request for it raises the error.
     Batches of other shards are not read.
 
     Args:
@@ -128,10 +128,13 @@ class Pipeline:
         return self._examples // self._batches.batch_size
 
     def take(self, number: int) -> tuple[np.ndarray, ...] | None:
-        """Advance by one batch; return its arrays if its number belongs to the shard, else None. Raises as `next` does.
+        """Advance by one batch; return its arrays if its number belongs to the shard, else None.
 
         Args:
-            number: the number of the batch. Prefetching starts again when numbers are not consecutive.
+            number: the number of the batch. If it does not follow the previous number, prefetching starts again.
+
+        Raises:
+            DataError: naming the record that cannot be read, or if a worker process has ended.
         """
         if (number - self._expected) % self._share.of:
             _stop_prefetching(self._ahead)
@@ -161,7 +164,7 @@ class Pipeline:
         return encode_position(self._examples)
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go to a position that `get_state` returned. Prefetched batches are dropped."""
+        """Restore a position that `get_state` returned, and discard prefetched batches."""
         examples = decode_position(state)
         _stop_prefetching(self._ahead)
         self._examples = examples
@@ -190,7 +193,7 @@ class Pipeline:
 
 
 def _mark_grain_flags_parsed() -> None:
-    """Mark Grain's flags as parsed, without which absl refuses to read them. Other flags are not changed."""
+    """Mark Grain's flags as parsed; otherwise absl refuses to read them. Other flags are not changed."""
     from absl import flags
 
     for name in flags.FLAGS:
@@ -199,7 +202,7 @@ def _mark_grain_flags_parsed() -> None:
 
 
 def _copy_from_shared_memory(batch: Batch) -> Batch:
-    """Copy the batch of a worker, so that the shared memory is released at once."""
+    """Copy a worker's batch out of shared memory, so that the shared memory is released at once."""
     return batch._replace(arrays=tuple(map(np.array, batch.arrays)))
 
 
@@ -209,13 +212,13 @@ def _stop_prefetching(ahead: list[grain.DatasetIterator[Batch]]) -> None:
 
 
 class _ShardBatches:
-    """The batches of a shard as a random access source for Grain.
+    """The batches of a shard as a random-access source for Grain.
 
     Args:
         batches: all batches.
         share: the shard.
         first: the number of the first batch.
-        start: the number of the example at which that batch begins.
+        start: the number of the first example in that batch.
     """
 
     def __init__(self, batches: Batches, share: Share, first: int, start: int) -> None:

@@ -1,4 +1,4 @@
-"""Layers of images with maps of labels: ImageSegData, DenseImageData and ImageLabelmapData.
+"""Layers of images with label maps: ImageSegData, DenseImageData and ImageLabelmapData.
 
 An image and its map are resized, padded, cropped and mirrored together.
 """
@@ -30,7 +30,7 @@ from .transform import Transform, crop_raw, parse_crop, read_mean
 
 
 class LabelMap(NamedTuple):
-    """The labels of an image.
+    """The label map of an image.
 
     Attributes:
         labels: uint8 (1, H, W).
@@ -43,12 +43,12 @@ class LabelMap(NamedTuple):
 
 @dataclass(frozen=True)
 class MapSource:
-    """How a layer type gets the maps of labels.
+    """The origin of a layer type's label maps.
 
     Attributes:
-        kind: a file of "pixels" for each image, one label in the list for the whole "image", or "none".
-        fill: the label of all pixels if there is "none", 0 to 255.
-        interpolation: OpenCV's, for resizing maps.
+        kind: "pixels" for a map file for each image, "image" for one label per image in the list, or "none".
+        fill: the label of all pixels with kind "none", 0 to 255.
+        interpolation: OpenCV's interpolation flag for resizing maps.
         convert: applied to maps after resizing; default: no change.
     """
 
@@ -59,12 +59,12 @@ class MapSource:
 
 
 class MapDataset(ListDataset[LabelMap]):
-    """The images of a list with their maps of labels.
+    """The images of a list with their label maps.
 
     Args:
         site: the layer.
         param: its parameters: source, root_folder, shuffle, rand_skip, new_height, new_width and is_color.
-        maps: how the maps are read.
+        maps: the origin of the maps.
         rng: decides about the order.
 
     Raises:
@@ -92,7 +92,7 @@ class MapDataset(ListDataset[LabelMap]):
         super().__init__(paths, param, rng)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, LabelMap]:
-        """Read the image and the map of line i."""
+        """Read the image and the label map of line i of the list."""
         image = read_image(self._paths[i], self._param.is_color, max_pixels=self._max_pixels)
         size, label = image.shape[1:], self._labels[i]
         if isinstance(label, str):
@@ -112,15 +112,15 @@ class MapDataset(ListDataset[LabelMap]):
 
 
 class MapBatches(ImageBatches[LabelMap]):
-    """Batches of images with maps of labels.
+    """Batches of images with label maps.
 
-    Tops are the images, (N, C, h, w), the labels, float32 (N, 1, h, w), and the part of each image's height and width
-    in the crop, in pixels, float32 (N, 1, 1, 2).
+    Tops are the images, (N, C, h, w); the labels, float32 (N, 1, h, w); and each image's height and width in its file,
+    limited to the crop's, in pixels, float32 (N, 1, 1, 2).
 
     Args:
         site: the layer.
         param: its parameters, as `MapDataset` takes them, with `batch_size`.
-        maps: how the maps are read.
+        maps: the origin of the maps.
         ignore_label: the label of pixels that pad an image to the size of the crop, 0 to 255.
         tops: shape and dtype of each top, as `probe` returned them.
 
@@ -159,7 +159,7 @@ class MapBatches(ImageBatches[LabelMap]):
         return Batch(arrays[: len(self.tops)], examples.warnings)
 
     def _rescale(self, image: np.ndarray, labels: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Resize the image and the map of example n by one of the factors."""
+        """Resize the image and the label map of example n by one of the scale_factors, drawn at random."""
         if not self._factors:
             return image, labels
         factor = np.float32(self._factors[self._rng.generator(n).integers(len(self._factors))])
@@ -167,10 +167,10 @@ class MapBatches(ImageBatches[LabelMap]):
         return _scale(image, (height, width), cv2.INTER_LINEAR), _scale(labels, (height, width), cv2.INTER_NEAREST)
 
     def _pad(self, image: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pad the image by the mean and the map by `ignore_label`, below and to the right, to the size of the crop."""
+        """Pad to the size of the crop, below and to the right: the image with the mean, the map with `ignore_label`."""
         if not self._crop.height:
             return image, labels
-        # every batch is float32, so that the net is compiled once: bytes cannot hold the mean
+        # bytes cannot hold the mean; every batch is float32, so that the net is compiled once
         floats = image.astype(np.float32)
         low = max(0, self._crop.height - image.shape[1]), max(0, self._crop.width - image.shape[2])
         if not any(low):
@@ -189,10 +189,10 @@ def _scale(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.n
 
 
 class MapLayer(DataLayer):
-    """A layer of images with maps of labels."""
+    """Base class of layers of images with label maps."""
 
     param_name = "image_data_param"
-    settings: tuple[str, ...] = LIST_SETTINGS  # of that message; others are refused
+    settings: tuple[str, ...] = LIST_SETTINGS  # the supported settings in that message
 
     def probe(self) -> Look:
         """Check the settings and all files of the list, and read the first image."""
@@ -210,8 +210,8 @@ class MapLayer(DataLayer):
 class ImageSegDataLayer(MapLayer):
     """Batches of the images and label images that a list names, cropped and mirrored together.
 
-    Images smaller than the crop are padded with the mean, and their labels with `ignore_label`. The third top is each
-    image's size.
+    Images smaller than the crop are padded with the mean, and their labels with `ignore_label`. The third top is the
+    size of each image, limited to the crop.
     """
 
     fork_settings = ("label_type", "ignore_label")
@@ -227,7 +227,7 @@ class ImageSegDataLayer(MapLayer):
 class ImageLabelmapDataLayer(MapLayer):
     """Batches of the images and maps that a list names, cropped and mirrored together.
 
-    The second top is 1 where the map has a grey level of 128 or more, else 0.
+    The second top is 1 where the map has a gray level of 128 or more, else 0.
     """
 
     def _batches(self, tops: Tops = ()) -> MapBatches:
@@ -236,13 +236,13 @@ class ImageLabelmapDataLayer(MapLayer):
 
 
 def _binarize(grey: np.ndarray) -> np.ndarray:
-    return (grey >= 128).astype(np.uint8)  # as OpenCV rounds bytes divided by 255
+    return (grey >= 128).astype(np.uint8)  # the fork divides bytes by 255 with OpenCV, which rounds
 
 
 class DenseImageDataLayer(MapLayer):
-    """Batches of the images and label images that a list names, `image labels` on each line.
+    """Batches of the images and label images that a list names, with `image labels` on each line.
 
-    Both are cropped and mirrored together; the fork's own layer refuses to do so.
+    Both are cropped and mirrored together; SegNet's layer refuses to do so.
     """
 
     param_name = "dense_image_data_param"

@@ -14,10 +14,10 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
 
 class _Size(NamedTuple):
-    """A batch size in a definition.
+    """A batch size in a net's definition.
 
     Attributes:
-        holder: the message.
+        holder: the message that contains it.
         field: the name of its field.
         item: the index in a repeated field; None for a single field.
         text: the field's path, for messages.
@@ -43,13 +43,13 @@ class _Size(NamedTuple):
 def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = None) -> NetParameter:
     """Return a net whose data layers have `1 / by` of their batch size.
 
-    These are the layers without bottoms and params. For layers that read a source or take arrays, `batch_size` is
+    Data layers are the layers without bottoms and params. For layers that read a source or take arrays, `batch_size` is
     divided; for other layers, the first axis of each of their shapes.
 
     Args:
         message: the net, as `schema.read_net` returns it. It is not changed.
         by: the number of devices.
-        state: divides only the layers that are included in this state; default: all.
+        state: restricts the division to layers that are included in this state; default: all layers.
 
     Raises:
         GraphError: naming every layer whose batch size cannot be divided. Building the net finds other problems.
@@ -68,10 +68,10 @@ def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = N
 
 
 def _divide(layer: LayerParameter, by: int) -> list[str]:
-    """Divide a layer's batch sizes, and return their problems."""
+    """Divide a layer's batch sizes; return a message for each size that `by` does not divide."""
     try:
         kind = type_of(layer)
-    except GraphError:  # there is no such type
+    except GraphError:  # the layer's type is unknown
         return []
     if by > 1 and isinstance(kind.implementation, PerLayer):
         return [
@@ -81,7 +81,7 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
     sizes = list(_sizes(layer, kind))
     wrong = [size for size in sizes if size.value % by]
     for size in sizes:
-        if size.value and not wrong:  # a size of 0 is an error that the layer reports itself
+        if size.value and not wrong:  # the layer itself reports a size of 0
             size.set(size.value // by)
     return [
         f"{size.text} is {size.value}, which cannot be divided among {by} devices; make it a multiple of {by}, or have "
@@ -105,7 +105,7 @@ def _sizes(layer: LayerParameter, kind: LayerType) -> Iterator[_Size]:
                 yield _Size(shape, "dim", 0, f"{name}.shape.dim")
         for i in range(len(getattr(param, "num", ()))):  # the first axis in old files
             yield _Size(param, "num", i, f"{name}.num")
-    else:  # as AnnotatedData, whose batch size is in data_param
+    else:  # such as AnnotatedData, whose batch size is in data_param
         for field, value in layer.ListFields():
             if isinstance(value, Message) and "batch_size" in value.DESCRIPTOR.fields_by_name:
                 yield _Size(value, "batch_size", None, f"{field.name}.batch_size")

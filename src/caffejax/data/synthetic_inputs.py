@@ -1,4 +1,4 @@
-"""Inputs for a net from the caller, from its data layers, or random; random labels are valid classes or boxes."""
+"""Inputs for a net: arrays of the caller, batches of its data layers, or random arrays with valid labels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .loader import open_sources
 
 
 def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Return a float64 array for each input and each top of a data layer of a net.
+    """Return a float64 array for each input blob and each data layer's top of a net.
 
     Args:
         graph: the net's graph.
-        given: arrays for some of the blobs. The others are read from data layers, or random.
-        random: the generator for random arrays.
+        given: arrays for some of the blobs. The others are read from data layers, or are random.
+        random: the generator for random arrays. Random labels are valid classes or boxes.
 
     Raises:
         GraphError: for unknown names, and for shapes that differ from the net's beyond the first axis.

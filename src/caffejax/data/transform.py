@@ -40,12 +40,12 @@ class Crops(NamedTuple):
 
 
 class Transform:
-    """The transform that a layer's transform_param describes.
+    """The transform of a layer's transform_param.
 
     Args:
         site: the layer.
         rng: decides about crops and mirroring.
-        settings: names of further fields, which the layer handles itself.
+        settings: names of further fields, which the layer applies itself.
 
     Raises:
         DataError: for settings that contradict each other or are not supported.
@@ -66,7 +66,7 @@ class Transform:
 
     @property
     def finish(self) -> Normalize:
-        """The part of the transform that runs on the device."""
+        """The part of the transform that runs on the device: mean and scale."""
         return Normalize(self._mean.values, self._scale)
 
     def dtype(self, images: Sequence[np.ndarray]) -> Any:
@@ -96,20 +96,20 @@ class Transform:
         return self.apply(images, self.sample_crops(images, start))
 
     def sample_crops(self, images: Sequence[np.ndarray], start: int) -> Crops:
-        """Draw the crop of each image; arguments as above."""
+        """Draw the crop of each image. Arguments as for `__call__`."""
         words = self._rng.words(start, len(images))
         extents = np.array([image.shape[1:] for image in images], np.uint64)
         return Crops(self._crop.origins(extents, words[:, 1:3]), (words[:, 0] % 2 == 1) & self._mirror)
 
     def windows(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
-        """Return the crops in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
+        """Return the crops as boxes, in units of the images: float32 (N, 4), xmin, ymin, xmax, ymax."""
         extents = np.array([image.shape[1:] for image in images], np.float32)
         sides = np.array([self._crop.shape(image.shape)[1:] for image in images], np.float32)
         low = crops.origins.astype(np.float32)
         return np.concatenate([(low / extents)[:, ::-1], ((low + sides) / extents)[:, ::-1]], axis=1)
 
     def apply(self, images: Sequence[np.ndarray], crops: Crops) -> np.ndarray:
-        """Crop, subtract the mean, scale and mirror; arguments and result as above."""
+        """Crop, subtract the mean, scale and mirror a batch of images. Arguments and result as for `__call__`."""
         origins, flips = crops
         shape = (len(images), *self._crop.shape(images[0].shape))
         as_bytes = self.dtype(images) == np.uint8
@@ -132,7 +132,7 @@ def crop_raw(images: Sequence[np.ndarray], crops: Crops, shape: tuple[int, ...])
 
 
 def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the crops of images (N, C, H, W), mirrored where `flips` says so."""
+    """Crop images (N, C, H, W) of one shape to `shape` (N, C, h, w), mirrored where `flips` is True."""
     windows = sliding_window_view(images, shape[2:], axis=(2, 3))
     batch: np.ndarray = windows[np.arange(len(images)), :, origins[:, 0], origins[:, 1]]
     rows = batch[flips].reshape(-1, shape[-1])
@@ -144,7 +144,13 @@ def _crop_batch(images: np.ndarray, origins: np.ndarray, flips: np.ndarray, shap
 def _crop_each(
     crops: Iterable[tuple[np.ndarray, Sequence[int], bool]], batch: np.ndarray, mean: Mean | None = None
 ) -> np.ndarray:
-    """Fill a batch with crops of images (C, H, W), less the mean; each crop is (image, (row, column), flip)."""
+    """Fill a batch (N, C, h, w) with crops of images (C, H, W), less the mean.
+
+    Args:
+        crops: for each image (image, (row, column), flip).
+        batch: the array to fill.
+        mean: the mean; default: zero.
+    """
     height, width = batch.shape[2:]
     for (image, (row, column), flip), out in zip(crops, batch, strict=True):
         window = np.s_[:, row : row + height, column : column + width]
@@ -178,7 +184,7 @@ class Normalize:
     scale: np.float32
 
     def __call__(self, images: jax.Array, *labels: jax.Array) -> tuple[jax.Array, ...]:
-        """Return the tops."""
+        """Return the tops: the images as float32 (N, C, h, w), and the labels unchanged."""
         if images.dtype == jnp.uint8:
             images = (images.astype(jnp.float32) - self.mean) * self.scale
         return (images, *labels)
@@ -230,7 +236,7 @@ def parse_crop(param: Any, random: bool) -> Crop:
     """Return the crop of a TransformationParameter.
 
     Raises:
-        DataError: if only one side is set, or the crop is set by two names.
+        DataError: if only one side is set, or the crop is set by two pairs of names.
     """
     spellings = [names for names in _SPELLINGS if any(getattr(param, name) for name in names)]
     if len(spellings) > 1:

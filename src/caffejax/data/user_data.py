@@ -1,4 +1,4 @@
-"""Arrays or iterables of the user as data for a net's Input layers."""
+"""Data for a net's Input layers from the user's arrays or iterables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Epoch(Protocol):
     unit: str
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next data and its number of units and of rows, at most `rows`; or None at the end of the epoch."""
+        """Return the next data, its number of units and of rows (at most `rows`), or None at the end of the epoch."""
 
     def state(self) -> Any:
         """Return the iterator state beyond the number of units, or None."""
@@ -69,10 +69,10 @@ class IterableEpoch:
     """An epoch of batches from an iterable.
 
     Args:
-        name: of the argument, for messages.
+        name: the name of the user's argument, for messages.
         batches: the iterable.
         skip: the number of batches to skip.
-        state: the iterator's state to restore instead, or None.
+        state: the iterator's state to restore instead of skipping, or None.
         once: whether `batches` is the user's iterator, which must not be closed.
     """
 
@@ -84,7 +84,7 @@ class IterableEpoch:
         if state is not None and self._has_state:
             try:
                 self._iterator.set_state(_from_json(state))  # type: ignore[attr-defined]
-            except Exception as error:  # of any type
+            except Exception as error:  # the user's code may raise any type
                 message = f"the iterator of {name} does not accept the position in the snapshot"
                 raise DataError(f"{message}: {error}") from error
         elif (skipped := sum(1 for _ in islice(self._iterator, skip))) < skip:
@@ -93,24 +93,24 @@ class IterableEpoch:
             )
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next batch. It counts as `rows` rows, whatever its size."""
+        """Return the next batch. It counts as `rows` rows, whatever its size is."""
         for batch in self._iterator:
             return batch, 1, rows
         return None
 
     def state(self) -> Any:
-        """Return the iterator's state, or None if it has no `get_state`, as Grain's have."""
+        """Return the iterator's state, or None if it has no `get_state` method. Grain's iterators have one."""
         return self._iterator.get_state() if self._has_state else None  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """Close the iterator, unless the user gave it."""
+        """Close the iterator, except if it is the user's iterator."""
         close = getattr(self._iterator, "close", None)
         if callable(close) and not self._once:
             close()
 
 
 def to_json(state: Any) -> Any:
-    """Return an iterator's state as JSON values, or None if that is impossible."""
+    """Return an iterator's state as JSON values, or None if the state has no such form."""
     if isinstance(state, bytes):
         return {"base64": base64.b64encode(state).decode()}
     try:
@@ -140,7 +140,7 @@ class EpochIterator:
     """Endless batches of user data, with a position that can be saved and restored.
 
     Args:
-        name: of the argument, for messages.
+        name: the name of the user's argument, for messages.
         data: all examples, as `{blob: array}`; or an iterable of batches; or a function that takes the number of the
             epoch, from 0 on, and returns either.
 
@@ -155,15 +155,15 @@ class EpochIterator:
                 f"the number of the epoch and returns either, not {describe_type(data)}"
             )
         self._name, self._data = name, data
-        # an iterator cannot begin again
+        # an iterator cannot start again
         self._once: Iterator[Any] | None = data if isinstance(data, Iterator) else None
         self._number, self._done = 0, 0
         self._open: Epoch | None = None
         self._skip, self._resume = 0, None  # how to reach the position when the epoch is opened
-        self._unit: str | None = None  # of the position
+        self._unit: str | None = None  # the unit of the position
 
     def take(self, rows: int) -> list[Any]:
-        """Return the next batch: one batch of an iterable; or rows of arrays, one piece for each epoch that they span.
+        """Return the next batch as a list: one batch of an iterable, or `rows` rows of arrays, one piece per epoch.
 
         Raises:
             DataError: if an iterator has ended, an epoch is empty, or the function returned another type.
@@ -182,7 +182,7 @@ class EpochIterator:
 
     @property
     def position(self) -> str:
-        """The position after the last batch, for messages."""
+        """The position after the last batch as text, for messages."""
         by_row = self._open is not None and self._open.unit == "rows"
         return f"{'up to row' if by_row else 'batch'} {self._done} of epoch {self._number}"
 
@@ -198,10 +198,10 @@ class EpochIterator:
         return state if iterator is None else {**state, "iterator": iterator}
 
     def set_state(self, state: Any) -> None:
-        """Go to a position that `get_state` returned.
+        """Restore a position that `get_state` returned.
 
         Raises:
-            DataError: if it is not a position, or the iterator has passed it.
+            DataError: if it is not a position, or a one-time iterator has already passed it.
         """
         if not _is_position(state):
             raise DataError(f"{str(state)[:60]} is not a position in {self._name}")
@@ -229,7 +229,7 @@ class EpochIterator:
             self._open = None
 
     def _epoch(self) -> Epoch:
-        """Return the present epoch; open it at its position if it is closed."""
+        """Return the current epoch, and open it at its position if it is closed."""
         if self._open is None:
             data = self._data(self._number) if callable(self._data) else self._data
             unit = "rows" if isinstance(data, Mapping) else "batches"
@@ -275,9 +275,9 @@ class UserData:
     """Batches for a net's Input layers from the user's data.
 
     Args:
-        name: of the argument, for messages.
-        data: as for `EpochIterator`. A batch is `{blob: array}`, where other blobs are ignored, or a tuple of arrays
-            in the order of `graph.user_inputs`. Arrays are anything that `numpy.asarray` accepts.
+        name: the name of the user's argument, for messages.
+        data: as for `EpochIterator`. A batch is `{blob: array}`, where other blobs are ignored, or a tuple of arrays in
+            the order of `graph.user_inputs`. Each array is any value that `numpy.asarray` accepts.
         graph: the net's graph.
         parts: the number of the net's batches that each batch of the user is split into, one for each device.
 
@@ -299,7 +299,9 @@ class UserData:
         return self
 
     def __next__(self) -> dict[str, np.ndarray]:
-        """Return the next batch: copies in the blobs' dtypes. Its size may differ from the net's batch size.
+        """Return the next batch by blob name: copies in the blobs' dtypes.
+
+        The batch size may differ from the net's.
 
         Raises:
             DataError: naming all blobs that are missing or have another shape, or if the data has ended.
@@ -323,7 +325,11 @@ class UserData:
         return self._epochs.get_state()
 
     def set_state(self, state: Any) -> None:
-        """Go to a position that `get_state` returned; raises as `EpochIterator.set_state`."""
+        """Restore a position that `get_state` returned.
+
+        Raises:
+            DataError: if it is not a position, or a one-time iterator has already passed it.
+        """
         self._epochs.set_state(state)
         self._parts_left = []
 
@@ -340,7 +346,7 @@ class UserData:
             yield Problem(f"{self._name}, {self._epochs.position}: {message}, and cannot be reshaped", self._file)
 
     def _name_arrays(self, batch: Any) -> dict[str, np.ndarray]:
-        """Return a batch, or some of its rows, by blob name as arrays in the blobs' dtypes."""
+        """Return a batch, or a part of its rows, as arrays in the blobs' dtypes, by blob name."""
         names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
         if isinstance(batch, tuple | list):
             if len(batch) != len(self._blobs):
@@ -389,7 +395,7 @@ def format_inputs(graph: Graph) -> Iterator[str]:
 def _as_array(value: Any) -> tuple[np.ndarray, str | None]:
     try:
         array = np.asarray(value)
-    except Exception as error:  # of any type, as from a tensor on a GPU
+    except Exception as error:  # any exception, such as a tensor on a GPU raises
         return np.zeros(()), f"cannot be made a NumPy array: {str(error).splitlines()[0] if str(error) else error!r}"
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         return array, f"holds {array.dtype}, not numbers"

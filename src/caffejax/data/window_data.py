@@ -123,7 +123,7 @@ class _Words:
 
 
 def _image_numbers(words: _Words) -> Iterator[tuple[int, int]]:
-    """Yield the number of each image and its line in the file."""
+    """Yield the number of each image in the file, and the line of that number."""
     for word in words:
         # a space between the sign and the number is optional
         if not word.startswith("#"):
@@ -204,7 +204,7 @@ class _Fill(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """First and last pixel of a window along one axis of an image. Numbers are rounded as Caffe's floats."""
+    """First and last pixel of a window along one axis of an image. Arithmetic rounds to float32, as in Caffe."""
 
     first: int
     last: int
@@ -220,7 +220,8 @@ class _Span(NamedTuple):
         return _Span(_round(center - half * scale), _round(center + half * scale), self.image_size)
 
     def fit(self, size: int) -> tuple[_Span, _Fill]:
-        """Return the part in the image, and the pixels that it fills if the whole span is warped to `size` pixels."""
+        """Return the part inside the image, and the pixels that it fills if the whole span is warped to `size` pixels.
+        """
         before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
         inside = _Span(self.first + before, self.last - after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)
@@ -245,12 +246,12 @@ _KNOWN_TRANSFORMS = {"scale", "mirror", "crop_size", "mean_file", "mean_value"}
 
 
 class WindowBatches:
-    """Batches of windows, drawn by the seed: first background, then `fg_fraction` of the batch on objects.
+    """Batches of windows, drawn at random: first windows on background, then `fg_fraction` of the batch on objects.
 
     Tops are the windows, float32 (N, 3, crop_size, crop_size), and their classes, float32 (N,), 0 for background.
 
     Args:
-        site: the layer. Its whole window file is read here.
+        site: the layer. The constructor reads its whole window file.
         tops: shape and dtype of each top, as `WindowDataLayer.probe` returned them.
 
     Raises:
@@ -264,7 +265,7 @@ class WindowBatches:
         self._windows, self._paths = _read_windows(site)
         self._warp = Warp(transform_param.crop_size, param.context_pad, param.crop_mode == "square")
         self._mirror: bool = transform_param.mirror
-        # Caffe takes the scale from here, though all else from transform_param
+        # Caffe reads the scale from window_data_param, and all other settings from transform_param
         self._scale = np.float32(param.scale)
         self._mean = _mean_of_square(site)
         self._rng = CounterRng(site.reading.seed, site.layer.name)
@@ -289,7 +290,7 @@ class WindowBatches:
         """Read the batch from example `start` on.
 
         Raises:
-            DataError: naming an image that cannot be read, or that its window is outside of.
+            DataError: naming an image that cannot be read, or whose window is outside of the image.
         """
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
@@ -335,13 +336,13 @@ def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindo
 
 
 def _mean_of_square(site: Site) -> np.ndarray:
-    """Return the mean of each pixel of the square: the center of a mean file, or the channels' values."""
+    """Return the mean of each pixel of the square, (3, crop_size, crop_size), from mean_file or mean_value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
     if mean.file is None:
         mean.broadcast_to((3, 1, 1))
         return np.broadcast_to(mean.values, (3, size, size))
-    offset = (width - size) // 2  # of rows too, as in Caffe
+    offset = (width - size) // 2  # used for rows too, as in Caffe
     if channels != 3 or offset < 0 or offset + size > height:
         raise DataError(
             f"mean_file {mean.file} is {dims(mean.values.shape)}; 3 channels are needed, and a square of crop_size "
@@ -353,13 +354,15 @@ def _mean_of_square(site: Site) -> np.ndarray:
 class WindowDataLayer(DataLayer):
     """Batches of windows that a window file lists. The seed decides which windows are drawn; it is not Caffe's choice.
 
-    crop_size, mirror and the mean are in transform_param; `scale`, as in Caffe, in window_data_param alone.
+    The fields crop_size, mirror and the mean are read from transform_param. As in Caffe, `scale` is read from
+    window_data_param only.
     """
 
     def probe(self) -> Look:
         """Check the settings, the mean and the first image of the window file.
 
-        The shapes are in the settings. The rest of the file, millions of lines, is read and checked when it is opened.
+        The settings determine the shapes. The rest of the file, which may have millions of lines, is read and checked
+        by `open`.
         """
         param, transform_param = self.layer.window_data_param, self.layer.transform_param
         problems = []

@@ -1,4 +1,4 @@
-"""Writing of image files as Datums, as Caffe's convert_imageset does, and the mean of images."""
+"""Serialization of image files as Datums, as in Caffe's convert_imageset, and the mean of images."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ class MeanImage:
         self._sum: np.ndarray = np.zeros((0, 0, 0))
 
     def add(self, image: np.ndarray) -> None:
-        """Add an image (C, H, W).
+        """Add an image (C, H, W) to the mean.
 
         Raises:
-            DataError: if it has another shape than the first.
+            DataError: if its shape differs from the first image's.
         """
         if not self.count:
             self._sum = np.zeros(image.shape)
@@ -114,10 +114,14 @@ class MeanImage:
 
 
 def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
-    """Serialize the rows of a blob as Datums with float_data, as extract_features stores them. `name` is the blob's.
+    """Serialize the rows of a blob as Datums with float_data, as extract_features stores them.
+
+    Args:
+        features: the blob's array, with one to four axes; the first axis counts the rows.
+        name: the blob's name, for messages.
 
     Raises:
-        DataError: if the blob has more than four axes, or none.
+        DataError: if the array has no axes or more than four.
     """
     if not 1 <= features.ndim <= 4:
         raise DataError(

@@ -37,25 +37,28 @@ _DEVIATIONS = 4  # standard deviations above the mean number of boxes of a batch
 
 
 def enough_rows(boxes: Sequence[int], batch_size: int) -> int:
-    """Return a power of two of rows that is enough for nearly all batches.
+    """Return a power of two: a number of label rows that suffices for nearly all batches.
+
+    The number is the mean of a batch's boxes plus four standard deviations, rounded up.
 
     Args:
-        boxes: how many some images have.
-        batch_size: how many images make a batch.
+        boxes: the number of boxes of each image in a sample.
+        batch_size: the number of images in a batch.
     """
     counts = list(boxes) or [0]
     return _power_of_two(math.ceil(batch_size * np.mean(counts) + _DEVIATIONS * math.sqrt(batch_size) * np.std(counts)))
 
 
 def label_rows(objects: Sequence[np.ndarray], least: int) -> np.ndarray:
-    """Return the label top: float32 (1, 1, G, 8).
+    """Return the label top, float32 (1, 1, G, 8), with a row for each object of the batch.
 
-    G is `least`, or the next power of two that is enough, as a net is compiled for each G. Rows of padding are -1, as
-    Caffe's single row of a batch without boxes, and layers that take labels skip them.
+    The columns are image, class, instance, xmin, ymin, xmax, ymax and difficult. G is `least`, or the smallest power of
+    two with enough rows if that is larger: a net is compiled for each G. Padded rows are -1, as in Caffe's single row
+    for a batch without boxes, and layers that take labels skip them.
 
     Args:
-        objects: of each image, as `AnnotatedImage` has them.
-        least: how many rows to make at least.
+        objects: the objects of each image, (G, 7), as in `AnnotatedImage`.
+        least: the smallest number of rows, a power of two.
     """
     count = sum(map(len, objects))
     label = np.full((1, 1, max(least, _power_of_two(count)), COLUMNS), PADDING, np.float32)
@@ -93,9 +96,9 @@ COUNTED = 128  # records whose boxes are counted
 
 
 class AnnotatedBatches(ImageBatches[Annotations]):
-    """Batches of images with boxes, augmented as the layer says.
+    """Batches of images with boxes, augmented by the layer's settings.
 
-    Tops are the images, (N, C, h, w), and optionally the label: `label_rows` for boxes; the images' labels, float32
+    Tops are the images, (N, C, h, w), and optionally the label: `label_rows` for boxes; or the images' labels, float32
     (N,), if the first record of the database has no type of annotation. Example n depends on n and the seed alone.
 
     Args:
@@ -105,7 +108,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         tops: shape and dtype of each top, as `probe` returned them.
 
     Raises:
-        DataError: with all that is wrong with the settings.
+        DataError: with all problems of the settings.
     """
 
     def __init__(self, site: Site, dataset: AnnotatedDataset, rng: CounterRng, tops: Tops = ()) -> None:
@@ -161,9 +164,9 @@ class AnnotatedBatches(ImageBatches[Annotations]):
 
 
 class AnnotatedDataLayer(DataLayer):
-    """Batches of images with boxes from an LMDB or LevelDB, one row of the label for each box.
+    """Batches of images with boxes from an LMDB or LevelDB. The label has a row for each box.
 
-    Rows of the label are padded with -1 to a power of two.
+    The label is padded with rows of -1 to a power of two.
     """
 
     settings = ("batch_sampler", "label_map_file", "anno_type")
@@ -185,7 +188,8 @@ class AnnotatedDataLayer(DataLayer):
         return AnnotatedBatches(self.site, AnnotatedDataset(self.site, self.rng), self.rng, tops)
 
     def _check_classes(self, dataset: AnnotatedDataset) -> None:
-        """Check that the label map, if the file exists, has the classes of the first records. The fork ignores it."""
+        """Check that the label map, if its file exists, has the classes of the first records. The fork ignores the map.
+        """
         name = self.layer.annotated_data_param.label_map_file
         if not name:
             return

@@ -1,6 +1,6 @@
-"""Annotation files: VOC's XML, COCO's JSON, or lines of text.
+"""Annotation files: Pascal VOC's XML, COCO's JSON, or lines of text.
 
-The readers return the objects of an image as in `AnnotatedImage`. Sizes in the files are in pixels.
+The readers return the objects of an image as in `AnnotatedImage`. Coordinates in the files are in pixels.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class _Object(NamedTuple):
 
 
 def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int] | None = None) -> np.ndarray:
-    """Read the objects of an image: float32 (G, 7).
+    """Read the objects of an image: float32 (G, 7), as in `AnnotatedImage`.
 
     Args:
         path: the file.
-        kind: how it is written, one of `KINDS`.
-        size: the image's own height and width, which count where the file says none.
-        numbers: the classes' numbers by name; without, names must be numbers.
+        kind: the format of the file, one of `KINDS`.
+        size: the height and width of the image, used if the file does not state them.
+        numbers: the classes' numbers by name; without it, names must be numbers.
 
     Raises:
-        DataError: naming the file, if it cannot be read, is not of that kind, or names an unknown class.
+        DataError: naming the file, if it cannot be read, does not have that format, or names an unknown class.
     """
     content = read_file(path)
     with located(file=str(path)):
@@ -87,7 +87,8 @@ def _xml(content: bytes, size: Size) -> tuple[list[_Object], Size]:
 
 
 def _tree(content: bytes) -> ET.Element:
-    """Parse XML without a DOCTYPE, whose entities could exhaust memory or read other files."""
+    """Parse XML without a DOCTYPE. A DOCTYPE is refused, because its entities could exhaust memory or read other files.
+    """
     builder, parser = ET.TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_: Any) -> None:
@@ -98,7 +99,7 @@ def _tree(content: bytes) -> ET.Element:
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(content, True)
-    except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two of encodings
+    except (expat.ExpatError, LookupError, ValueError) as error:  # LookupError and ValueError for wrong encodings
         raise DataError(f"is no XML: {error}") from error
     return builder.close()
 
@@ -154,7 +155,7 @@ KINDS: Mapping[str, Callable[[bytes, Size], tuple[list[_Object], Size]]] = {"xml
 
 
 def read_label_map(path: Path) -> Mapping[str, int]:
-    """Read a label map, a LabelMap in text form; return the classes' numbers by name.
+    """Read a label map, a LabelMap message in text form, and return the classes' numbers by name.
 
     Raises:
         DataError: if it cannot be read, or a name or a number occurs twice.

@@ -27,7 +27,10 @@ def distortion_problems(param: Any) -> Iterator[str]:
 
 
 def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    """Change the colors of an image, uint8 (H, W, 3); each change has a probability."""
+    """Change the brightness, contrast, saturation and hue of an image, uint8 (H, W, 3), and the order of its channels.
+
+    Each change is made with the probability in `param`, a DistortionParameter.
+    """
     contrast_first = rng.random() < _CONTRAST_FIRST
     image = _brightness(image, param, rng)
     if contrast_first:
@@ -73,7 +76,7 @@ def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> 
 
 
 def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
-    """Return bytes times a factor plus a shift, rounded and clipped to bytes."""
+    """Return uint8 values times a factor plus a shift, rounded and clipped to 0 ... 255."""
     table = np.clip(np.rint(_LEVELS * np.float32(factor) + np.float32(shift)), 0, 255).astype(np.uint8)
     changed: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
     return changed.reshape(image.shape)
@@ -105,7 +108,7 @@ def noise_problems(param: Any) -> Iterator[str]:
 def add_noise(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
     """Apply the changes of a NoiseParameter to an image, uint8 (H, W, 3).
 
-    The result is uint8, or float32 with convert_to_lab. `prob` has no effect, as in the fork.
+    The result is uint8, or float32 with convert_to_lab. `prob` has no effect, as in the SSD fork.
     """
     image = np.ascontiguousarray(image)
     if param.decolorize:
@@ -134,7 +137,7 @@ def add_noise(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.nda
 
 
 def recompress(image: np.ndarray, quality: int = 95) -> np.ndarray:
-    """Compress an image, uint8 (H, W, 3) or (H, W, 1), to a JPEG of a quality and decode it."""
+    """Compress an image, uint8 (H, W, 3) or (H, W, 1), to a JPEG of the given quality, and decode it."""
     data = cv2.imencode(".jpg", np.ascontiguousarray(image), [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     return np.asarray(cv2.imdecode(data, cv2.IMREAD_UNCHANGED)).reshape(image.shape)
 

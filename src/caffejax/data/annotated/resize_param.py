@@ -1,4 +1,4 @@
-"""resize_param: resizing of an image with its boxes to the size of the net's input."""
+"""resize_param: an image with boxes is resized to the size of the net's input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def resize_problems(params: Any) -> Iterator[str]:
 def resize_image(image: AnnotatedImage, param: Any, rng: np.random.Generator) -> AnnotatedImage:
     """Resize an image by a ResizeParameter: warp it, or keep its proportions.
 
-    With several interp_modes one is drawn. `prob` has no effect, as in the fork.
+    If `param` has several interp_modes, one of them is drawn. `prob` has no effect, as in the SSD fork.
     """
     modes = param.interp_mode
     mode = _INTERPOLATION[modes[rng.integers(len(modes))] if modes else ResizeParameter.LINEAR]
@@ -86,7 +86,7 @@ def _fit_small(param: Any, w: int, h: int) -> tuple[tuple[int, int], tuple[float
 
 
 def _fit(param: Any, w: int, h: int, *, by_width: bool) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return width and height that keep the proportions and fit one side of `param`: rounded down, and exact."""
+    """Return width and height that keep the proportions and equal one side of `param`: rounded down, and exact."""
     aspect = np.float32(w) / np.float32(h)
     if by_width:
         exact = np.float32(param.width), np.float32(param.width) / aspect

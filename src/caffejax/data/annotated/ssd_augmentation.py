@@ -28,7 +28,7 @@ class EmitConstraintFilter:
         self._constraint = constraint
 
     def __call__(self, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
-        """Return the image with the objects whose center, or a large enough part, is in the window."""
+        """Return the image with only the objects whose center, or a large enough part, is in the window."""
         constraint, boxes = self._constraint, image.boxes
         if constraint is None:
             return image
@@ -43,7 +43,7 @@ _MAX_EXPANSION = 100  # ratio; memory grows with its square
 
 
 def expansion_problems(param: Any) -> Iterator[str]:
-    """Yield the problems of a TransformationParameter that has an expand_param."""
+    """Yield the problems of the expand_param in a TransformationParameter."""
     if not 1 <= param.expand_param.max_expand_ratio <= _MAX_EXPANSION:
         limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
         yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
@@ -192,17 +192,17 @@ class Augmented(NamedTuple):
 class Augmentation:
     """Random changes of an annotated image, in Caffe's order: color, expansion, batch samplers, size, noise.
 
-    The batch is cropped afterwards; `visible_objects` then gives the objects of each crop.
+    The batch is cropped afterwards; `visible_objects` then returns the objects of each crop.
 
-    The fork compresses the result of each of the first three to a JPEG if the image was stored compressed. In TEST this
-    is done here as well, so that scores equal the fork's. In training it would only cost time.
+    After each of the first three changes, the SSD fork compresses the image to a JPEG if it was stored compressed. Here
+    this is done in TEST, so that scores equal the fork's, and not in training, where it would only cost time.
 
     Args:
         site: the layer.
         background: the mean of each channel.
 
     Raises:
-        DataError: with all that is wrong with the settings.
+        DataError: with all problems of the settings.
     """
 
     def __init__(self, site: Site, background: np.ndarray) -> None:

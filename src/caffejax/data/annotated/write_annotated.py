@@ -52,14 +52,15 @@ def encode_annotated(
 
     Args:
         path: the image.
-        label: its class; or a function that returns the objects in it from its height and width in the file.
+        label: the image's class; or a function that returns the image's objects, (G, 7), from its height and width in
+            the file.
         options: how the image is stored.
 
     Returns:
         The AnnotatedDatum, and the shape of the image as stored, (C, H, W).
 
     Raises:
-        DataError: naming the file that cannot be read or is wrong.
+        DataError: naming the file that cannot be read or is malformed.
     """
     content = read_file(path)
     original = decode_file(path, content, options.colour, options.max_pixels)
@@ -80,9 +81,10 @@ def write_annotated(
     """Write images with boxes as a new database for AnnotatedData; the folder appears when it is complete.
 
     Args:
-        path: the folder to make.
-        items: for each image its pixels, uint8 (H, W, 3) in the order B, G, R, and its objects, (G, 7): for each the
-            class, its number within that, xmin, ymin, xmax and ymax in units of the image, and whether it is difficult.
+        path: the folder to create.
+        items: for each image its pixels, uint8 (H, W, 3) in the order B, G, R, and its objects, (G, 7): the class, the
+            number within the class, xmin, ymin, xmax and ymax in units of the image, and whether the object is
+            difficult.
         backend: lmdb or leveldb.
 
     Raises:
@@ -97,7 +99,7 @@ def write_annotated(
 
 
 def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
-    """Resize an image (C, H, W) as `options` says. The result is `image` itself if its size does not change."""
+    """Resize an image (C, H, W) by the sizes in `options`. If its size does not change, return `image` itself."""
     if not (options.min_dim or options.max_dim):
         return resize(image, options.height, options.width, options.max_pixels)
     short, long = sorted(image.shape[1:])

@@ -1,7 +1,7 @@
-"""LevelDB folders, read and written by caffejax itself.
+"""LevelDB folders, read and written without LevelDB's library.
 
-caffejax has its own reader because the binding (plyvel) has no wheels for newer Pythons, and because LevelDB's code
-locks and rewrites the folder that it opens, which prevents simultaneous readers and read-only folders.
+caffejax has its own reader for two reasons. The Python binding (plyvel) has no wheels for newer Pythons. LevelDB's
+library locks and rewrites the folder that it opens, which rules out simultaneous readers and read-only folders.
 """
 
 from .leveldb_reader import LevelDb

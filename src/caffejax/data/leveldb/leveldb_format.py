@@ -1,4 +1,4 @@
-"""Numbers, checksums, keys and file access that all files of a LevelDB have in common."""
+"""Numbers, checksums, keys and file access that the files of a LevelDB have in common."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def checksum(data: bytes) -> int:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read the varint at a position; return it and the position after it.
+    """Decode the varint at position `at`; return the number and the position after it.
 
     Raises:
-        DataError: if the data ends before, or the number has more than 64 bits.
+        DataError: if the data ends within the number, or the number has more than 64 bits.
     """
     number = 0
     for n, byte in enumerate(data[at : at + 10]):
@@ -66,7 +66,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_varint(number: int) -> bytes:
-    """Encode a number as a varint: seven bits each, the low ones first."""
+    """Encode a number as a varint: seven bits in each byte, the low bits first."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -76,10 +76,10 @@ def encode_varint(number: int) -> bytes:
 
 
 def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
-    """Read the length-prefixed bytes at a position; return them and the position after them.
+    """Decode the length-prefixed bytes at position `at`; return the bytes and the position after them.
 
     Raises:
-        DataError: if the data ends before.
+        DataError: if the data ends within them.
     """
     length, at = read_varint(data, at)
     if at + length > len(data):
@@ -88,15 +88,15 @@ def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def encode_prefixed(data: bytes) -> bytes:
-    """Return bytes with their length before them."""
+    """Return bytes prefixed with their length as a varint."""
     return encode_varint(len(data)) + data
 
 
 def split_key(internal: bytes) -> tuple[bytes, int]:
-    """Split a table's key into the user's key and the tag.
+    """Split a table's key into the user's key and the tag (sequence number and kind).
 
     Raises:
-        DataError: if it is too short for both, or the tag is neither a value's nor a deletion's.
+        DataError: if the key is shorter than a tag, or the tag is neither a value's nor a deletion's.
     """
     if len(internal) < 8:
         raise damage_error(f"a key has {len(internal)} bytes, too few for its sequence number")
@@ -107,7 +107,7 @@ def split_key(internal: bytes) -> tuple[bytes, int]:
 
 
 def join_key(key: bytes, sequence: int) -> bytes:
-    """Return a table's key for a value."""
+    """Return a table's key for a value: the user's key and a tag with the sequence number."""
     return key + _TAG.pack(sequence << 8 | VALUE)
 
 
@@ -115,7 +115,7 @@ _MOST_OPEN = 64
 
 
 class _Descriptor:
-    """An open file, closed with its last user."""
+    """An open file, which is closed when the last reference to this object is gone."""
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY)
@@ -124,9 +124,9 @@ class _Descriptor:
 
 
 class Files:
-    """A reader of a folder's files by name, a limited number of which is open at a time.
+    """A reader of the files in a folder, by name. The number of open files is limited.
 
-    It has no file positions, so threads and forked processes can use it independently.
+    Reads use no file positions, so threads and forked processes can share a reader.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -134,7 +134,7 @@ class Files:
         self._descriptor = functools.lru_cache(_MOST_OPEN)(lambda name: _Descriptor(folder / name))
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Read bytes of a file.
+        """Read `size` bytes of a file from byte `offset` on.
 
         Raises:
             DataError: if the file cannot be read or is too short.
@@ -162,5 +162,5 @@ class Files:
         return str(self.folder / name)
 
     def close(self) -> None:
-        """Close all files. Reading opens them again."""
+        """Close all files. The next read opens them again."""
         self._descriptor.cache_clear()

@@ -1,4 +1,4 @@
-"""LevelDB folders: the index of the records, and reading them by position."""
+"""LevelDB folders read by position, with an index of all records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ from .sorted_table import LARGE, read_block, read_entries, scan_table
 
 
 class BlockSlice(NamedTuple):
-    """Records side by side in a block: the name of the file, the block's offset and size, which of its records."""
+    """Consecutive records in one block.
+
+    Attributes:
+        file: the name of the file.
+        offset: the byte where the block begins.
+        size: the size of the block in bytes.
+        records: the numbers of the records within the block.
+    """
 
     file: str
     offset: int
@@ -32,12 +39,13 @@ class BlockSlice(NamedTuple):
 
 @dataclass
 class Index:
-    """Where every record stands, as runs of records side by side in one block; mostly a run is a whole block.
+    """The place of every record, stored as runs of consecutive records in one block. Most runs are whole blocks.
 
     Attributes:
         files: names of the files.
         starts: the number of the first record of each run.
-        places: four numbers for each run: the file, offset and size of the block, the first record's number in it.
+        places: four numbers for each run: the index of the file, the block's offset and size in bytes, and the number
+            of the run's first record in the block.
         length: the number of records.
     """
 
@@ -47,7 +55,7 @@ class Index:
     length: int = 0
 
     def locate(self, start: int, count: int) -> Iterator[BlockSlice]:
-        """Return where that many records stand, from number `start` on."""
+        """Yield the block slices that contain records `start` to `start + count - 1`."""
         end = start + count
         run = bisect_right(self.starts, start) - 1
         while start < end:
@@ -62,6 +70,8 @@ class Index:
 def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entry]], most: int | None = None) -> Index:
     """Read the keys of a database and index its records: all, or the first `most`.
 
+    Deleted and overwritten records are omitted.
+
     Raises:
         DataError: if a table is damaged.
     """
@@ -75,7 +85,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
         newest = key != last_key
         last_key = key
         if not newest or -age & 0xFF != VALUE:
-            # the record in this block is never read, so its damage would not be noticed
+            # this block is not read later, so damage would remain unnoticed: verify it below
             if size >= LARGE and file in tables:
                 unverified.add((file, offset, size))
             before = None
@@ -95,7 +105,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
 
 
 def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
-    """Group the tables into as few groups as possible whose tables follow each other without overlap."""
+    """Group the tables into few sequences, each sorted by key and without overlapping tables."""
     runs: list[list[str]] = []
     ends: list[bytes] = []
     bounds = {name: (split_key(table.smallest)[0], split_key(table.largest)[0]) for name, table in tables.items()}
@@ -122,7 +132,7 @@ def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
 
 log = logging.getLogger("caffejax.data")
 
-_CACHED_BLOCKS = 16  # by each thread: more than one, because tables that overlap are read in turns
+_CACHED_BLOCKS = 16  # per thread; several, because records of overlapping tables alternate
 
 Block = list[tuple[bytes, bytes]]
 
@@ -130,20 +140,20 @@ Block = list[tuple[bytes, bytes]]
 class LevelDb:
     """The records of a LevelDB folder in the order of their keys: `records[i]` is (key, value).
 
-    Nothing is written or locked, so that any number of readers may share a folder, also one that may not be
-    written. The first use reads all keys, and notes where each block of records stands; values are read when
-    asked for, a block at a time, and each block is verified. Reading in order decodes every block once, a jump
-    costs one block. Several threads may read at once; copies, also in other processes, share the notes.
+    The folder is neither written nor locked, so several readers may share it, and it may be read-only. The first use
+    reads all keys and stores the place of each block of records. Values are read on request, one block at a time, and
+    each block is verified. Sequential reading decodes every block once; each jump decodes one block. Several threads
+    may read at once. Copies, also in other processes, share the index.
 
-    Records of a log that a crash has cut off are left out with a warning, as LevelDB does.
+    If a crash has truncated a log, its last, incomplete records are omitted with a warning, as in LevelDB.
 
     Args:
         path: the folder.
-        most: how many records to find; the first use reads no keys after theirs, and finds no damage there.
+        most: the number of records to index; default: all. Later keys are not read, so damage after them is not found.
 
     Raises:
-        DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; or later, where a
-            value is damaged.
+        DataError: on first use, if the folder is missing, not a LevelDB, empty, or damaged; or on later use, if a value
+            is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str], most: int | None = None) -> None:
@@ -166,7 +176,7 @@ class LevelDb:
         return self.read_range(index, 1)[0]
 
     def read_range(self, start: int, count: int) -> list[tuple[bytes, bytes]]:
-        """Read that many records from number `start` on, not beyond the last."""
+        """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
         index = self._get_index()
         if not 0 <= start <= start + count <= index.length:
             raise IndexError(f"{start} to {start + count}, of {index.length}")
@@ -179,11 +189,11 @@ class LevelDb:
         return records
 
     def head(self, count: int) -> LevelDb:
-        """Return a reader of the first `count` records alone."""
+        """Return a reader of only the first `count` records."""
         return LevelDb(self.path, count)
 
     def close(self) -> None:
-        """Let go of the files. The next read opens them again."""
+        """Close the files. The next read opens them again."""
         self._index = None
         self._connect()
 
@@ -197,7 +207,7 @@ class LevelDb:
         return self._index
 
     def _block_reader(self) -> Callable[[str, int, int], Block]:
-        """Return `_read_records` with a cache of this thread's own."""
+        """Return `_read_records` with a cache for the current thread."""
         local = self._local
         if not hasattr(local, "blocks"):
             local.blocks = functools.lru_cache(_CACHED_BLOCKS)(functools.partial(_read_records, self._files))
@@ -211,7 +221,7 @@ def _open_index(files: Files, most: int | None) -> Index:
     for name in names:
         with located(file=files.path(name)):
             entries, truncated_at = read_log(files, name)
-        if truncated and entries:  # only what was written last can be a crash's
+        if truncated and entries:  # a crash can truncate only the last log
             raise damage_error(
                 f"ends within the record after byte {truncated[1]}, but a later log follows", files.path(truncated[0])
             )

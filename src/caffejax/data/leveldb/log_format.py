@@ -1,6 +1,6 @@
-"""Write-ahead logs: records in fragments that fill blocks of 32 KiB, and the batches of writes in these records.
+"""Write-ahead logs: blocks of 32 KiB with fragments of records, which contain batches of writes.
 
-Manifests have the same framing.
+Manifests have the same block format.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 class LogReader:
     """An iterable of a log file's records, each with the file position of its first byte.
 
-    A crash truncates the last record. It is omitted, as in LevelDB, and `truncated_at` is then the byte at which the
-    last complete record ends.
+    A crash can truncate the last record. That record is omitted, as in LevelDB, and `truncated_at` is then the byte at
+    which the last complete record ends.
 
     Raises:
         DataError: for any other damage, while iterating.
@@ -77,13 +77,13 @@ class LogReader:
                 self.truncated_at = offset + at
 
     def _is_zero_from(self, offset: int) -> bool:
-        """Return whether only zeros follow, as in preallocated space."""
+        """Return whether the file has only zeros from byte `offset` on, as in preallocated space."""
         rest = range(offset, self._size, BLOCK)
         return not any(any(self._files.read(self._name, at, min(BLOCK, self._size - at))) for at in rest)
 
 
 def file_position(start: int, n: int) -> int:
-    """Return the position in the file of the n-th byte of a record whose first one is at `start`."""
+    """Return the file position of byte `n` of a record whose first byte is at `start`."""
     room = BLOCK - start % BLOCK
     if n < room:
         return start + n
@@ -92,7 +92,7 @@ def file_position(start: int, n: int) -> int:
 
 
 def read_span(files: Files, name: str, start: int, size: int) -> bytes:
-    """Read `size` bytes of one record from a position in the file.
+    """Read `size` bytes of one record from file position `start` on, without the headers of its fragments.
 
     Raises:
         DataError: if the file has become shorter.
@@ -107,7 +107,7 @@ def read_span(files: Files, name: str, start: int, size: int) -> bytes:
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """Return the content of a log file with these records."""
+    """Return the content of a log file with the given records."""
     out = bytearray()
     for record in records:
         first = True
@@ -127,7 +127,7 @@ _BATCH = struct.Struct("<QI")  # sequence number of the first entry, number of e
 
 
 def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
-    """Return the entries of a log in the order of their keys, and the byte where it is cut off, if it is.
+    """Return the entries of a log in the order of their keys, and the byte where a crash has truncated it, or None.
 
     Raises:
         DataError: if it is damaged in any other way.
@@ -138,7 +138,7 @@ def read_log(files: Files, name: str) -> tuple[list[Entry], int | None]:
 
 
 def read_value(files: Files, name: str, offset: int, size: int) -> tuple[bytes, bytes]:
-    """Read the key and the value of an entry of a log.
+    """Read the key and the value of a log entry.
 
     Raises:
         DataError: if the file has changed.

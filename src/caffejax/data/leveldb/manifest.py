@@ -21,7 +21,7 @@ _ORDER, _LOG, _NEXT_FILE, _LAST_SEQUENCE, _COMPACTED, _DELETED, _NEW, _PREVIOUS_
 
 @dataclass(frozen=True)
 class Table:
-    """A table file: its number, its size in bytes, and the first and last key in it, with tags."""
+    """A table file: its number, its size in bytes, and its first and last key, with tags."""
 
     number: int
     size: int
@@ -31,12 +31,12 @@ class Table:
 
 @dataclass
 class Version:
-    """The files that make up the database.
+    """The files of the database.
 
     Attributes:
-        tables: by level and number.
-        log: the first number of the logs whose entries are not in tables yet; None if the manifest has no number.
-        previous_log: the number of one more such log.
+        tables: the tables by (level, number).
+        log: the smallest number of the logs whose entries are not in tables yet; None if the manifest has no number.
+        previous_log: the number of one further such log.
     """
 
     tables: dict[tuple[int, int], Table] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
     """Return the tables of a database by file name, and the names of its logs, the oldest first.
 
     Raises:
-        DataError: if the folder is not a LevelDB, or with all files that are missing or have a wrong size.
+        DataError: if the folder is not a LevelDB; or naming all files that are missing or have a wrong size.
     """
     name = _manifest_name(files)
     with located(file=files.path(name)):

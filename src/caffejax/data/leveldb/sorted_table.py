@@ -1,4 +1,4 @@
-"""Table files: sorted entries in blocks, each compressed and checksummed by itself."""
+"""Table files: sorted entries in blocks. Each block is compressed and has a checksum."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import cramjam
 from .leveldb_format import Entry, Files, checksum, damage_error, read_varint, split_key
 
 MAGIC = 0xDB4775248B80FB57
-FOOTER = struct.Struct("<40sQ")  # the two handles and padding, the magic number
+FOOTER = struct.Struct("<40sQ")  # two handles with padding, and the magic number
 TRAILER = struct.Struct("<BI")  # compression, checksum
 WORD = struct.Struct("<I")
 RAW, SNAPPY = 0, 1
 
-LARGE = 1 << 17  # from here on a block holds a large value, which need not be read to know the keys
+LARGE = 1 << 17  # bytes; a block of this size has a large value, which is skipped when keys are read
 _WINDOW = 4096
 
 
@@ -23,7 +23,7 @@ def read_block(files: Files, name: str, offset: int, size: int) -> bytes:
     """Read, verify and decompress a block.
 
     Raises:
-        DataError: if it is not what was written there.
+        DataError: if its checksum is wrong, or it cannot be read or decompressed.
     """
     stored = files.read(name, offset, size + TRAILER.size)
     compression, crc = TRAILER.unpack_from(stored, size)
@@ -43,7 +43,7 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the entries of a block: keys with their tags, and values.
 
     Raises:
-        DataError: if they do not fit into it.
+        DataError: if an entry exceeds the block.
     """
     end = _entries_end(len(block), block[-WORD.size :])
     at, key = 0, b""
@@ -59,7 +59,7 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def scan_table(files: Files, name: str) -> Iterator[Entry]:
-    """Yield all entries of a table in their order. Large values are not read, so their blocks not verified.
+    """Yield all entries of a table in order. Blocks with large values are not read whole, and so are not verified.
 
     Raises:
         DataError: if the table is damaged.
@@ -90,7 +90,7 @@ def _keys(files: Files, name: str, offset: int, size: int) -> Iterator[bytes]:
 
 
 def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iterator[bytes]:
-    """Yield the keys of an uncompressed block whose entries end at byte `end`, and read nothing else of it."""
+    """Yield the keys of an uncompressed block whose entries end at byte `end`. Values are not read."""
     at, key = 0, b""
     while at < end:
         window = files.read(name, offset + at, min(_WINDOW, end - at))
@@ -106,7 +106,12 @@ def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iter
 
 
 def _entries_end(size: int, last_word: bytes) -> int:
-    """Return where the entries end and the restart points begin, whose number the last word gives."""
+    """Return the byte where a block's entries end and its restart points begin.
+
+    Args:
+        size: the size of the block in bytes.
+        last_word: the last four bytes of the block, the number of restart points.
+    """
     restarts = WORD.unpack(last_word)[0] if len(last_word) == WORD.size else 0
     end = size - WORD.size * (restarts + 1)
     if end < 0 or not restarts:
@@ -115,7 +120,12 @@ def _entries_end(size: int, last_word: bytes) -> int:
 
 
 def _entry_head(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return how many bytes of the key are shared, how many are its own, the value's size, and where its own begin."""
+    """Decode an entry's header at byte `at`.
+
+    Returns:
+        The number of bytes shared with the previous key, the number of further bytes of the key, the size of the value,
+        and the byte after the header.
+    """
     if at + 3 <= len(data) and max(data[at : at + 3]) < 128:
         return data[at], data[at + 1], data[at + 2], at + 3
     shared, at = read_varint(data, at)
@@ -125,7 +135,7 @@ def _entry_head(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Read the offset and size of a block; return them and the position after them."""
+    """Decode a block handle; return the block's (offset, size), and the position after the handle."""
     offset, at = read_varint(data, at)
     size, at = read_varint(data, at)
     return (offset, size), at

@@ -1,4 +1,4 @@
-"""Writing LevelDB folders."""
+"""Writing of LevelDB folders."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .leveldb_format import checksum, encode_varint, join_key
 from .manifest import Table, encode_manifest
 from .sorted_table import FOOTER, MAGIC, RAW, SNAPPY, TRAILER
 
-_BLOCK_SIZE = 1 << 16  # Caffe's; LevelDB's own default is 4 KiB
+_BLOCK_SIZE = 1 << 16  # as in Caffe; LevelDB's default is 4 KiB
 _RESTART_EVERY = 16
 
 
 class TableWriter:
-    """A writer of entries, whose keys must ascend, to a file.
+    """A writer of entries with ascending keys to a table file.
 
     Args:
-        file: the file, empty.
-        compress: whether blocks are compressed, where that saves an eighth of them.
+        file: the empty file.
+        compress: whether to compress the blocks that become at least an eighth smaller.
     """
 
     def __init__(self, file: BinaryIO, compress: bool) -> None:
@@ -34,16 +34,16 @@ class TableWriter:
         self._file = file
         self._compress = compress
         self._block = _BlockBuilder(_RESTART_EVERY)
-        self._index = _BlockBuilder(1)  # the last key of each block, and where it is
+        self._index = _BlockBuilder(1)  # the last key and the handle of each block
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Write an entry. The key has its tag."""
+        """Write an entry. The key includes its tag."""
         self._block.add(key, value)
         if len(self._block.data) >= _BLOCK_SIZE:
             self._end_block()
 
     def finish(self) -> None:
-        """Write what remains, and the index."""
+        """Write the remaining entries, the index and the footer."""
         if self._block.data:
             self._end_block()
         filters = self._write(_BlockBuilder(1))
@@ -73,7 +73,10 @@ class TableWriter:
 
 
 class _BlockBuilder:
-    """A block being made. A key is stored without what it shares with the one before, but at restart points."""
+    """A block under construction.
+
+    Except at restart points, a key is stored without the prefix that it shares with the previous key.
+    """
 
     def __init__(self, restart_every: int) -> None:
         self.data = bytearray()
@@ -101,7 +104,7 @@ def _pack_words(numbers: Sequence[int]) -> bytes:
 
 
 def _shared_prefix(one: bytes, two: bytes) -> int:
-    """Return how many bytes both begin with."""
+    """Return the length of the longest common prefix."""
     for n, (a, b) in enumerate(zip(one, two, strict=False)):
         if a != b:
             return n
@@ -109,20 +112,20 @@ def _shared_prefix(one: bytes, two: bytes) -> int:
 
 
 _LEVEL = 6  # LevelDB's last level, whose tables are not compacted
-_TABLE = 1 << 26  # bytes, after which the next table begins
+_TABLE = 1 << 26  # bytes after which the next table begins
 _MANIFEST = "MANIFEST-000001"
 
 
 @contextmanager
 def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Iterator[Put]:
-    """Make a new LevelDB folder, and give a function that writes a record (key, value) to it.
+    """Create a new LevelDB folder, and yield a function that writes a record (key, value) to it.
 
-    The folder appears when the block ends without an exception. The records go straight into tables, so their
-    keys must ascend, as those that Caffe's tools give do.
+    The folder appears when the block ends without an exception. Records are written directly to tables, so their keys
+    must ascend, as the keys of Caffe's tools do.
 
     Args:
-        path: the folder to make; its parent must exist.
-        compress: whether blocks are compressed with snappy, as LevelDB does unless told otherwise.
+        path: the folder to create; its parent must exist.
+        compress: whether blocks are compressed with snappy, as in LevelDB by default.
 
     Raises:
         DataError: if the folder exists, keys do not ascend, or writing fails.
@@ -150,7 +153,7 @@ def write_leveldb(path: str | os.PathLike[str], records: Iterable[tuple[bytes, b
 
 
 class _Tables:
-    """The tables of a new database, one after the other."""
+    """The table files of a new database, written one after the other."""
 
     def __init__(self, folder: Path, path: Path, compress: bool) -> None:
         self._folder = folder
@@ -179,13 +182,13 @@ class _Tables:
                 self._end()
 
     def finish(self) -> None:
-        """Write what remains."""
+        """Write the remaining entries, and finish the last table."""
         self._end()
         (self._folder / _MANIFEST).write_bytes(encode_manifest(self._done, _LEVEL, self._records))
         (self._folder / "CURRENT").write_text(f"{_MANIFEST}\n")
 
     def close(self) -> None:
-        """Let go of the file being written."""
+        """Close the file that is being written."""
         if self._file is not None:
             self._file.close()
 
@@ -205,4 +208,4 @@ class _Tables:
 
     @property
     def _number(self) -> int:
-        return len(self._done) + 2  # the manifest is 1
+        return len(self._done) + 2  # the manifest has number 1

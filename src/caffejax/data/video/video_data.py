@@ -39,7 +39,7 @@ _KNOWN = {
 
 
 class ClipBatches(ImageBatches[Any]):
-    """Batches of clips, (N, C, length, h, w), from images (C * length, h, w). Arguments as for `ImageBatches`.
+    """Batches of clips, (N, C, length, h, w), made of images (C * length, h, w). Arguments as for `ImageBatches`.
 
     Args:
         length: the number of frames of a clip.
@@ -67,11 +67,14 @@ class ClipBatches(ImageBatches[Any]):
 class VideoDataLayer(DataLayer):
     """Batches of the videos that a list names: clips (N, 3, length, h, w), or segments (N, channels, h, w).
 
-    C3D's clips are `new_length` frames, each `sampling_rate` after the one before, of a video file, or with `use_image`
-    of a folder of 000001.jpg and so on. A line of the list is a name, the first frame and a label; with
-    `use_temporal_jitter` the first frame is drawn, and the line has the number of frames instead, or nothing for a
-    file. With `num_segments`, `modality` or `name_pattern` it is the layer of temporal segment networks, whose list has
-    folders, numbers of frames and labels: the channels of all frames of all segments are in order.
+    A clip of C3D is `new_length` frames, `sampling_rate` frames apart, of a video file, or with `use_image` of a folder
+    with 000001.jpg and so on. A line of the list is a name, the first frame and a label. With `use_temporal_jitter`,
+    the first frame is drawn at random, and the line has the number of frames instead of the first frame, or no number
+    for a video file.
+
+    With `num_segments`, `modality` or `name_pattern`, the layer is the one of temporal segment networks. A line of its
+    list is a folder, the number of frames and a label, and the first top has the channels of all frames of all
+    segments, in order.
     """
 
     def probe(self) -> Look:
@@ -106,7 +109,10 @@ register(
 
 
 def layer_kind(layer: Any) -> tuple[str, Any]:
-    """Return the fork of a VideoData layer, as a key of `_KNOWN`, and the layer's parameters."""
+    """Return the kind of a VideoData layer and its parameter message.
+
+    The kind is "segments" for temporal segment networks, "video_data_param" or "image_data_param" for C3D's two forms.
+    """
     if layer.HasField("image_data_param") and not layer.HasField("video_data_param"):
         return "image_data_param", layer.image_data_param
     param = layer.video_data_param
@@ -114,7 +120,7 @@ def layer_kind(layer: Any) -> tuple[str, Any]:
 
 
 def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
-    """Return the shape of one video of that size in a layer's first top."""
+    """Return the shape of one video in a layer's first top, for frames of the given height and width."""
     kind, param = layer_kind(layer)
     if kind != "segments":
         return _CHANNELS, param.new_length, height, width
@@ -123,7 +129,7 @@ def video_shape(layer: Any, height: int, width: int) -> tuple[int, ...]:
 
 
 def _parse_settings(layer: Any) -> tuple[str, Any]:
-    """Check the settings of a layer, and return its fork and parameters as `layer_kind` does."""
+    """Check the settings of a layer; return its kind and parameter message as `layer_kind` does."""
     kind, param = layer_kind(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
@@ -137,7 +143,11 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
 
 
 def _with_transform(site: Site, kind: str, param: Any) -> Site:
-    """Return the site with a transform_param for images with the channels of all frames."""
+    """Return the site with a transform_param whose mean_value has one value, or a value for each channel of all frames.
+
+    C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, which
+    `make_crop` crops.
+    """
     layer = type(site.layer)()
     layer.CopyFrom(site.layer)
     t = layer.transform_param
@@ -173,12 +183,13 @@ _PATTERNS = {"RGB": "image_%04d.jpg", "FLOW": "flow_%c_%04d.jpg"}
 class SegmentDataset(VideoDataset[int]):
     """The videos of a list as images, with the channels of all frames in order.
 
-    A video is divided into `num_segments` segments of equal length, each represented by `new_length` frames: at a
-    random place in TRAIN, else in the middle. Optical flow has two frames, x and y, of one channel.
+    A video is divided into `num_segments` segments of equal length, and `new_length` consecutive frames are read of
+    each segment: at a random place in TRAIN, else in the middle. Optical flow has two frames, x and y, of one channel
+    each.
 
     Args:
         site: the layer.
-        rng: decides about the order, and where frames begin.
+        rng: decides about the order, and about the first frame of each segment.
 
     Raises:
         DataError: if the list, or a folder that it names, is missing or malformed.
@@ -200,7 +211,7 @@ class SegmentDataset(VideoDataset[int]):
         super().__init__(paths, param, rng)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
-        """Read frames of the video of line i."""
+        """Read the frames (C, H, W) and the label of the video on line i."""
         param, random = self._param, self._rng.generator(n)
         form = not self._flow, param.new_height, param.new_width, self._max_pixels
         frames = [
@@ -215,7 +226,7 @@ class SegmentDataset(VideoDataset[int]):
         return self._crop(np.concatenate(frames), random), self._labels[i]
 
     def _offsets(self, frames: int, random: np.random.Generator) -> list[int]:
-        """Return the number of the frame before the first one of each segment."""
+        """Return for each segment the number of frames before its first frame."""
         segments, length = self._param.num_segments, self._param.new_length
         part = frames // segments
         if part < length:
@@ -232,7 +243,7 @@ class SegmentDataset(VideoDataset[int]):
 
 
 _RATIOS = (1.0, 0.875, 0.75, 0.66)
-# places of crops, in quarters of the free space: corners and center; then the places of more_fix_crop
+# positions of crops in quarters of the free space: corners and center; then the positions of more_fix_crop
 _PLACES = ((0, 0), (0, 4), (4, 0), (4, 4), (2, 2))
 _MORE = ((0, 2), (4, 2), (2, 0), (2, 4), (1, 1), (1, 3), (3, 1), (3, 3))
 
@@ -300,5 +311,5 @@ def _cut(p: Any, ratios: list[np.float32], image: np.ndarray, random: np.random.
     cut = image[:, row : row + size[0], column : column + size[1]]
     if size == (p.crop_size, p.crop_size):
         return cut
-    # one by one: OpenCV takes no more than 512 channels
+    # one channel at a time, because OpenCV supports at most 512 channels
     return np.concatenate([resize(channel[None], p.crop_size, p.crop_size) for channel in cut])

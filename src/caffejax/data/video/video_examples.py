@@ -96,14 +96,14 @@ class ClipDataset(VideoDataset[Any]):
         super().__init__(paths, param, rng)
 
     def _one_hot(self, labels: list[int]) -> np.ndarray:
-        """Return 1 at each of the labels, else 0: float32 (num_of_labels,)."""
+        """Return an array with 1 at each of the labels, else 0: float32 (num_of_labels,)."""
         n = self._param.num_of_labels
         if not all(0 <= label < n for label in labels):
             raise DataError(f"the list has labels {labels}, which are not all among num_of_labels {n}")
         return np.isin(np.arange(n), labels).astype(np.float32)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, Any]:
-        """Read a clip of the video of line i."""
+        """Read the clip and the label of the video on line i."""
         param, random = self._param, self._rng.generator(n)
         step = param.sampling_rate
         if getattr(param, "use_sampling_rate_jitter", False):
@@ -131,10 +131,10 @@ class ClipDataset(VideoDataset[Any]):
 def _read_frames(
     path: str, begin: int | None, length: int, step: int, random: np.random.Generator, max_pixels: int
 ) -> list[np.ndarray]:
-    """Read frames (3, H, W) of a video file: `length` of them, each `step` after the one before.
+    """Read `length` frames (3, H, W) of a video file, `step` frames apart.
 
-    All frames from the start of the file are decoded, as seeking does not work in all files. With `begin` None, the
-    first frame is drawn.
+    All frames from the start of the file are decoded, because seeking does not work in all files. If `begin` is None,
+    the first frame is drawn at random.
     """
     capture = cv2.VideoCapture(path)
     try:
