@@ -220,8 +220,7 @@ class _Span(NamedTuple):
         return _Span(_round(center - half * scale), _round(center + half * scale), self.image_size)
 
     def fit(self, size: int) -> tuple[_Span, _Fill]:
-        """Return the part inside the image, and the pixels that it fills if the whole span is warped to `size` pixels.
-        """
+        """Return the part inside the image, and the pixels that it fills if the span is warped to `size` pixels."""
         before, after = max(0, -self.first), max(0, self.last - self.image_size + 1)
         inside = _Span(self.first + before, self.last - after, self.image_size)
         scale = np.float32(size) / np.float32(self.last - self.first + 1)

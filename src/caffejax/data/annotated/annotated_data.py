@@ -188,7 +188,9 @@ class AnnotatedDataLayer(DataLayer):
         return AnnotatedBatches(self.site, AnnotatedDataset(self.site, self.rng), self.rng, tops)
 
     def _check_classes(self, dataset: AnnotatedDataset) -> None:
-        """Check that the label map, if its file exists, has the classes of the first records. The fork ignores the map.
+        """Check that the label map, if its file exists, has the classes of the first records.
+
+        The SSD fork ignores the map.
         """
         name = self.layer.annotated_data_param.label_map_file
         if not name:
