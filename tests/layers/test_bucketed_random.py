@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from caffejax.layers import bucketed_random
-from caffejax.layers.bucketed_random import bucketed_draw
+from caffejax.layers.bucketed_random import bucketed_draw, fold_in, key_of_seed
 
 SHAPES = [(), (0, 3), (1,), (5, 7, 3), (1024,), (33, 1025)]
 DRAWS = {
@@ -50,3 +50,14 @@ def _assert_equal(found: Any, wanted: Any) -> None:
     if jnp.issubdtype(found.dtype, jnp.integer):
         np.testing.assert_array_equal(found, wanted)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)  # two programs may round otherwise
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**31 - 1, 2**40 + 3])
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_keys_without_compiling_equal_those_of_jax(seed: int, impl: str) -> None:
+    with jax.default_prng_impl(impl):
+        key, expected = key_of_seed(seed), jax.random.key(seed)
+    assert key.dtype == expected.dtype
+    pairs = (key, expected), (fold_in(key, np.uint32(2**32 - 1)), jax.random.fold_in(expected, np.uint32(2**32 - 1)))
+    for result, reference in pairs:
+        np.testing.assert_array_equal(jax.random.key_data(result), jax.random.key_data(reference))

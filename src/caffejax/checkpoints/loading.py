@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
+from ..kernels.compiling import as_jax, cpu_of
 from ..parallel import place
 from ..schema.blob_proto import Array, read_bytes
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
@@ -124,7 +125,7 @@ def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
-    return jax.device_put(_misaligned(array.astype(dtype, copy=False)))  # jnp.asarray would compile a copy
+    return as_jax(_misaligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a copy
 
 
 def save_weights(

@@ -133,6 +133,19 @@ def folded_bits(key: jax.Array, number: Any) -> int:
     """Return `jax.random.bits(jax.random.fold_in(key, number))` as an int."""
     if str(jax.random.key_impl(key)) != "threefry2x32" or not jax.config.values["jax_threefry_partitionable"]:
         return int(jax.random.bits(jax.random.fold_in(key, number)))
-    folded = threefry(np.asarray(jax.random.key_data(key)), 0, number)
-    high, low = threefry(folded, 0, 0)
+    high, low = threefry(np.asarray(jax.random.key_data(fold_in(key, number))), 0, 0)
     return int(high ^ low)
+
+
+def key_of_seed(seed: int) -> jax.Array:
+    """Return `jax.random.key(seed)`; JAX's default keys take no compilation."""
+    if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 1 << 31:
+        return jax.random.key(seed)
+    return jax.random.wrap_key_data(np.asarray([0, seed], np.uint32))
+
+
+def fold_in(key: jax.Array, number: Any) -> jax.Array:
+    """Return `jax.random.fold_in(key, number)` of an uncommitted key; JAX's default keys take no compilation."""
+    if str(jax.random.key_impl(key)) != "threefry2x32":
+        return jax.random.fold_in(key, number)
+    return jax.random.wrap_key_data(threefry(np.asarray(jax.random.key_data(key)), 0, number))

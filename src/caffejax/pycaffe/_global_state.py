@@ -16,7 +16,7 @@ from ..aliases import declared
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import start_logging
 from ..layers import layer_types
-from ..layers.bucketed_random import folded_bits
+from ..layers.bucketed_random import folded_bits, key_of_seed
 from ..options import LIMITS, Reading
 from ..process import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
@@ -112,7 +112,7 @@ def next_key() -> tuple[jax.Array, np.uint32]:
         if _process.seed is None:
             _process.seed = secrets.randbits(31)
         if _process.key is None:
-            _process.key = jax.random.key(_process.seed)
+            _process.key = key_of_seed(_process.seed)
         _process.drawn += 1
         return _process.key, np.uint32(_process.drawn)
 

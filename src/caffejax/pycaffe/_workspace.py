@@ -17,7 +17,8 @@ from ..execution.memory_check import check_room
 from ..graph import Graph
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
-from ..layers.context import Phase, name_key
+from ..layers.bucketed_random import fold_in
+from ..layers.context import Phase, name_number
 from . import _global_state
 from ._blob_store import Memories
 from ._data_feed import FedLayers
@@ -224,7 +225,7 @@ def open_workspace(
     net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, by_hand=dict)
-    own_key = name_key(key, f"net {number}")
+    own_key = fold_in(key, name_number(f"net {number}"))
     variables = (
         net.init(own_key) if weights is None else load_weights(weights, net.graph, net.initializer(own_key), strict)
     )
