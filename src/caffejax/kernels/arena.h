@@ -1,4 +1,4 @@
-// Where the values of a frozen net lie: buffers with lifetimes, put into one piece of memory.
+// Assigns memory to the values of a frozen net: buffers that are alive at different steps share the same bytes of an arena.
 
 #ifndef CAFFEJAX_KERNELS_ARENA_H_
 #define CAFFEJAX_KERNELS_ARENA_H_
@@ -15,12 +15,12 @@ inline size_t Aligned(size_t size) { return (size + 63) / 64 * 64; }
 
 enum class Where { kArgument, kResult, kWeights, kArena };
 
-// Memory that values share. Of the arena's, the steps that use it are known, and then where it begins.
+// Memory of one or more values. A buffer in the arena has its first and last step, and after `Arrange` its offset.
 struct Buffer {
   Where kind;
   int64_t number = 0;    // of the argument or result
   size_t size = 0;
-  bool shared = false;   // several values lie in it: it is not written over
+  bool shared = false;   // holds several values, so it is not overwritten
   int first = -1, last = -1;
   size_t offset = 0;
 
@@ -30,15 +30,15 @@ struct Buffer {
   }
 };
 
-// A value, or a weight: which buffer, how it lies, and how many bytes behind the buffer's beginning.
+// The location of a value or a weight: its buffer, its memory layout, and its offset in the buffer in bytes.
 struct Place {
   int buffer = -1;
   memory::desc lies;
   size_t offset = 0;
 };
 
-// Gives each buffer of the arena its offset; returns the arena's size. The largest first, each as low as it can be
-// among those that live while it does.
+// Sets the offset of each buffer in the arena; returns the arena's size in bytes. The largest buffers come first; each is
+// placed as low as the buffers with an overlapping lifetime allow.
 inline size_t Arrange(std::vector<Buffer>& buffers) {
   std::vector<Buffer*> order, placed;
   for (Buffer& b : buffers) {

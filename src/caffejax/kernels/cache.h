@@ -1,4 +1,4 @@
-// What was made for the keys that were asked for last.
+// A least-recently-used cache for threads: to create a oneDNN primitive compiles code, so primitives are reused.
 
 #ifndef CAFFEJAX_KERNELS_CACHE_H_
 #define CAFFEJAX_KERNELS_CACHE_H_
@@ -28,11 +28,11 @@ struct HashOfKey {
 template <typename Value>
 class Cache {
  public:
-  // Of more values than `capacity` the one that was not asked for longest is given up, once nobody uses it any more.
+  // The cache holds `capacity` values and then drops the least recently used one; users of that value keep it alive.
   explicit Cache(size_t capacity) : capacity_(capacity) {}
 
-  // The value of a key; `make` makes it if there is none. While it does, other keys are looked up as ever, and who asks
-  // for the same one waits. If it throws, nothing is kept.
+  // Returns the value of a key, and calls `make` if there is none. Meanwhile a thread that needs the same key waits, and
+  // other keys are not blocked. If `make` throws, nothing is stored.
   template <typename Make>
   std::shared_ptr<const Value> Get(const Key& key, Make make) {
     std::shared_ptr<Place> place = Find(key);
@@ -67,7 +67,7 @@ class Cache {
 
   const size_t capacity_;  // at least 1
   std::mutex mutex_;
-  Places places_;  // the last one asked for comes first
+  Places places_;  // the most recently used one first
   std::unordered_map<Key, typename Places::iterator, HashOfKey> by_key_;
 };
 

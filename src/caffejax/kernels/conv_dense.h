@@ -1,4 +1,5 @@
-// Operations with a weight, which may lie in several ways: the first that oneDNN has tuned code for is taken.
+// Convolution, deconvolution and dense operations: of several memory layouts the first is used that oneDNN has tuned code
+// for. A dense operation on one row reads its matrix in Caffe's order: 1.55 ms instead of 1.95 for CaffeNet's 4096 x 4096.
 
 #ifndef CAFFEJAX_KERNELS_CONV_DENSE_H_
 #define CAFFEJAX_KERNELS_CONV_DENSE_H_
@@ -19,7 +20,7 @@ class Weighted : public Values {
 
   using Values::Values;
 
-  // How a convolution's arrays may lie: what is tried first comes first.
+  // The layouts of a convolution's arrays, in the order in which they are tried.
   struct Form {
     memory::desc x, y;
     std::optional<Place> at;       // where the result belongs
@@ -48,7 +49,7 @@ class Weighted : public Values {
     return forms;
   }
 
-  // The value of the same shape that an operation's result is added to, if there is one; else -1.
+  // Returns the number of the value of the same shape that is added to an operation's result, or -1.
   int64_t Added(size_t i) const {
     for (const Statement& s : program_.operations[i].after) {
       if (s.name == "plus" && s.Has("value") && program_.Shape(s.One("value")) == program_.operations[i].Out()) {
@@ -58,8 +59,8 @@ class Weighted : public Values {
     return -1;
   }
 
-  // Computes an operation with a weight in the first form that oneDNN has tuned code for, else in the last.
-  // `describe(form, attributes)` gives the primitive's description.
+  // Adds an operation with a weight, in the first form that oneDNN has tuned code for, else in the last one.
+  // `describe(form, attributes)` returns the primitive's description.
   template <typename Describe>
   void InBestForm(size_t i, const std::vector<Form>& forms, const memory::desc& weight, Describe describe) {
     const Statements& all = program_.operations[i].after;
@@ -77,7 +78,7 @@ class Weighted : public Values {
     }
   }
 
-  // What comes after, without a copy being made: to ask oneDNN.
+  // The post-ops of an operation, without copies of values; for queries of oneDNN's implementations.
   After Probe(const Statements& all, const Form& form) {
     After after;
     for (const Statement& s : all) {
@@ -113,7 +114,7 @@ class Weighted : public Values {
     values_[Own(i)] = form.fused ? y : Passes(y, all, true);
   }
 
-  // Where a result of that description is written.
+  // Returns the location that a result of this description is written to.
   Place ResultOf(const Form& form, const memory::desc& lies) {
     return form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(lies);
   }
@@ -146,7 +147,7 @@ class Weighted : public Values {
     });
   }
 
-  // Computes a convolution by Winograd's transformations; returns whether it is one for which that is done.
+  // Adds a convolution by Winograd's algorithm; returns false if it does not suit the convolution.
   bool Transform(size_t i, const Form& form) {
     const Statement& s = Self(i);
     Dims weight = program_.Weight(s.One("weight")), out = program_.operations[i].Out(), one{1, 1};
@@ -206,8 +207,8 @@ class Weighted : public Values {
     });
   }
 
-  // Multiplies rows of any shape by a matrix (outputs, inputs). For a few rows, reading the matrix once is the cost, and
-  // its plain order is as fast as any other; so these batch sizes share one packed weight. More rows need oneDNN's order.
+  // Multiplies rows of any shape by a matrix (outputs, inputs). For a few rows the cost is to read the matrix once, and
+  // Caffe's order is as fast as any other; so these batch sizes share one packed weight. More rows need oneDNN's order.
   void Multiply(size_t i) {
     const Statement& s = Self(i);
     Dims weight = X(i).lies.get_dims(), caffe = program_.Weight(s.One("weight"));
@@ -226,7 +227,7 @@ class Weighted : public Values {
     });
   }
 
-  // oneDNN counts the cells between those of a dilated kernel.
+  // oneDNN's dilation is the number of skipped cells: Caffe's minus 1.
   static Dims Gaps(const Statement& s, size_t axes) {
     Dims gaps = s.Whole("dilation", axes, 1);
     for (int64_t& gap : gaps) --gap;

@@ -1,4 +1,5 @@
-// The steps of a frozen net: primitives of oneDNN and what each works on.
+// The execution plan of a frozen net: its steps (oneDNN primitives, or functions here) and the memory that each uses. Small
+// steps run in one thread, without the wake-up of others: LeNet takes 0.067 ms instead of 0.071.
 
 #ifndef CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
 #define CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
@@ -16,7 +17,7 @@
 
 namespace caffejax {
 
-// A weight as it is given and as it lies among the packed ones, `offset` bytes from their beginning.
+// A weight in Caffe's layout and in its packed layout, `offset` bytes from the start of the packed weights.
 struct Packed {
   int64_t weight;
   memory::desc given, lies;
@@ -26,7 +27,7 @@ struct Packed {
 
 using Operands = std::vector<std::pair<int, Place>>;  // by oneDNN's numbers
 
-// What a step does; several threads may run it at the same time.
+// The function of a step; several threads may run it at the same time.
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -54,10 +55,10 @@ struct Step {
   bool alone;  // in one thread
 };
 
-// What moves no more than this and multiplies no oftener is done by one thread before a second one has heard of it.
+// Limits (bytes, multiplications) up to which one thread completes a step before a second thread would wake up.
 inline constexpr int64_t kSmallBytes = 128 << 10, kSmallProducts = 256 << 10;
 
-// Steps in the order in which they were added, the buffers that they use, and the weights as they want them.
+// The steps in order, the buffers that they use, and the weights in the layouts that they need.
 class Steps {
  public:
   std::vector<Buffer> buffers;
@@ -121,14 +122,14 @@ class Steps {
     packed_size += kMark;
   }
 
-  // How weights are packed, as text: programs with the same can share them.
+  // The layouts of the packed weights as text; programs with equal texts and weights can share the packed weights.
   std::string Packing() const {
     std::string text;
     for (const Packed& p : packed) text += std::to_string(p.weight) + Describe(p.lies) + "\n";
     return text;
   }
 
-  // Packed weights end with a mark of how they are packed, which may be another for another number of threads.
+  // Packed weights end with a hash of their layouts, which may depend on the number of threads.
   void SetMark(char* weights) const {
     size_t mark = Mark();
     std::memcpy(weights + packed_size - kMark, &mark, sizeof mark);

@@ -1,4 +1,4 @@
-// How arrays of a frozen net may lie in memory.
+// Memory layouts of the arrays of a frozen net, as oneDNN descriptions.
 
 #ifndef CAFFEJAX_KERNELS_MEMORY_LAYOUT_H_
 #define CAFFEJAX_KERNELS_MEMORY_LAYOUT_H_
@@ -10,11 +10,11 @@
 
 namespace caffejax {
 
-inline constexpr int64_t kBlock = 16;  // channels that lie next to each other, as AVX-512 has them
+inline constexpr int64_t kBlock = 16;  // adjacent channels: the floats of an AVX-512 register
 
 inline bool IsSpatial(const Dims& dims) { return 3 <= dims.size() && dims.size() <= 5; }
 
-// (batch, channels, *space) by blocks of channels, each a plane of its own.
+// (batch, channels, *space) in blocks of channels: (batch, channels / block, *space, block).
 inline memory::desc ByBlocks(const Dims& dims) {
   Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
   using tag = memory::format_tag;
@@ -22,7 +22,7 @@ inline memory::desc ByBlocks(const Dims& dims) {
   return memory::desc(dims, memory::data_type::f32, by_rank[dims.size() - 3]);
 }
 
-// With the channels last.
+// (batch, channels, *space) with the channels last in memory.
 inline memory::desc ByPixels(const Dims& dims) {
   Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
   using tag = memory::format_tag;
@@ -34,7 +34,7 @@ inline memory::desc AnyOrder(const Dims& dims) {
   return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
 }
 
-// A number for each channel, along arrays of so many axes.
+// One number for each channel, to broadcast over arrays with `rank` axes.
 inline memory::desc AlongChannels(int64_t channels, size_t rank) {
   Require(rank >= 2, "an array of ", rank, " axes has no channels");
   Dims dims(rank, 1);
@@ -42,7 +42,7 @@ inline memory::desc AlongChannels(int64_t channels, size_t rank) {
   return Plain(dims);
 }
 
-// A weight as Caffe has it, by groups if there are several.
+// A weight in Caffe's order, with an axis of groups if there are several.
 inline Dims ByGroups(Dims weight, int64_t groups) {
   if (groups > 1) {
     weight[0] /= groups;
@@ -51,8 +51,8 @@ inline Dims ByGroups(Dims weight, int64_t groups) {
   return weight;
 }
 
-// The same with the first two axes (of a group) the other way round: Caffe's transposed convolution has its inputs
-// first, oneDNN its outputs. `weight` is Caffe's.
+// A deconvolution's weight: Caffe has its inputs first, oneDNN its outputs, so the first two axes (of a group) are
+// swapped. `weight` is Caffe's shape.
 inline memory::desc Swapped(const Dims& weight, int64_t groups) {
   Dims dims = ByGroups(weight, groups);
   Dims strides = Plain(dims).get_strides();
@@ -62,7 +62,7 @@ inline memory::desc Swapped(const Dims& weight, int64_t groups) {
   return Strided(dims, strides);
 }
 
-// All that says how an array lies, as text.
+// A memory description as text, for comparison.
 inline std::string Describe(const memory::desc& lies) {
   std::string text;
   for (const Dims& numbers : {lies.get_dims(), lies.get_padded_dims(), lies.get_strides(), lies.get_inner_blks(),
@@ -73,7 +73,7 @@ inline std::string Describe(const memory::desc& lies) {
   return text;
 }
 
-// Whether it is code that oneDNN has tuned for this processor.
+// Returns whether an implementation is one that oneDNN has tuned for this processor, not its reference code.
 template <typename Description>
 bool IsTuned(const Description& pd) {
   std::string name = pd.impl_info_str();

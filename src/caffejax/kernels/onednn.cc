@@ -1,6 +1,6 @@
-// oneDNN's convolutions and matrix products as foreign functions of XLA's.
+// oneDNN's convolutions and matrix products, and their gradients, as foreign functions that XLA calls in training.
 //
-// Arrays of data have their channels last: (batch, *space, channels). Weights are in Caffe's order: (outputs, inputs
+// Blobs have their channels last: (batch, *space, channels). Weights are in Caffe's order: (outputs, inputs
 // per group, *kernel). Each function first checks all its arrays, then runs.
 
 #include <optional>
@@ -21,7 +21,7 @@ using Result = ffi::Result<Array>;
 Array ArrayOf(Array argument) { return argument; }
 Array ArrayOf(Result result) { return *result; }
 
-// The bias, or its gradient, if there is one; nothing else may remain.
+// Takes the bias or its gradient, if there is one; any other remaining array is an error.
 template <typename Remaining>
 std::optional<Array> Optional(const Remaining& remaining) {
   if (remaining.empty()) return std::nullopt;
@@ -58,7 +58,7 @@ ffi::Error WeightDiff(Array x, Array dy, Result d_weight, ffi::RemainingRets d_b
   });
 }
 
-// Both in one call; see `Wanted` in onednn.py.
+// Input and weight diff in one call; see `Wanted` in onednn.py.
 ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, ffi::RemainingRets d_bias,
                             Numbers stride, Numbers dilation, Numbers low, Numbers high, int64_t groups) {
   return Guarded("convolution_diffs", [&] {
@@ -81,7 +81,7 @@ ffi::Error Matmul(Array a, Array b, ffi::RemainingArgs bias, Result c, bool tran
   });
 }
 
-// Of rows times a weight, (outputs, inputs) or, if `transpose`, (inputs, outputs); in one call as a convolution's.
+// Diffs of rows and of a weight, (outputs, inputs) or, if `transpose`, (inputs, outputs), in one call.
 ffi::Error MatmulDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, bool transpose) {
   return Guarded("matmul_diffs", [&] {
     Product for_rows{dy, weight, *dx, std::nullopt, false, transpose};

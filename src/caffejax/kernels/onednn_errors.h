@@ -1,4 +1,4 @@
-// Whatever goes wrong in a foreign function becomes an error of XLA's, which is compiled without exceptions.
+// Converts exceptions in foreign functions to XLA's errors, because XLA is compiled without exceptions.
 
 #ifndef CAFFEJAX_KERNELS_ONEDNN_ERRORS_H_
 #define CAFFEJAX_KERNELS_ONEDNN_ERRORS_H_

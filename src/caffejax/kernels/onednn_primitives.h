@@ -1,6 +1,6 @@
-// oneDNN's primitives for convolutions and matrix products: made once for their shapes, then run on any arrays of these.
+// oneDNN's primitives for convolutions and matrix products: created once for their shapes, then run on arrays.
 //
-// oneDNN wants weights in an order of its own: they are rearranged on the way, each time.
+// oneDNN's kernels need weights in another order than Caffe's, so each call reorders them first.
 
 #ifndef CAFFEJAX_KERNELS_ONEDNN_PRIMITIVES_H_
 #define CAFFEJAX_KERNELS_ONEDNN_PRIMITIVES_H_
@@ -38,7 +38,7 @@ inline memory::desc Strided(const Dims& dims, const Dims& strides) {
   return memory::desc(dims, memory::data_type::f32, strides);
 }
 
-// With the last axis next to each other.
+// Contiguous along the last axis.
 inline memory::desc Plain(const Dims& dims) {
   Dims strides(dims.size());
   int64_t stride = 1;
@@ -46,7 +46,7 @@ inline memory::desc Plain(const Dims& dims) {
   return Strided(dims, strides);
 }
 
-// (batch, *space, channels) as it lies in memory, by the order of axes that oneDNN counts in.
+// An array (batch, *space, channels) in memory, described in oneDNN's order of axes (batch, channels, *space).
 inline memory::desc ChannelsLast(Numbers shape) {
   size_t n = shape.size();
   Dims dims(n), strides(n);
@@ -83,7 +83,7 @@ inline dnnl::primitive_attr Attributes(bool relu) {
   return attributes;
 }
 
-// What oneDNN calls an operand, and how it lies.
+// An operand: oneDNN's name for it, and its layout.
 struct Operand {
   int name;
   memory::desc lies;
@@ -109,7 +109,7 @@ Prepared Prepare(const Description& pd, const memory::desc& own_order, Operand w
   return made;
 }
 
-// Whether the first window that lies behind the padding before an axis ends before what comes after it.
+// Returns whether the first window that begins behind the low padding of an axis ends before the high padding.
 inline bool SomeWindowLiesWithin(const Convolution& c, size_t axis) {
   const Window& w = c.window;
   int64_t extent = w.dilation[axis] * (c.weight.dimensions()[axis + 2] - 1) + 1;
@@ -143,8 +143,8 @@ inline Prepared Prepare(Kind kind, const Convolution& c, bool relu) {
   }
   dnnl::convolution_backward_weights::primitive_desc pd(Engine(), direct, x, any, bias, y, stride, dilation, low, high,
                                                         forward, Attributes(false));
-  // What oneDNN compiles itself goes wrong, and writes beyond its arrays, where the padding before and after a depth
-  // meet: windows 4 deep by steps of 2 on a depth of 3, padded by 3. Its other implementations do not.
+  // oneDNN's JIT kernels write beyond their arrays if one window covers the low and the high padding of the depth, such
+  // as kernel 4, stride 2, pad 3 on a depth of 3. Its other implementations do not.
   if (c.x.dimensions().size() == 5 && !SomeWindowLiesWithin(c, 0)) {
     while (std::string(pd.impl_info_str()).rfind("jit", 0) == 0 && pd.next_impl()) continue;
   }
@@ -161,13 +161,13 @@ inline Prepared Prepare(const Product& p, bool relu) {
   return Prepare(pd, b, {DNNL_ARG_WEIGHTS, b}, {{DNNL_ARG_SRC, a}, {DNNL_ARG_DST, c}, {DNNL_ARG_BIAS, bias}});
 }
 
-// Making a primitive compiles its code; so the last ones are kept. oneDNN keeps as many of its own.
+// To create a primitive compiles its code, so recently used ones are cached. oneDNN's own cache has the same size.
 inline Cache<Prepared>& Kept() {
   static auto& kept = *new Cache<Prepared>(1024);
   return kept;
 }
 
-// Memory for the length of one call; XLA's CPU runtime has none to lend.
+// Memory for one call; XLA's CPU runtime offers no scratch memory.
 class Space {
  public:
   memory Of(const memory::desc& desc) {
@@ -186,7 +186,7 @@ class Space {
   std::vector<std::unique_ptr<void, Free>> blocks_;
 };
 
-// Runs on a weight and on the others, in their order; a bias that there is none of is left out.
+// Runs a primitive on a weight and the other operands, in their order; a missing bias is left out.
 inline void Run(const Prepared& p, const Array& weight, std::initializer_list<std::optional<Array>> others) {
   Space space;
   std::unordered_map<int, memory> arguments;
@@ -219,7 +219,7 @@ inline void Run(Kind kind, const Convolution& c, bool relu = false) {
   Run(*prepared, c.weight, {c.x, c.y, c.bias});
 }
 
-// Computes c from a and b.
+// Computes c = a b.
 inline void Run(const Product& p, bool relu = false) {
   Key key{static_cast<int64_t>(Kind::kProduct), p.M(), p.N(), p.K(), p.transpose_a, p.transpose_b, p.bias.has_value(),
           relu};

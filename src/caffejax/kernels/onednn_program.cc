@@ -1,5 +1,6 @@
-// Frozen nets: a program's weights packed, and the program run. See program.h. Callable from Python by ctypes, on
-// arrays that lie in memory, and from code that XLA has compiled, as foreign functions of its.
+// Frozen nets: functions that build a program (program.h), pack its weights and run it. Python calls them by ctypes on
+// arrays in memory; that takes no compilation, where `jax.jit` takes 20 ms for each new shape. Code that XLA has compiled
+// calls them as foreign functions.
 
 #include <memory>
 #include <string>
@@ -18,7 +19,7 @@ namespace ffi = xla::ffi;
 using Octets = ffi::Buffer<ffi::U8>;
 using Code = ffi::Span<const double>;  // a program, see program.h
 
-// What an executable keeps of a program.
+// The state of an XLA executable: its program.
 struct State {
   static ffi::TypeId id;
   static ffi::TypeInfo info;
@@ -45,7 +46,7 @@ bool Is(const Array& array, const Dims& dims, int64_t times) {
   return true;
 }
 
-// Runs a program on the first of `times` parts of its arguments and results, then on the next.
+// Runs a program on each of `times` consecutive parts of its arguments and results.
 void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, char* packed, int64_t times) {
   const Program& program = frozen.program;
   for (int64_t k = 0; k < times; ++k) {
@@ -55,7 +56,7 @@ void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, ch
   }
 }
 
-// Packed weights, then arguments; along the first axis of all of them and of the results lie `times` of the program's.
+// Takes packed weights, then arguments; the first axis of arguments and results is `times` the program's.
 ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                      Code, int64_t times) {
   return Guarded("frozen net", [&] {
@@ -80,14 +81,14 @@ ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, 
   });
 }
 
-// What is known of a program once it is built. Texts are the caller's to copy before the next program is opened.
+// Facts about a built program. The caller must copy the texts before it opens the next program.
 struct Answer {
   int64_t packed_size, arena_size;
-  const char* steps;    // their names, one on each line; or what is wrong, where there is no program
-  const char* packing;  // how the weights are packed: programs with the same can share them
+  const char* steps;    // names of the steps, one on each line; an error message if there is no program
+  const char* packing;  // layouts of the packed weights; programs with equal ones can share them
 };
 
-// Does something; returns what went wrong, to be copied before the next call, or null.
+// Calls a function; returns its error message, to be copied before the next call, or null.
 template <typename Body>
 const char* Attempted(const char* name, Body body) {
   thread_local std::string text;
@@ -111,7 +112,7 @@ extern "C" const char* caffejax_program_names() {
   return names.c_str();
 }
 
-// Builds a program; returns null where that cannot be done.
+// Builds a program; returns null on an error.
 extern "C" void* caffejax_program_open(const double* program, int64_t count, Answer* answer) {
   thread_local std::string steps, packing;
   steps.clear();
@@ -133,17 +134,17 @@ extern "C" void* caffejax_program_open(const double* program, int64_t count, Ans
 
 extern "C" void caffejax_program_close(void* program) { delete static_cast<Frozen*>(program); }
 
-// Packs the weight of that number, which lies as Caffe has it, into `packed`, of as many bytes as the answer said.
+// Packs one weight, by its number, from Caffe's layout into `packed`, whose size in bytes the answer has.
 extern "C" const char* caffejax_program_pack(void* program, int64_t number, const float* weight, char* packed) {
   return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->Pack(number, weight, packed); });
 }
 
-// Marks weights as packed for this program, once all of them are.
+// Marks weights as packed for this program, after the last one is packed.
 extern "C" const char* caffejax_program_mark(void* program, char* packed) {
   return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->steps.SetMark(packed); });
 }
 
-// Runs a program on arguments and results that lie in memory, `times` of its own along their first axes.
+// Runs a program on arguments and results in memory, whose first axes are `times` the program's.
 extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char* packed,
                                             int64_t times) {
   return Attempted("frozen net", [&] {
@@ -160,7 +161,7 @@ extern "C" int64_t caffejax_program_suppress(const Box* boxes, int64_t n, float 
 extern "C" void* caffejax_program_type_id() { return &State::id; }
 extern "C" void* caffejax_program_type_info() { return &State::info; }
 
-// Every stage of a call is given all of its attributes.
+// XLA passes all attributes of a call to each of its stages.
 template <typename Binding>
 auto WithAttributes(Binding&& binding) {
   return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("times");

@@ -1,4 +1,4 @@
-// What oneDNN is asked to compute, and whether its arrays agree with each other: checked before memory is touched.
+// Shapes of convolutions and matrix products, and checks that all arrays agree, before any memory is read or written.
 
 #ifndef CAFFEJAX_KERNELS_ONEDNN_SHAPES_H_
 #define CAFFEJAX_KERNELS_ONEDNN_SHAPES_H_
@@ -18,7 +18,7 @@ namespace caffejax {
 using Array = xla::ffi::Buffer<xla::ffi::F32>;
 using Numbers = xla::ffi::Span<const int64_t>;
 
-// What was asked for cannot be computed.
+// An error in the arguments of a call.
 class Refused : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -35,7 +35,7 @@ inline std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
 
 inline std::ostream& operator<<(std::ostream& out, const Array& array) { return out << array.dimensions(); }
 
-// Refuses if the condition does not hold; only then is the text made.
+// Throws `Refused` unless the condition holds; the message is composed only then.
 template <typename... Parts>
 void Require(bool holds, const Parts&... parts) {
   if (holds) return;
@@ -44,21 +44,21 @@ void Require(bool holds, const Parts&... parts) {
   throw Refused(text.str());
 }
 
-// Along each spatial axis; padding comes before (low) and after (high).
+// Settings for each spatial axis; the padding is low at the start and high at the end.
 struct Window {
   Numbers stride, dilation, low, high;
   int64_t groups;
 };
 
 // x (batch, *size, inputs) with weight (outputs, inputs / groups, *kernel), plus bias (outputs,) if there is one, is y
-// (batch, *output size, outputs). For a gradient, the array that it is the gradient of stands for itself.
+// (batch, *output size, outputs). A gradient has the shape of its array.
 struct Convolution {
   Array x, weight, y;
   std::optional<Array> bias;
   Window window;
 };
 
-// a (m, k) times b (k, n), plus bias (n,) if there is one, is c (m, n). `a` and `b` may lie as their transposes.
+// a (m, k) times b (k, n), plus bias (n,) if there is one, is c (m, n). `a` and `b` may be stored transposed.
 struct Product {
   Array a, b, c;
   std::optional<Array> bias;
@@ -69,7 +69,7 @@ struct Product {
   int64_t N() const { return b.dimensions()[transpose_b ? 0 : 1]; }
 };
 
-// oneDNN's own code counts in 32 bits in places.
+// oneDNN uses 32-bit sizes in some places.
 inline constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
 inline bool AllBetween(int64_t low, Numbers numbers, int64_t high) {
@@ -102,7 +102,7 @@ inline void CheckWindow(const Window& w, size_t axes) {
   }
 }
 
-// No sum or product overflows: all that goes into them has been found to fit in 32 bits.
+// No sum or product overflows 64 bits, because all operands were checked to fit in 32.
 inline void CheckOutputSize(const Convolution& c, size_t axis) {
   const Window& w = c.window;
   int64_t kernel = c.weight.dimensions()[axis + 2], y = c.y.dimensions()[axis + 1];

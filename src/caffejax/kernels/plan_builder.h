@@ -1,4 +1,4 @@
-// From a program to steps: which primitive of oneDNN computes each operation.
+// Builds the execution plan of a program: chooses the oneDNN primitive for each operation.
 
 #ifndef CAFFEJAX_KERNELS_PLAN_BUILDER_H_
 #define CAFFEJAX_KERNELS_PLAN_BUILDER_H_
@@ -40,7 +40,7 @@ class Build : public Weighted {
     Require(made.lies.get_dims() == program_.operations[i].Out(), Self(i).name, " gives another shape than it says");
   }
 
-  // Whether threads would only keep an operation waiting.
+  // Returns whether an operation is faster in one thread: it is too small to wake others.
   bool IsSmall(size_t i) const {
     const Statement& s = Self(i);
     int64_t out = Bytes(program_.operations[i].Out()), moved = out, products = 0;
@@ -116,7 +116,7 @@ class Build : public Weighted {
     Emit(i, pd, x);
   }
 
-  // With a primitive whose result lies as what it is made of.
+  // Adds a primitive whose result has the layout of its source.
   template <typename Description>
   void Emit(size_t i, const Description& pd, const Place& x) {
     Place y = made_.Fresh(pd.dst_desc());
@@ -145,7 +145,7 @@ class Build : public Weighted {
     Require(from[axis] == out[axis], "concat: parts are missing");
   }
 
-  // By blocks where all parts but the last end with one, else with the channels last.
+  // In blocks of channels if all parts but the last have whole blocks, else with the channels last.
   memory::desc Order(const Statement& s, const Dims& out, size_t axis) const {
     if (axis != 1 || !IsSpatial(out)) return Plain(out);
     int64_t channel = 0;
@@ -164,8 +164,8 @@ class Build : public Weighted {
     values_[Own(i)] = {x.buffer, Plain(out), x.offset};
   }
 
-  // The same numbers with the axes in another order, the `order[j]`th as the jth. They are moved at once: of values that
-  // lie as they were, with their axes under other numbers, oneDNN computes some functions wrongly.
+  // Permutes axes: axis `order[j]` becomes axis j. The values are moved at once, because oneDNN computes some functions
+  // wrongly on a view with permuted axes.
   void Permute(size_t i) {
     const Place& x = X(i);
     Dims order = Self(i).Whole("order", x.lies.get_dims().size(), 0);
@@ -176,7 +176,7 @@ class Build : public Weighted {
     made_.Copy({x.buffer, x.lies.permute_axes(to), x.offset}, values_[Own(i)]);
   }
 
-  // Of one image whole blocks of channels follow each other as they lie; else the plain order is cut.
+  // For one image, whole blocks of channels are contiguous and need no copy; otherwise the plain layout is sliced.
   void Slice(size_t i) {
     const Statement& s = Self(i);
     Place x = X(i);

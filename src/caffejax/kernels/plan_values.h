@@ -1,8 +1,8 @@
-// The values of a program: where each lies, who reads it last, and passes over one.
+// The values of a program under construction: location and layout of each, its last reader, and passes over one value.
 //
-// oneDNN chooses how a convolution's arrays lie. Where some are joined along the channels all lie by blocks of channels
-// instead, so that of one image, whose blocks follow each other, the parts are computed where they belong. So they do
-// where channels are convolved each by itself, which is fastest so; between such, oneDNN would choose pixels.
+// oneDNN chooses the layout of a convolution's arrays, with two exceptions that use blocks of channels. Values that Concat
+// joins along the channels: with one image their blocks are contiguous, so they are computed in place, where oneDNN would
+// copy with reference code, 200 times as slow. Depthwise convolutions, which are fastest so: all of MobileNet by 5 %.
 
 #ifndef CAFFEJAX_KERNELS_PLAN_VALUES_H_
 #define CAFFEJAX_KERNELS_PLAN_VALUES_H_
@@ -48,7 +48,7 @@ class Values {
     last_use_[value] = static_cast<int>(operation);
   }
 
-  // Of a concatenation along the channels: what it is made of may be computed in its place.
+  // Sources of a concatenation along the channels may be computed directly in its result.
   void FindParts(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
@@ -63,7 +63,7 @@ class Values {
     }
   }
 
-  // Whether it is a convolution of each channel by itself, all of them in whole blocks.
+  // Returns whether an operation is a depthwise convolution of whole blocks of channels.
   static bool IsByChannel(const Operation& o) {
     Dims out = o.Out();
     bool apart = o.self.name == "convolution" && IsSpatial(out) && o.self.One("groups") == out[1];
@@ -87,14 +87,14 @@ class Values {
     return joined;
   }
 
-  // Whether nothing but this operation reads it any more, and this one once, so that it may be written over.
+  // Returns whether this operation is the last reader of a value and reads it once, so that it may be overwritten.
   bool IsSpent(int64_t value, size_t operation) const {
     const Buffer& b = made_.buffers[values_[value].buffer];
     bool last = last_use_[value] <= static_cast<int>(operation) && Reads(operation, value) == 1;
     return last && !wanted_[value] && !b.shared && b.kind == Where::kArena;
   }
 
-  // How often an operation reads a value, with what is computed on what it makes.
+  // Counts how often an operation and the statements on its result read a value.
   int64_t Reads(size_t operation, int64_t value) const {
     Dims in = Self(operation).Whole("in");
     int64_t count = std::count(in.begin(), in.end(), value);
@@ -121,7 +121,7 @@ class Values {
   int64_t In(size_t i, size_t which = 0) const { return Self(i).Whole("in").at(which); }
   const Place& X(size_t i) const { return values_[In(i)]; }
 
-  // The operand of a statement for results that lie so.
+  // Returns the operand of a statement for results of this layout.
   Place Operand(const Statement& s, const memory::desc& like) {
     size_t rank = like.get_dims().size();
     if (s.Has("weight")) {
@@ -148,14 +148,14 @@ class Values {
     return after;
   }
 
-  // Whether space has one cell. A binary of oneDNN's then is wrong about numbers by
-  // channel that come after it, but for the first image.
+  // Returns whether the spatial axes have one cell. oneDNN's binary primitive then computes post-ops by channel wrongly
+  // for all images but the first.
   static bool IsPoint(const memory::desc& lies) {
     Dims dims = lies.get_dims();
     return dims.size() > 2 && std::all_of(dims.begin() + 2, dims.end(), [](int64_t n) { return n == 1; });
   }
 
-  // Computes statements on a value by passes of their own, each as many as it can.
+  // Applies statements to a value in separate passes, as many statements in each as oneDNN can fuse.
   Place Passes(Place x, const Statements& all, bool spent) {
     for (size_t i = 0; i < all.size();) {
       Place y = spent ? x : made_.Fresh(x.lies);

@@ -1,4 +1,4 @@
-// What is computed on the result of an operation, in the same pass over it where oneDNN can.
+// Post-ops: statements that are applied to the result of an operation in the same pass, where oneDNN can.
 
 #ifndef CAFFEJAX_KERNELS_POST_OPS_H_
 #define CAFFEJAX_KERNELS_POST_OPS_H_
@@ -12,7 +12,7 @@
 
 namespace caffejax {
 
-// A function of each number; nothing if the statement is none.
+// The elementwise function of a statement, or nothing if it is not elementwise.
 inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
   using a = dnnl::algorithm;
   static const auto& known = *new std::map<std::string, a>{
@@ -29,7 +29,7 @@ inline std::optional<dnnl::algorithm> Pointwise(const Statement& s) {
   return found->second;
 }
 
-// With another value, or with a weight that has a number for each channel.
+// A combination with another value, or with a weight of one number for each channel.
 inline dnnl::algorithm Pairwise(const Statement& s) {
   if (s.name == "plus") return dnnl::algorithm::binary_add;
   if (s.name == "times") return dnnl::algorithm::binary_mul;
@@ -37,7 +37,7 @@ inline dnnl::algorithm Pairwise(const Statement& s) {
   throw Refused("no operation " + s.name);
 }
 
-// What oneDNN is told to do after an operation, and the further operands that it needs for it.
+// oneDNN's post-ops of an operation, and the additional operands that they need.
 struct After {
   dnnl::post_ops does;
   Operands operands;

@@ -1,9 +1,9 @@
-// The program of a frozen net: the operations to compute, as an array of numbers that inference/program.py writes.
+// Reads the program of a frozen net, an array of doubles that kernels/onednn_program.py encodes.
 //
-// The array is a list of counts (arguments, weights, operations, results), then the shape of each argument and weight (a
-// count, and the sizes), each operation, and each result (the number of a value). An operation is a statement, a count,
-// and as many statements that are computed on its result. A statement is a word's number, a count, and as many fields:
-// a field's number, a count, and the values. Values are numbered: the arguments, then the result of each operation.
+// Format: four counts (arguments, weights, operations, results); the shape of each argument and weight (a count, then the
+// sizes); the operations; the number of the value that is each result. An operation is a statement, a count n, and n
+// statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is the
+// number of its name, a count, and its values. Values are numbered: the arguments first, then the operations' results.
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_H_
 #define CAFFEJAX_KERNELS_PROGRAM_H_
@@ -23,7 +23,7 @@ using Dims = dnnl::memory::dims;
 // Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
 inline constexpr const char* kWords[] = {
     "apply", "concat", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "padded_mean", "permute", "reshape",
-    "shuffle", "slice", "softmax",  // operations; below what is computed on their results
+    "shuffle", "slice", "softmax",  // operations; the words below are applied to results
     "plus", "times", "maximum", "prelu", "abs", "clip", "elu", "exp", "hardsigmoid", "hardswish", "linear", "logistic",
     "relu", "softplus", "swish", "tanh", "square", "mish", "log", "power"};
 inline constexpr const char* kFields[] = {
@@ -82,7 +82,7 @@ struct Program {
   std::vector<Operation> operations;
   std::vector<int64_t> results;
 
-  // What a value is: an argument, or the shape that an operation gives.
+  // The shape of a value: of an argument, or of an operation's result.
   Dims Shape(int64_t value) const {
     Require(0 <= value && value < Values(), "no value ", value);
     int64_t own = value - static_cast<int64_t>(arguments.size());
@@ -101,7 +101,7 @@ class Reader {
  public:
   Reader(const double* numbers, size_t count) : at_(numbers), end_(numbers + count) {}
 
-  // How many of something follow; each takes at least one number.
+  // Reads a count of items that follow; each item takes at least one number.
   int64_t Count() {
     double count = Next();
     Require(0 <= count && count <= static_cast<double>(end_ - at_), "a program cannot have ", count, " of anything");

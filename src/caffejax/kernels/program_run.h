@@ -1,4 +1,4 @@
-// Running the steps of a frozen net; several threads may do so at the same time.
+// Packs the weights of a frozen net and runs its steps; several threads may run one program at the same time.
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_RUN_H_
 #define CAFFEJAX_KERNELS_PROGRAM_RUN_H_
@@ -15,14 +15,14 @@
 
 namespace caffejax {
 
-// A place whose address is known only when there is a call.
+// A location whose address is known only during a call.
 struct Moving {
   dnnl_memory_t memory;
   int64_t number;  // of the argument or result
   size_t offset;
 };
 
-// What one call at a time needs: memory for its values, and the primitives' operands in it.
+// The workspace of one call at a time: memory for its values, and the primitives' operands in it.
 class Workspace {
  public:
   explicit Workspace(const Steps& steps) : steps_(steps), arena_(Allocate(steps.arena_size)) {
@@ -88,10 +88,10 @@ class Workspace {
   char* bound_ = nullptr;  // where the weights were last time
 };
 
-// Bytes of a weight that one thread packs sooner than several would.
+// Bytes of a weight up to which one thread packs it faster than several.
 inline constexpr int64_t kSmallWeight = 1 << 20;
 
-// A program that was built, and the workspaces that calls have left.
+// A built program, and the workspaces that are free for the next calls.
 class Frozen {
  public:
   Frozen(const double* numbers, size_t count) : program(ReadProgram(numbers, count)), steps(Build::Of(program)) {}
@@ -99,7 +99,7 @@ class Frozen {
   const Program program;
   const Steps steps;
 
-  // Rearranges a weight, which lies as Caffe has it, to what the steps want.
+  // Reorders a weight from Caffe's layout to the layouts that the steps need.
   void Pack(int64_t number, const float* weight, char* packed) const {
     for (const Packed& p : steps.packed) {
       if (p.weight != number) continue;

@@ -1,6 +1,7 @@
-// The threads of oneDNN, for what is computed beside it: no second pool that would wait for the same cores.
+// Runs functions in oneDNN's OpenMP threads; a second thread pool would compete for the same cores. To wake a sleeping
+// thread takes 60 us, more than most layers of SqueezeNet.
 //
-// oneDNN brings GNU's OpenMP along, whose functions are found by the loader; nothing here is compiled or linked with it.
+// oneDNN depends on GNU's OpenMP; the loader finds its functions, so nothing here is compiled or linked with OpenMP.
 
 #ifndef CAFFEJAX_KERNELS_THREADS_H_
 #define CAFFEJAX_KERNELS_THREADS_H_
@@ -24,7 +25,7 @@ inline bool HasThreads() {
 
 inline int MaxThreads() { return HasThreads() ? omp_get_max_threads() : 1; }
 
-// While it lives, what oneDNN makes is for one thread, and what it runs is run by one; not if it is not `wanted`.
+// During its lifetime oneDNN creates primitives for one thread and runs them in one; no effect unless `wanted`.
 class OneThread {
  public:
   explicit OneThread(bool wanted = true) : before_(wanted ? MaxThreads() : 1) {
@@ -44,7 +45,7 @@ class OneThread {
   int before_;
 };
 
-// Calls `work(thread, threads)` in at most so many threads. Throws what one of them threw.
+// Calls `work(thread, threads)` in at most this number of threads; rethrows an exception of one of them.
 template <typename Work>
 void InParallel(int threads, Work work) {
   if (!HasThreads() || threads == 1) return work(0, 1);

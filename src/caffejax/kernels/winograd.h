@@ -1,8 +1,8 @@
-// Convolutions of 3x3 by Winograd's F(2x2, 3x3): 16 products of channels for 2x2 results, where 36 are plain.
+// 3x3 convolutions by Winograd's F(2x2, 3x3): 16 multiplications for 2x2 results instead of 36. Gain at batch 1: ResNet-50
+// 1.16, GoogLeNet 1.24, SqueezeNet 1.16 times as fast (docs/development/performance.md). oneDNN has none for AVX-512.
 //
-// Tiles are transformed here, by additions alone (winograd_tiles.h). The products are oneDNN's: 16 matrices
-// (tiles, inputs) times (inputs, outputs) for each group. Each thread takes tiles in blocks, so that what is between the
-// transformations stays in its cache.
+// Tiles are transformed here, by additions alone (winograd_tiles.h). oneDNN computes the products: 16 matrices
+// (tiles, inputs) times (inputs, outputs) for each group. Each thread takes tiles in blocks that stay in its cache.
 
 #ifndef CAFFEJAX_KERNELS_WINOGRAD_H_
 #define CAFFEJAX_KERNELS_WINOGRAD_H_
@@ -17,11 +17,11 @@
 
 namespace caffejax {
 
-// How images lie: floats from one to the next, and of each from one block of channels, and one pixel, to the next.
+// Strides of images in floats: from image to image, from one block of channels to the next, from pixel to pixel.
 struct Image {
   int64_t height, width, whole, block, pixel;
 
-  // Nothing if they lie otherwise.
+  // Nothing for other layouts.
   static std::optional<Image> Of(const memory::desc& lies) {
     Dims d = lies.get_dims();
     if (d.size() != 4 || d[1] % kBlock) return std::nullopt;
@@ -42,8 +42,8 @@ class Winograd : public Executable {
     float slope = 0;
   };
 
-  // Whether it is faster than the plain convolution: by multiplications of both, with what it takes to transform each
-  // number of a tile and to read weights that are more (both measured).
+  // Returns whether it is faster than the plain convolution, by a model: the multiplications of both, plus measured costs
+  // to transform each number of a tile and to read the larger weights.
   static bool IsWorth(const Shape& shape) {
     if (shape.inputs % kBlock || shape.outputs % kBlock) return false;
     double pairs = static_cast<double>(shape.inputs) * shape.outputs, pixels = shape.batch * shape.y.height * shape.y.width;
@@ -68,7 +68,7 @@ class Winograd : public Executable {
 
   memory::desc Weight() const { return pd_.weights_desc(); }
 
-  // Bytes for what lies between.
+  // Bytes of the intermediate matrices.
   memory::desc Scratchpad() const {
     return memory::desc({static_cast<int64_t>(own_ * threads_)}, memory::data_type::u8, memory::format_tag::a);
   }
@@ -108,8 +108,8 @@ class Winograd : public Executable {
 
   int64_t Tiles() const { return s_.batch * rows_ * columns_; }
 
-  // Tiles that a thread takes at a time: as many as stay in its cache, or as many more as it takes for the weights to be
-  // less than they are; but no fewer blocks than threads.
+  // The number of tiles in a block: as many as fit in the cache, or more, until the tiles outweigh the weights; but at
+  // least one block for each thread.
   int64_t Block() const {
     constexpr int64_t kCache = (768 << 10) / sizeof(float);
     int64_t channels = s_.inputs + s_.outputs;
@@ -119,7 +119,7 @@ class Winograd : public Executable {
     return ((Tiles() + count - 1) / count) | 1;  // odd, so that the 16 matrices begin at different places of the cache
   }
 
-  // Puts a tile, transformed, into row `row` of the 16 matrices.
+  // Transforms a tile and writes it to row `row` of the 16 matrices.
   void Enter(const Arrays& arrays, int64_t tile, float* matrices, int64_t row) const {
     static constexpr float kZeros[kBlock] = {};
     int64_t image = tile / (rows_ * columns_);
@@ -139,7 +139,7 @@ class Winograd : public Executable {
     }
   }
 
-  // Takes row `row` of the 16 matrices to where the results of a tile belong.
+  // Transforms row `row` of the 16 matrices to the results of a tile.
   void Leave(const Arrays& arrays, int64_t tile, const float* matrices, int64_t row) const {
     int64_t image = tile / (rows_ * columns_), top = tile / columns_ % rows_ * 2, left = tile % columns_ * 2;
     float beyond[kBlock] = {}, *cells[4], *y = arrays.y + image * s_.y.whole;
