@@ -1,4 +1,4 @@
-"""A factor and a bias for each channel, and what is negative set to 0: the epilogue of a convolution."""
+"""A factor, a bias and a ReLU by channel: the epilogue of a convolution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from .platform_dispatch import Operation
 def by_channel(
     x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, *, relu: bool = False, fast: bool = True
 ) -> jax.Array:
-    """Multiply (batch, channels, *space) by a factor, add a bias, (channels,) each, set negatives to 0 if `relu`."""
+    """Multiply `x` by a factor, add a bias, and apply a ReLU if `relu`.
+
+    Args:
+        x: (batch, channels, *space).
+        factor: (channels,), or None.
+        bias: (channels,), or None.
+        relu: whether to set negative results to 0.
+        fast: whether to use the implementation for CPUs.
+    """
     how: Any = {"scaled": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
     plain, cpu = partial(_plain, **how), partial(_on_cpu, **how)
@@ -24,7 +32,7 @@ def by_channel(
 
 
 def add_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
-    """Add a bias (outputs,) to each of the rows (*rows, outputs)."""
+    """Add a bias (outputs,) to each row of `x`, (*rows, outputs)."""
     return Operation(_added, _added_on_cpu)(x, bias)[0] if fast else x + bias
 
 
@@ -39,7 +47,7 @@ def _added_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 def along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
-    """Do the same with the channels of `x` where `c` says."""
+    """Compute `by_channel` on the axis of channels that `c` names."""
     x = x if factor is None else x * c.along(factor, x)
     x = x if bias is None else x + c.along(bias, x)
     return maximum_with_0(x) if relu else x

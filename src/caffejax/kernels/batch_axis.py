@@ -1,4 +1,4 @@
-"""One axis more, as `jax.vmap` gives it, folded into those that an operation has: into its rows, or its channels."""
+"""Reshaping for `jax.vmap`: the mapped axis becomes part of the rows or of the channels of an operation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def leading(x: jax.Array, axis: int | None, size: int) -> jax.Array:
-    """Move the axis to the front; where there is none, repeat the array `size` times."""
+    """Move the axis to the front, or repeat the array `size` times if `axis` is None."""
     return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
 

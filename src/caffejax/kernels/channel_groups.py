@@ -1,4 +1,4 @@
-"""Groups of channels, whose gradients XLA does not know how to cut for several devices."""
+"""Operations on groups of channels, in a form that XLA can partition over several devices."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Run = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
 def groups_of(inputs: int, weight: jax.Array) -> int:
-    """Return into how many groups a weight (outputs, inputs / groups, ...) cuts so many inputs."""
+    """Return the number of groups of a weight (outputs, inputs / groups, ...) for this number of inputs."""
     return inputs // weight.shape[1]
 
 
 def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-    """Call `run(x, weight, groups)`: each group of `x`'s channels meets its part of the weight's first axis.
+    """Call `run(x, weight, groups)`, which combines each group of channels with its part of the weight's first axis.
 
-    In a program that XLA is to cut, group by group: of a grouped convolution's gradient it would first gather the
-    whole batch. Where each channel is a group and gives one, it knows how. Group by group is faster on CPUs, too, and
-    moves less memory on TPUs.
+    In a program that XLA partitions, the groups are computed one by one: for the gradient of a grouped convolution it
+    would gather the whole batch, except for depthwise convolutions. This is also faster on CPUs, and moves less memory
+    on TPUs.
     """
     if groups in (1, weight.shape[0] * weight.shape[1]):
         return run(x, weight, groups)
@@ -39,6 +39,6 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
 def group_by_group(
     run: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, weight: jax.Array, groups: int
 ) -> jax.Array:
-    """Run each group alone, and concatenate the channels of the results."""
+    """Run each group separately, and concatenate the channels of the results."""
     parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
     return jnp.concatenate([run(xs, ws) for xs, ws in parts], 1)

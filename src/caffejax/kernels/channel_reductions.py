@@ -1,8 +1,8 @@
-"""Sums over all axes but the channels', and their transposes.
+"""Sums over all axes except the channels, and their transposes.
 
-On a CPU they have a form of their own, up to 20 times faster than XLA's: its loop over leading axes goes against the
-grain of memory. A sum of a few parts of the rows does not, and is fused with whatever makes the numbers; the rows that
-remain are summed by a product with ones. Of the transpose, XLA leaves no more than a broadcast.
+The form for CPUs is up to 20 times faster than XLA's reduction, whose loop over the leading axes reads memory out of
+order. A few parts of the rows are added first, which XLA fuses with the producer of the values; a product with ones
+adds the remaining rows. XLA reduces the transpose to a broadcast.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-_PARTS = 8  # more are no longer fused
+_PARTS = 8  # XLA does not fuse a sum of more parts
 _EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
 
 
 @dataclass(frozen=True)
 class Channels:
-    """Where the channels lie, and what is done along them.
+    """The axis of channels, and operations along it.
 
     Attributes:
-        last: (batch, *space, channels), in the form for CPUs; else (batch, channels, *space), in XLA's own.
+        last: whether arrays are (batch, *space, channels), in the form for CPUs, instead of (batch, channels, *space).
     """
 
     last: bool
@@ -36,7 +36,7 @@ class Channels:
         return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
-        """Bring (channels,) to what broadcasts along `x`."""
+        """Reshape (channels,) to a shape that broadcasts with `x`."""
         return row(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -44,7 +44,7 @@ FIRST, LAST = Channels(last=False), Channels(last=True)
 
 
 def promote(x: jax.Array) -> jax.Array:
-    """Promote to float32 at least: for sums, statistics and logarithms, which lose digits in less."""
+    """Promote to at least float32: for sums, statistics and logarithms, which need the precision."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -77,7 +77,7 @@ def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the number of parts, of rows in each, and of channels."""
+    """Return the number of parts, the rows in each part, and the number of channels."""
     rows = math.prod(shape[:-1])
     n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
     return n, rows // n, shape[-1]

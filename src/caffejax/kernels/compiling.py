@@ -22,7 +22,7 @@ from .program_cache import Kept, Programs, compiled_here, settings, types_of
 # convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
-# JAX's settings that a trace depends on, this thread's: asked before each call, so by what JAX itself asks
+# JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
 _SETTINGS: Callable[[], Any] = getattr(sys.modules.get("jax._src.config"), "trace_context", settings)
 
 with jax.ensure_compile_time_eval():  # this may be imported while something is traced
@@ -30,26 +30,26 @@ with jax.ensure_compile_time_eval():  # this may be imported while something is 
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None = None, **options: Any) -> Jitted:
-    """Wrap `jax.jit`; for the fast kernels with compiler options where JAX and the device take them.
+    """Wrap `jax.jit`, with compiler options for the fast kernels on CPUs.
 
     Args:
         function: the function.
-        kernels: the operations' formulation.
-        kept_as: bytes that identify the function and all of its settings, if its programs for CPUs are stored for
-            other processes; see `kernels.program_cache`. The arguments are then positional.
-        options: those of `jax.jit`.
+        kernels: the operations' implementations.
+        kept_as: bytes that identify the function and all of its settings, if its programs for CPUs are stored on
+            disk, see `kernels.program_cache`; the arguments are then positional. None to store nothing.
+        options: options of `jax.jit`.
     """
     return Jitted(function, kernels, kept_as, **options)
 
 
 @refuse_in_forks("__call__", "lower", "trace")
 class Jitted:
-    """What `jit` gives.
+    """The result of `jit`.
 
-    JAX takes compiler options in the outermost jit only, not inside of another, of grad or vmap. They are for the CPU.
+    JAX accepts compiler options only in the outermost jit, not inside of another jit, grad or vmap. They are for CPUs.
 
     Attributes:
-        collecting: whether Python's garbage collector runs during calls, of all such functions.
+        collecting: whether Python's garbage collector runs during calls of any such function.
     """
 
     collecting = True
@@ -81,7 +81,7 @@ class Jitted:
         return self._for(args, kwargs)(*args, **kwargs)
 
     def fetch_ahead(self) -> None:
-        """Begin to load the program that was kept last, in a thread of its own, where programs are kept."""
+        """Start to load the newest stored program in another thread, if programs are stored."""
         if self._kept is not None:
             self._kept.fetch_ahead()
 
@@ -93,7 +93,7 @@ class Jitted:
         return Kept(self._kept_as, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}})
 
     def _program(self, args: tuple[Any, ...]) -> Any:
-        """Return the program for arguments like these, from the disk, or compiled and kept; None if it cannot be."""
+        """Return the program for arguments of these types: read, or compiled and stored; None if neither works."""
         if Programs.folder is None or self._kept is None or not only_cpus():
             return None
         types = types_of(args)
@@ -121,7 +121,7 @@ class Jitted:
         return self._for(args, kwargs).trace(*args, **kwargs)
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Choose the jit by the arguments and where they are given."""
+        """Choose the jit by the devices of the arguments and the current trace."""
         if self._tuned and nothing_traced() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
@@ -144,12 +144,12 @@ def _uncollected() -> Iterator[None]:
 
 
 def nothing_traced() -> bool:
-    """Return whether what is computed now is computed at once, and not part of a trace."""
+    """Return whether computations run immediately, and are not part of a trace."""
     return get_opaque_trace_state() == _NOTHING_TRACED
 
 
 def on_cpu(*given: Any) -> bool:
-    """Return whether a call on these arguments runs on the CPU: where they were put, else on the default device."""
+    """Return whether a call on these arguments runs on a CPU: by their devices, if committed, else by the default."""
     if only_cpus():
         return True
     for leaf in jax.tree.leaves(given):
@@ -201,13 +201,13 @@ _abstract = functools.lru_cache(1024)(jax.core.ShapedArray)
 
 @functools.cache
 def only_cpus() -> bool:
-    """Return whether there is no other device than CPUs."""
+    """Return whether CPUs are the only devices."""
     return set(backend.backends()) == {"cpu"}
 
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
-    """Return the options that this jaxlib knows; their names are no promise of its makers."""
+    """Return the options that this jaxlib accepts; their names may change between versions."""
     return {k: v for option in _CPU_OPTIONS if _accepted(option) for k, v in option.items()}
 
 
@@ -215,7 +215,7 @@ def _accepted(option: dict[str, Any]) -> bool:
     try:
         with jax.default_device(jax.devices("cpu")[0]):
             jax.jit(lambda: 0, compiler_options=option).lower().compile()
-    except Exception:  # whatever a jaxlib raises for a name or value that it does not know
+    except Exception:  # the type depends on the jaxlib
         return False
     return True
 

@@ -1,6 +1,6 @@
 """Convolution on CPUs: by oneDNN, or by XLA as a matrix product, sums of shifted products, or group by group.
 
-Data come and go in Caffe's order and have their channels last in memory.
+Inputs and results are in Caffe's order, with their channels last in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # low, high, between
-# rows of a 1x1 convolution: for so few, rearranging the weight, as oneDNN's convolutions do, would take too long
+# rows of a 1x1 convolution up to which it would take too long to reorder the weight, as oneDNN's convolutions do
 _FEW_ROWS = 1024
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
@@ -48,12 +48,12 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
 
 
 def correlate_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of `x`, weight and bias from that of the output."""
+    """Return the diffs of `x`, weight and bias from the diff of the output; None for diffs that are not needed."""
     if onednn.suits_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
-        dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, wanted, bias=bias)
+        dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
         return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
     _, pullback = jax.vjp(partial(_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
@@ -85,7 +85,7 @@ def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: 
 
 
 def _product(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # of no images, too
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # also for an empty batch
     return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], len(weight))
 
 
@@ -112,7 +112,7 @@ _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 
 def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
     size = x.shape[2:]
-    # the same again: of dy, spread out by the stride, with the flipped kernel
+    # the same operation on dy, dilated by the stride, with the flipped kernel
     back = window.ending(size, dy.shape[2:]).transposed()
     pads = [(low, high, s - 1) for (low, high), s in zip(back.padding, window.stride, strict=True)]
     return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), back, size)
@@ -132,7 +132,7 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
 
 
 def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
-    """Return the cells that windows have at a place, as far as there are cells; and which windows these are."""
+    """Return the input cells at one position of the kernel, and the windows that have a cell there."""
     first = max(0, -(place // stride))
     count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
     start = first * stride + place

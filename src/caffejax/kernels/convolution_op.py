@@ -1,4 +1,4 @@
-"""Convolution with its gradients: XLA's own, and what `convolution_cpu` has for CPUs."""
+"""Convolution with its gradients: by XLA's operations, and for CPUs by `convolution_cpu`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,23 @@ def correlate(
     relu: bool = False,
     fast: bool = True,
 ) -> jax.Array:
-    """Correlate (batch, inputs, *size) with weight (outputs, inputs / groups, *kernel): (batch, outputs, *output size).
+    """Correlate an array with a weight, multiply by a factor, add a bias, and apply a ReLU if `relu`.
 
-    Times a factor (outputs,), plus a bias (outputs,), and with negatives set to 0 if `relu`. The result has the type
-    of `x`. Without `fast` it is XLA's own, with JAX's own derivatives.
+    Args:
+        x: (batch, inputs, *size).
+        weight: (outputs, inputs / groups, *kernel).
+        window: the window over the spatial axes.
+        bias: (outputs,), or None.
+        factor: (outputs,), or None.
+        relu: whether to set negative results to 0.
+        fast: whether to use the implementations for platforms, instead of XLA's operation with JAX's derivatives.
+
+    Returns:
+        (batch, outputs, *output size), of the dtype of `x`.
     """
     window = window.without_rest(x.shape[2:])
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
-    if factor is not None and isinstance(size, int) and size < weight.size:  # cheaper on what comes out
+    if factor is not None and isinstance(size, int) and size < weight.size:  # cheaper on the output
         y = correlate(x, weight, window, fast=fast)
         return by_channel(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:
@@ -56,13 +65,13 @@ def _differentiable(window: Window, relu: bool) -> Any:
         (y,) = _correlation(window, relu)(*arrays)
         return y, (arrays, y if relu else None)
 
-    def backward(residuals: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+    def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         (x, weight, *_), y = residuals
-        want_x, want_weight, *want_bias = wanted
-        want = onednn.Wanted(want_x, want_weight)
+        want_x, want_weight, *want_bias = needed
+        want = onednn.NeededDiffs(want_x, want_weight)
         operation = _correlation_diffs(window, want, any(want_bias), y is not None)
-        found = iter(operation(x, dy, weight, *(() if y is None else (y,))))
-        return [next(found).astype(a.dtype) if w else None for a, w in zip(residuals[0], wanted, strict=True)]
+        diffs = iter(operation(x, dy, weight, *(() if y is None else (y,))))
+        return [next(diffs).astype(a.dtype) if w else None for a, w in zip(residuals[0], needed, strict=True)]
 
     return with_gradient(forward, backward)
 
@@ -99,7 +108,7 @@ def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 
 def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    """Have the padding even, as cuDNN does it: uneven padding XLA adds before, in an array of its own."""
+    """Convolve with even padding, which cuDNN supports; XLA pads unevenly in a separate copy of the input."""
     return _plain(x, weight, bias, window=window.evened(x.shape[2:]), relu=relu)
 
 
@@ -114,9 +123,9 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: b
     return (out_of_channels(y, size),)
 
 
-def _correlation_diffs(window: Window, wanted: onednn.Wanted, bias: bool, relu: bool) -> Operation:
-    """Make the wanted diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
-    how: Any = {"window": window, "wanted": wanted, "bias": bias}
+def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
+    """Compute the needed diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
+    how: Any = {"window": window, "wanted": needed, "bias": bias}
     return Operation(
         plain=partial(_wanted_of, _plain_diffs, **how),
         cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
@@ -134,46 +143,52 @@ def _wanted_of(
     y: jax.Array | None = None,
     *,
     window: Window,
-    wanted: onednn.Wanted,
+    needed: onednn.NeededDiffs,
     bias: bool,
 ) -> Arrays:
     dy = dy if y is None else jnp.where(y > 0, dy, 0)
-    found = run(x, dy, weight, window=window, wanted=wanted, bias=bias)
-    return tuple(d for d, want in zip(found, (wanted.x, wanted.weight, bias), strict=True) if want)
+    diffs = run(x, dy, weight, window=window, needed=needed, bias=bias)
+    return tuple(d for d, want in zip(diffs, (needed.x, needed.weight, bias), strict=True) if want)
 
 
 def _wanted_on_tpu(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, y: jax.Array | None = None, *, wanted: onednn.Wanted, **how: Any
+    x: jax.Array,
+    dy: jax.Array,
+    weight: jax.Array,
+    y: jax.Array | None = None,
+    *,
+    needed: onednn.NeededDiffs,
+    **how: Any,
 ) -> Arrays:
-    """Hide from XLA that `y` is a ReLU's, in float32 where the input is data.
+    """Hide from XLA that `y` is the result of a ReLU, for float32 and an input that is data.
 
-    Else it masks by what precedes the ReLU, and keeps both of them until then: twice the net's largest array.
+    Otherwise XLA masks by the input of the ReLU, and keeps input and output alive: twice the net's largest array.
     """
-    if y is not None and not wanted.x and y.dtype == jnp.float32:
+    if y is not None and not needed.x and y.dtype == jnp.float32:
         y = lax.optimization_barrier(y)
-    return _wanted_of(_diffs_on_tpu, x, dy, weight, y, wanted=wanted, **how)
+    return _wanted_of(_diffs_on_tpu, x, dy, weight, y, needed=needed, **how)
 
 
 def _plain_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, ...]:
     run, dy = partial(_plain, window=window, relu=False), dy.astype(x.dtype)
-    dx = jax.linear_transpose(lambda x: run(x, weight)[0], x)(dy)[0] if wanted.x else None
-    d_weight = jax.linear_transpose(lambda weight: run(x, weight)[0], weight)(dy)[0] if wanted.weight else None
+    dx = jax.linear_transpose(lambda x: run(x, weight)[0], x)(dy)[0] if needed.x else None
+    d_weight = jax.linear_transpose(lambda weight: run(x, weight)[0], weight)(dy)[0] if needed.weight else None
     return dx, d_weight, jnp.sum(promote(dy), (0, *range(2, dy.ndim))) if bias else None
 
 
 def _diffs_on_tpu(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, wanted: onednn.Wanted, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, ...]:
-    """Make the weight's diff by a product of patches where the input has one channel and is float32.
+    """Compute the weight's diff by a product of patches if the input is float32 with one channel.
 
-    As a convolution in full precision it takes the compiler minutes, or for ever.
+    The TPU compiler takes minutes or longer for this convolution in full precision.
     """
-    if not (wanted.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
-        return _plain_diffs(x, dy, weight, window=window, wanted=wanted, bias=bias)
-    others = onednn.Wanted(wanted.x, weight=False)
-    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, wanted=others, bias=bias)
+    if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
+        return _plain_diffs(x, dy, weight, window=window, needed=needed, bias=bias)
+    others = onednn.NeededDiffs(needed.x, weight=False)
+    dx, _, d_bias = _plain_diffs(x, dy, weight, window=window, needed=others, bias=bias)
     padded = jnp.pad(x[:, 0], [(0, 0), *((max(low, 0), max(high, 0)) for low, high in window.padding)])
     patches = jnp.stack([padded[(slice(None), *cells)] for cells in window.cells(dy.shape[2:])], 1)
     along = (0, *range(2, dy.ndim))
@@ -181,18 +196,18 @@ def _diffs_on_tpu(
 
 
 def _batched_diffs(
-    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, wanted: onednn.Wanted, bias: bool, relu: bool
+    arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool
 ) -> Arrays:
     size = _size(arrays, axes)
     x, dy, weight, *y = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    if axes[2] is None and not (wanted.weight or bias):
+    if axes[2] is None and not (needed.weight or bias):
         rows = map(into_rows, (x, dy))
-        (dx,) = _correlation_diffs(window, wanted, bias, relu)(*rows, arrays[2], *map(into_rows, y))
+        (dx,) = _correlation_diffs(window, needed, bias, relu)(*rows, arrays[2], *map(into_rows, y))
         return (out_of_rows(dx, size),)
     channels = [into_channels(x), into_channels(dy), into_rows(weight), *map(into_channels, y)]
-    found = iter(_correlation_diffs(window, wanted, bias, relu)(*channels))
+    diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
     out_of = (out_of_channels, out_of_rows, out_of_rows)
-    return tuple(f(next(found), size) for f, want in zip(out_of, (wanted.x, wanted.weight, bias), strict=True) if want)
+    return tuple(f(next(diffs), size) for f, want in zip(out_of, (needed.x, needed.weight, bias), strict=True) if want)
 
 
 def _size(arrays: Sequence[jax.Array], axes: Axes) -> int:

@@ -1,4 +1,4 @@
-"""What treats every number by itself: on CPUs with the channels last, as convolutions and pooling have them."""
+"""Elementwise operations: on CPUs with the channels last, as convolutions and pooling store them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Arrays = tuple[jax.Array, ...]
 
 
 def elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
-    """Call `function(*arrays)`, all of one shape (batch, channels, *space), so that nothing is transposed for it."""
+    """Call an elementwise function on arrays of one shape (batch, channels, *space), without transposes of memory."""
     return Operation(function, _ChannelsLast(function))(*arrays)
 
 
@@ -29,9 +29,10 @@ class _ChannelsLast:
 
 
 def relu(x: jax.Array) -> jax.Array:
-    """Return max(x, 0). The gradient, 0 at 0, is made from that, which the layers after it read in any case.
+    """Return max(x, 0), with gradient 0 at 0.
 
-    On CPUs it is made from x: there XLA would compute the result again, with all that leads to it.
+    The gradient is computed from the result, which the next layers read anyway. On CPUs it is computed from `x`,
+    because XLA would compute the result again, with everything that leads to it.
     """
     return Operation(_relu, _relu_on_cpu)(x)[0]
 
@@ -41,7 +42,7 @@ def _relu(x: jax.Array) -> Arrays:
         y = jnp.maximum(x, 0)
         return y, y
 
-    def backward(y: jax.Array, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+    def backward(y: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return (jnp.where(y > 0, dy, 0),)
 
     return (with_gradient(forward, backward)(x),)
@@ -52,7 +53,7 @@ def _relu_on_cpu(x: jax.Array) -> Arrays:
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:
-    """Concatenate (batch, channels, *space) arrays along their channels, which on CPUs lie last."""
+    """Concatenate (batch, channels, *space) arrays along their channels, which are last in memory on CPUs."""
     return Operation(_concatenate, _concatenate_last)(*arrays)[0]
 
 

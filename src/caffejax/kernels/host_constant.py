@@ -1,8 +1,8 @@
-"""Tables: numbers that follow from sizes and settings alone.
+"""Constants that NumPy computes on the host from sizes and settings alone.
 
-NumPy computes them where XLA's arithmetic would round otherwise, or could not decide what has to be known. They are
-constants of a program, made when it is lowered, or at once outside of one. While shapes are found out, memory is
-estimated or operations are counted there are none: sizes of billions cost nothing until something is to be computed.
+NumPy computes them if XLA's arithmetic would round differently. In a compiled program they are computed when it is
+lowered; outside of a program, at once. Tracing, for shapes, memory estimates or counts of operations, does not compute
+them, so even huge sizes cost nothing then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _table = Primitive("caffejax_table")
 
 
 def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Return an array of that shape and dtype, whose numbers `make` gives when they are needed.
+    """Return an array of this shape and dtype; `make` computes its values when they are needed.
 
     Raises:
         LayerError: if the machine has no memory for it.
@@ -32,16 +32,16 @@ def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> j
     size = math.prod(shape) * dtype.itemsize
     if problem := memory_problem(size, f"a table of shape {shape}", "check the layer's sizes and its bottoms'"):
         raise LayerError(problem)
-    found: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
-    return found
+    result: jax.Array = _table.bind(make=make, shape=shape, dtype=dtype)
+    return result
 
 
-def _made(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    found = np.asarray(make(), dtype)
-    assert found.shape == shape, f"a table of shape {found.shape} was said to be of shape {shape}"
-    return found
+def _computed(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    result = np.asarray(make(), dtype)
+    assert result.shape == shape, f"a table has shape {result.shape}, but was declared with shape {shape}"
+    return result
 
 
-_table.def_impl(lambda **what: jax.device_put(_made(**what)))
+_table.def_impl(lambda **what: jax.device_put(_computed(**what)))
 _table.def_abstract_eval(lambda *, make, shape, dtype: jax.core.ShapedArray(shape, dtype))
-mlir.register_lowering(_table, lambda ctx, **what: [mlir.ir_constant(_made(**what))])
+mlir.register_lowering(_table, lambda ctx, **what: [mlir.ir_constant(_computed(**what))])

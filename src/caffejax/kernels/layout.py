@@ -1,4 +1,4 @@
-"""Between Caffe's order of axes (batch, channels, space) and channels last."""
+"""Conversion between Caffe's order of axes (batch, channels, *space) and channels last."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def channels_last(x: jax.Array) -> jax.Array:
-    """Transpose (batch, channels, *space) to (batch, *space, channels); fewer axes stay."""
+    """Transpose (batch, channels, *space) to (batch, *space, channels); arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, 1, -1) if x.ndim > 2 else x
 
 
 def channels_first(x: jax.Array) -> jax.Array:
-    """Transpose (batch, *space, channels) to (batch, channels, *space); fewer axes stay."""
+    """Transpose (batch, *space, channels) to (batch, channels, *space); arrays of up to 2 axes are unchanged."""
     return jnp.moveaxis(x, -1, 1) if x.ndim > 2 else x
 
 
 def materialise(x: jax.Array) -> jax.Array:
-    """Have XLA write `x`, such as an array with channels last, to memory as it is, in the order of its axes.
+    """Make XLA write `x` to memory in the order of its axes, such as with channels last.
 
-    XLA finds the layout by itself beside matrix products and convolutions. Nothing is fused across this: what makes
-    `x` is not computed again for each place that reads it.
+    Next to matrix products and convolutions XLA finds this layout by itself. It fuses nothing across this call, so `x`
+    is not computed again by each of its readers.
     """
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 
@@ -32,5 +32,5 @@ def materialise_channels_last(x: jax.Array) -> jax.Array:
 
 
 def as_xla_likes(x: jax.Array) -> jax.Array:
-    """Leave the layout of `x` to XLA: in place of `materialise`."""
+    """Return `x` unchanged, instead of `materialise`: XLA chooses the layout."""
     return x

@@ -1,7 +1,7 @@
-"""The product of rows with a weight, as an InnerProduct layer has it: XLA's own, and oneDNN's for CPUs.
+"""The product of rows with a weight, for InnerProduct layers: by XLA, and by oneDNN on CPUs.
 
-Rows lie along any number of axes. On a CPU they are counted through; elsewhere the axes stay, as of two that become one
-XLA could not cut the second for several devices.
+Rows have any number of axes. On CPUs these are flattened to one. On other platforms they stay separate, because XLA
+cannot partition the second of two merged axes over several devices.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _differentiable(transpose: bool) -> Any:
     def forward(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
         return _product(transpose)(rows, weight)[0], (rows, weight)
 
-    def backward(residuals: Any, dy: jax.Array, wanted: Sequence[bool]) -> list[jax.Array | None]:
+    def backward(residuals: Any, dy: jax.Array, needed: Sequence[bool]) -> list[jax.Array | None]:
         rows, weight = residuals
-        found = iter(_product_diffs(transpose, onednn.Wanted(*wanted))(rows, dy, weight))
-        return [next(found) if w else None for w in wanted]
+        diffs = iter(_product_diffs(transpose, onednn.NeededDiffs(*needed))(rows, dy, weight))
+        return [next(diffs) if w else None for w in needed]
 
     return with_gradient(forward, backward)
 
@@ -55,11 +55,11 @@ def _on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
 
 
 def _as_rows(x: jax.Array) -> jax.Array:
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 would not do for no rows
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for 0 rows
 
 
 def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Array:
-    if len(rows) == 1:  # a product with a vector reads the weight as it lies; as one of matrices it would be packed
+    if len(rows) == 1:  # a matrix-vector product reads the weight in place; a matrix-matrix product would pack it first
         return (rows[0] @ weight if transpose else weight @ rows[0])[None]
     if onednn.suits(rows, weight):
         return onednn.matmul(rows, weight, transpose_b=not transpose)
@@ -74,9 +74,9 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arr
     return (out_of_rows(_product(transpose)(into_rows(leading(rows, axis, size)), weight)[0], size),)
 
 
-def _product_diffs(transpose: bool, wanted: onednn.Wanted) -> Operation:
-    """Make the wanted diffs of rows and weight from rows, the output's diff and the weight."""
-    how: Any = {"transpose": transpose, "wanted": wanted}
+def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
+    """Compute the needed diffs of rows and weight from rows, the output's diff and the weight."""
+    how: Any = {"transpose": transpose, "wanted": needed}
     return Operation(
         partial(_plain_diffs, **how),
         partial(_diffs_on_cpu, **how),
@@ -86,34 +86,38 @@ def _product_diffs(transpose: bool, wanted: onednn.Wanted) -> Operation:
 
 
 def _plain_diffs(
-    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    return _pulled_back(_plain, rows, dy, weight, transpose, wanted)
+    return _pulled_back(_plain, rows, dy, weight, transpose, needed)
 
 
-def _diffs_on_cpu(x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, wanted: onednn.Wanted) -> Arrays:
+def _diffs_on_cpu(
+    x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
+) -> Arrays:
     rows, d_rows = _as_rows(x), _as_rows(dy)
     if len(rows) > 1 and onednn.suits(rows, d_rows, weight):
-        dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, wanted, transpose=transpose)
+        dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, needed, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
-    return _pulled_back(_on_cpu, x, dy, weight, transpose, wanted)
+    return _pulled_back(_on_cpu, x, dy, weight, transpose, needed)
 
 
 def _pulled_back(
-    run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, wanted: onednn.Wanted
+    run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    found = []
-    if wanted.x:
-        found += jax.linear_transpose(lambda rows: run(rows, weight, transpose=transpose), rows)((dy,))
-    if wanted.weight:
-        found += jax.linear_transpose(lambda weight: run(rows, weight, transpose=transpose), weight)((dy,))
-    return tuple(found)
+    diffs = []
+    if needed.x:
+        diffs += jax.linear_transpose(lambda rows: run(rows, weight, transpose=transpose), rows)((dy,))
+    if needed.weight:
+        diffs += jax.linear_transpose(lambda weight: run(rows, weight, transpose=transpose), weight)((dy,))
+    return tuple(diffs)
 
 
-def _batched_diffs(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, wanted: onednn.Wanted) -> Arrays | None:
+def _batched_diffs(
+    arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: onednn.NeededDiffs
+) -> Arrays | None:
     (rows, dy, weight), (_, of_dy, of_weight) = arrays, axes
-    if wanted.weight or of_weight is not None or of_dy is None:
+    if needed.weight or of_weight is not None or of_dy is None:
         return None
     size = dy.shape[of_dy]
     rows, dy = (into_rows(leading(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
-    return tuple(out_of_rows(d, size) for d in _product_diffs(transpose, wanted)(rows, dy, weight))
+    return tuple(out_of_rows(d, size) for d in _product_diffs(transpose, needed)(rows, dy, weight))

@@ -1,4 +1,4 @@
-"""BatchNorm's normalisation by the batch's own statistics, and LRN across channels, each with its own gradient."""
+"""BatchNorm by the statistics of the batch, and LRN across channels, each with a custom gradient."""
 
 from __future__ import annotations
 
@@ -34,21 +34,27 @@ def batch_normalized(
 ) -> Arrays:
     """Normalise each channel of (batch, channels, *space) to mean `bias` and deviation `factor`.
 
-    Also return the old mean and variance; these, `factor`, `bias` and `near` are (channels,), of float32 at least. The
-    gradient is that of the first result only, which has the type of `x` and, with `relu`, negatives set to 0.
-
     Args:
-        near: a guess at the mean. Where both sums are made in one pass, digits of the variance are lost as the mean
-            lies further from it than the deviation; of finite guesses any gives the same result but for that.
-        axis_name: a mesh axis over whose devices mean and variance are taken together. Each way they are summed once,
-            by XLA's own formulation, slower on CPUs: those tuned for one are of one device.
+        x: (batch, channels, *space).
+        factor, bias: (channels,), at least float32.
+        near: an estimate of the mean, (channels,), at least float32. Both sums are computed in one pass, and the
+            variance loses digits if the distance from this estimate to the mean is larger than the deviation.
+            Otherwise the estimate does not change the result.
+        eps: is added to the variance.
+        relu: whether to set negative results to 0.
+        axis_name: a mesh axis, if mean and variance are those of all devices along it. Then XLA's implementation is
+            used, which is slower on CPUs, because the one for CPUs works on one device.
+
+    Returns:
+        The normalized array, of the dtype of `x`, and the mean and variance of `x`, (channels,). Only the first result
+        has a gradient.
     """
     how: Any = {"eps": eps, "relu": relu}
     run: Any = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
     diffs: Any = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
     if axis_name is not None:
         if axis_name in varying(jax.typeof(near)):
-            near = jax.lax.pmean(near, axis_name)  # all have to take the same
+            near = jax.lax.pmean(near, axis_name)  # all devices need the same value
         over = partial(_of_devices, axis_name)
         run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))
 
@@ -56,7 +62,7 @@ def batch_normalized(
         y, mean, variance = run(x, factor, bias, near)
         return (y, mean, variance), (x, factor, bias, mean, variance)
 
-    def backward(residuals: Arrays, dy: Arrays, wanted: Any) -> Any:
+    def backward(residuals: Arrays, dy: Arrays, needed: Any) -> Any:
         dx, *others = diffs(*residuals, dy[0])
         return dx, *(d.astype(a.dtype) for d, a in zip(others, residuals[1:3], strict=True)), None
 
@@ -69,7 +75,7 @@ def _alone(*means: jax.Array) -> Arrays:
 
 
 def _of_devices(axis_name: str, *means: jax.Array) -> Arrays:
-    """Return means over devices of what is of (channels,) each, at once."""
+    """Average (channels,) arrays over devices, in one operation."""
     return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 
 
@@ -121,11 +127,11 @@ def _normalized_diffs(
 ) -> Arrays:
     m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
-    if relu:  # computed again, it need not be read
+    if relu:  # it is cheaper to compute the mask again than to read it
         dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
-    # the normal has mean 0 and variance 1 (but for eps): moving x only moves it across both directions
+    # `normal` has mean 0 and variance 1 (except for eps), so the diff loses its components along 1 and `normal`
     of_bias, of_factor = over(d_bias / m, d_factor / m)
     across = dy - c.along(of_bias, x) - normal * c.along(of_factor, x)
     return (across * c.along(factor * jax.lax.rsqrt(variance + eps), x)).astype(x.dtype), d_factor, d_bias
@@ -142,7 +148,7 @@ def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **how: Any) -> Ar
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
     """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...).
 
-    It is computed in float32 at least, and has the type of `x`.
+    It is computed in at least float32, and has the dtype of `x`.
     """
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
     run = Operation(partial(_response, _window_sums, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
@@ -152,7 +158,7 @@ def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: f
         y, scale = run(x)
         return y, (x, scale)
 
-    def backward(residuals: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diffs(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward)(x)
@@ -204,7 +210,7 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 
 def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Do the same by slices, which CPUs add up faster."""
+    """Compute `_window_sums` by adding slices, which is faster on CPUs."""
     n = x.shape[axis]
     half = reach(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])
@@ -218,7 +224,7 @@ def _materialised_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 def power(scale: jax.Array, beta: float) -> jax.Array:
     """Return scale ** -beta."""
-    if beta == 0.75:  # what nets have: two roots are cheaper than a power
+    if beta == 0.75:  # the usual value: two roots are cheaper than a power
         root = jax.lax.rsqrt(scale)
         return root * jnp.sqrt(root)
     return scale**-beta

@@ -58,7 +58,7 @@ ffi::Error WeightDiff(Array x, Array dy, Result d_weight, ffi::RemainingRets d_b
   });
 }
 
-// Input and weight diff in one call; see `Wanted` in onednn.py.
+// Input and weight diff in one call; see `NeededDiffs` in onednn.py.
 ffi::Error ConvolutionDiffs(Array x, Array dy, Array weight, Result dx, Result d_weight, ffi::RemainingRets d_bias,
                             Numbers stride, Numbers dilation, Numbers low, Numbers high, int64_t groups) {
   return Guarded("convolution_diffs", [&] {

@@ -1,6 +1,7 @@
-"""Convolutions and matrix products by oneDNN: the functions of onednn.cc, which were compiled when this was installed.
+"""Convolutions and matrix products by oneDNN, through the foreign functions that onednn.cc defines.
 
-oneDNN itself is a package of its own (onednn-cpu-gomp). Where one of the two is not there, XLA's kernels take over.
+The functions are compiled when caffejax is built; oneDNN is the package onednn-cpu-gomp. If either is missing, XLA's
+kernels are used.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _FUNCTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs", "
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
-class Wanted:
-    """Which gradients are wanted: of the input, of the weight.
+class NeededDiffs:
+    """The diffs that are needed: of the input, of the weight.
 
-    Where both are, they are made in one call. What writes the new weight where the old one lies has to wait for all
-    that reads it; of two calls, XLA would see only one come before, and copy every weight at the start of a step.
+    If both are needed, one call computes them. An in-place update of the weight must wait for all of its readers; with
+    two calls XLA would order only one of them before the update, and copy every weight at the start of a step.
     """
 
     x: bool
@@ -45,49 +46,56 @@ def available() -> bool:
 
 @functools.cache
 def missing() -> str | None:
-    """Return why there is no oneDNN, or None. The first call loads it."""
-    own = importlib.util.find_spec(f"{__package__}._onednn")
-    if own is None or own.origin is None:
+    """Return the reason why oneDNN cannot be called, or None if it can. The first call loads it."""
+    spec = importlib.util.find_spec(f"{__package__}._onednn")
+    if spec is None or spec.origin is None:
         return "this caffejax has no compiled kernels; there are wheels with them for Linux on x86-64"
     try:
         library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
-        ctypes.CDLL(str(library.locate()))  # its name is then known to the loader
-        functions = ctypes.CDLL(own.origin)
+        ctypes.CDLL(str(library.locate()))  # the loader then finds it by its name
+        functions = ctypes.CDLL(spec.origin)
         for name in _FUNCTIONS:
             capsule = jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}"))
             jax.ffi.register_ffi_target(f"caffejax_{name}", capsule, platform="cpu")
     except (importlib.metadata.PackageNotFoundError, StopIteration):
         return f"the package {PACKAGE} is not installed"
-    except Exception as error:  # of the loader, or of a jaxlib that does not take functions compiled for another
+    except Exception as error:  # of the loader, or of a jaxlib with another version of the interface
         return f"it cannot be loaded: {error}"
     return None
 
 
 @functools.cache
-def _called() -> bool:
-    """Return whether oneDNN is called, and say once why it is not."""
+def _is_callable() -> bool:
+    """Return whether oneDNN can be called; if not, log the reason once."""
     if reason := missing():
         log.info("Convolutions and products are XLA's, and slower: %s", reason)
     return reason is None
 
 
 def suits(*arrays: jax.Array) -> bool:
-    """Return whether oneDNN takes arrays like these."""
-    return _called() and all(a.dtype == np.float32 and a.size for a in arrays)
+    """Return whether oneDNN supports arrays of these types and sizes."""
+    return _is_callable() and all(a.dtype == np.float32 and a.size for a in arrays)
 
 
 def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
-    """Return whether oneDNN takes the convolution of arrays like these, in Caffe's order."""
+    """Return whether oneDNN supports a convolution of arrays of these types and sizes, in Caffe's order."""
     return suits(x, weight) and 1 <= len(window.kernel) <= 3 and min(map(min, window.padding)) >= 0
 
 
 def convolution(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, *, relu: bool = False
 ) -> jax.Array:
-    """Convolve (batch, *space, inputs) to (batch, *output space, outputs).
+    """Convolve an array, add a bias, and set negative results to 0 if `relu`. It is not differentiable.
 
-    Plus a bias (outputs,), and with negatives set to 0 if `relu`. Here and below the weight is in Caffe's order,
-    (outputs, inputs / groups, *kernel), and there is no derivative.
+    Args:
+        x: (batch, *space, inputs).
+        weight: (outputs, inputs / groups, *kernel), in Caffe's order.
+        bias: (outputs,), or None.
+        window: the window over the spatial axes.
+        relu: whether to apply a ReLU.
+
+    Returns:
+        (batch, *output space, outputs).
     """
     groups = groups_of(x.shape[-1], weight)
     _require_fit(x.shape[-1], weight.shape[1] * groups, len(weight), bias)
@@ -97,14 +105,14 @@ def convolution(
 
 
 def convolution_diffs(
-    x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, wanted: Wanted, *, bias: bool
+    x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, needed: NeededDiffs, *, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of a convolution's input, weight, and bias (outputs,) if it has one, from that of its output."""
+    """Return the diffs of a convolution's input, weight and bias from the diff of its output; None if not needed."""
     rows, how = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
-    if not wanted.weight:
-        dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if wanted.x else None
+    if not needed.weight:
+        dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if needed.x else None
         return dx, None, row_sums(dy) if bias else None
-    if not wanted.x:
+    if not needed.x:
         d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **how)
         return None, d_weight, d_bias[0] if bias else None
     dx, d_weight, *d_bias = _call("convolution_diffs", [x, dy, weight], [x.shape, weight.shape, *rows], **how)
@@ -120,7 +128,7 @@ def matmul(
     transpose_b: bool = False,
     relu: bool = False,
 ) -> jax.Array:
-    """Multiply two matrices, each transposed first if told so, and add a bias to each column."""
+    """Multiply two matrices, each optionally transposed, add a bias (columns,), and apply a ReLU if `relu`."""
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
     _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
@@ -128,23 +136,23 @@ def matmul(
 
 
 def matmul_diffs(
-    rows: jax.Array, dy: jax.Array, weight: jax.Array, wanted: Wanted, *, transpose: bool
+    rows: jax.Array, dy: jax.Array, weight: jax.Array, needed: NeededDiffs, *, transpose: bool
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """Return the diffs of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`, by one call."""
-    if wanted.x and wanted.weight:
+    """Return the diffs of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`."""
+    if needed.x and needed.weight:
         dx, d_weight = _call("matmul_diffs", [rows, dy, weight], [rows.shape, weight.shape], transpose=transpose)
         return dx, d_weight
     left, right = (rows, dy) if transpose else (dy, rows)
     return (
-        matmul(dy, weight, transpose_b=transpose) if wanted.x else None,
-        matmul(left, right, transpose_a=True) if wanted.weight else None,
+        matmul(dy, weight, transpose_b=transpose) if needed.x else None,
+        matmul(left, right, transpose_a=True) if needed.weight else None,
     )
 
 
-def _require_fit(inputs: int, taken: int, outputs: int, bias: jax.Array | None) -> None:
-    """Raise `ValueError` where oneDNN, which is told sizes and addresses, would read past an array's end."""
-    if inputs != taken:
-        raise ValueError(f"{inputs} inputs for a weight of {taken}")
+def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
+    """Raise `ValueError` if oneDNN, which receives only sizes and addresses, would read beyond an array."""
+    if inputs != weight_inputs:
+        raise ValueError(f"the data have {inputs} inputs, the weight has {weight_inputs}")
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"a bias of shape {bias.shape} for {outputs} outputs")
 
@@ -158,7 +166,7 @@ def _attributes(window: Window, groups: int) -> dict[str, Any]:
 def _call(
     name: str, arrays: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]], **attributes: Any
 ) -> list[jax.Array]:
-    if any(a.dtype != np.float32 for a in arrays):  # it would take their bytes for float32
+    if any(a.dtype != np.float32 for a in arrays):  # oneDNN would read the bytes as float32
         raise TypeError(f"oneDNN takes float32, not {', '.join(str(a.dtype) for a in arrays)}")
     results = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
     return list(jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes))

@@ -1,8 +1,8 @@
-"""Programs of frozen nets that oneDNN runs on CPUs, by the functions of onednn_program.cc.
+"""Programs of frozen nets that oneDNN runs on CPUs, through the functions of onednn_program.cc.
 
 `encode` turns operations into an array of numbers, see program.h. An `Executable` runs a program on NumPy arrays,
-without a compiler; `run` runs it in code that XLA compiles. Both take the weights as one array of bytes, packed once in
-the layout that oneDNN's primitives need.
+without compilation; `run` runs it in code that XLA compiles. Both take the weights as one array of bytes, packed once
+in the layouts that oneDNN's primitives need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import onednn
 Shape = tuple[int, ...]
 Numbers = int | float | Sequence[int]
 
-_ALIGNMENT = 64  # bytes; JAX takes memory that begins at a multiple of them as it is
+_ALIGNMENT = 64  # bytes; JAX on a CPU shares memory with this alignment instead of copying it
 
 
 class _Answer(ctypes.Structure):
@@ -39,15 +39,15 @@ class _Answer(ctypes.Structure):
 
 @dataclass
 class Operation:
-    """An operation of a program, which makes one value.
+    """An operation of a program, with one result.
 
-    Values are numbered: a program's arguments, then the results of its operations.
+    Values are numbered: a program's arguments first, then the results of its operations.
 
     Attributes:
         word: the operation's name.
-        fields: its settings by name; "in" has the numbers of the values that it reads.
+        fields: its settings by name; "in" lists the numbers of the values that it reads.
         out: the shape of its result.
-        after: names and fields of functions that are then computed on the result.
+        after: names and fields of functions that are applied to the result.
     """
 
     word: str
@@ -76,7 +76,7 @@ class Program:
 def encode(
     arguments: Sequence[Shape], weights: Sequence[Shape], operations: Sequence[Operation], results: Sequence[int]
 ) -> Program:
-    """Return a program.
+    """Encode a program as an array of numbers.
 
     Args:
         arguments: the shapes of its arguments.
@@ -85,7 +85,7 @@ def encode(
         results: the numbers of the values to return.
 
     Raises:
-        ValueError: for a word or field that the library does not know.
+        ValueError: for an unknown word or field.
     """
     words, names = _numbers_of_names()
 
@@ -108,8 +108,8 @@ def encode(
     except KeyError as error:
         raise ValueError(f"oneDNN programs have no {error.args[0]!r}") from None
     shapes = [*arguments, *(operation.out for operation in operations)]
-    made = tuple(shapes[number] if 0 <= number < len(shapes) else () for number in results)
-    return Program(np.array([*numbers, *results], np.float64), tuple(arguments), tuple(weights), made)
+    result_shapes = tuple(shapes[number] if 0 <= number < len(shapes) else () for number in results)
+    return Program(np.array([*numbers, *results], np.float64), tuple(arguments), tuple(weights), result_shapes)
 
 
 def available() -> bool:
@@ -128,7 +128,7 @@ class Executable:
         packed_bytes: bytes of its packed weights.
         workspace_bytes: bytes that each call needs in addition to its arguments and results.
         steps: the names of oneDNN's implementations, in order.
-        packing: how its weights are packed: programs with the same weights and the same packing can share them.
+        packing: the layouts of its packed weights, as text; programs with equal weights and packings can share them.
 
     Raises:
         ValueError: if oneDNN cannot compute it, with the reason.
@@ -144,16 +144,18 @@ class Executable:
         steps = answer.steps.decode()
         if not handle:
             raise ValueError(steps)
-        weakref.finalize(self, library.caffejax_program_close, handle).atexit = False  # threads may still run it then
+        weakref.finalize(
+            self, library.caffejax_program_close, handle
+        ).atexit = False  # at exit, threads may still run it
         self.packed_bytes, self.workspace_bytes = int(answer.packed), int(answer.workspace)
         self.steps, self.packing = tuple(steps.split("\n")[:-1]), answer.packing.decode()
         self.program, self._library, self._handle = program, library, handle
         self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
 
     def pack(self, weights: Sequence[Any]) -> np.ndarray:
-        """Return the weights, given in Caffe's order, as the primitives want them: (bytes,) of uint8.
+        """Pack weights, given in Caffe's order, in the layouts of the primitives: (bytes,) of uint8.
 
-        They are made float32 arrays one after the other, so that no two copies of all are needed at a time.
+        They are converted to float32 one by one, to need no second copy of all weights.
 
         Raises:
             ValueError: for arrays of other shapes or dtypes than the program's.
@@ -163,8 +165,8 @@ class Executable:
         if len(weights) != len(shapes):
             raise ValueError(f"{len(weights)} weights given, the program has {len(shapes)}")
         for i, (weight, shape) in enumerate(zip(weights, shapes, strict=True)):
-            (own,) = _contiguous([np.asarray(weight, np.float32)], [shape], 1, f"weight {i}: array")
-            _raise_if(self._library.caffejax_program_pack(self._handle, i, _address(own), _address(packed)))
+            (contiguous,) = _contiguous([np.asarray(weight, np.float32)], [shape], 1, f"weight {i}: array")
+            _raise_if(self._library.caffejax_program_pack(self._handle, i, _address(contiguous), _address(packed)))
         _raise_if(self._library.caffejax_program_mark(self._handle, _address(packed)))
         return packed
 
@@ -172,8 +174,8 @@ class Executable:
         """Run the program.
 
         Args:
-            packed: its weights.
-            arguments: arrays of float32 of its arguments' shapes; their first axis may be a multiple of these.
+            packed: its packed weights.
+            arguments: float32 arrays of its arguments' shapes; the first axis may be a multiple of the program's.
 
         Raises:
             ValueError: for arrays of other shapes or dtypes.
@@ -205,7 +207,7 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
 
 
 def aligned_empty(shape: Shape, dtype: type[np.generic]) -> np.ndarray:
-    """Return a new array whose memory JAX on a CPU can take as it is; its values are not set."""
+    """Return an uninitialized array whose memory JAX on a CPU can share."""
     memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, memory, -_address(memory) % _ALIGNMENT)
 
@@ -216,7 +218,7 @@ def _address(array: np.ndarray) -> int:
 
 
 def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:
-    """Return arrays as they lie in Caffe's order; raise `ValueError` unless they are of these shapes."""
+    """Return the arrays, made contiguous; raise `ValueError` for other shapes or dtypes."""
     if len(arrays) != len(shapes) or times < 1:
         raise ValueError(f"{len(arrays)} {what}s given, the program has {len(shapes)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
@@ -236,7 +238,7 @@ def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> 
     Args:
         program: the program.
         packed: its packed weights, (bytes,) of uint8.
-        arguments: arrays of float32 of the program's shapes; the first axis may be a multiple of theirs.
+        arguments: float32 arrays of the program's shapes; the first axis may be a multiple of the program's.
     """
     times = arguments[0].shape[0] // program.arguments[0][0]
     shapes = [jax.ShapeDtypeStruct((times * s[0], *s[1:]), np.float32) for s in program.results]
@@ -247,7 +249,7 @@ def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> 
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """Load the functions and register them with XLA; None if they are missing, or were compiled for other sources."""
+    """Load the functions and register them with XLA; return None if they are missing or do not fit this jaxlib."""
     spec = importlib.util.find_spec(f"{__package__}._onednn_program")
     if spec is None or spec.origin is None or not onednn.available():
         return None
@@ -260,13 +262,13 @@ def _library() -> ctypes.CDLL | None:
         make = jax.ffi.pycapsule(library.caffejax_program_make)
         stages = {"instantiate": make, "execute": jax.ffi.pycapsule(library.caffejax_program_run)}
         jax.ffi.register_ffi_target("caffejax_program_run", stages, platform="cpu")
-    except Exception:  # of the loader, or of a jaxlib that does not take functions compiled for another
+    except Exception:  # of the loader, or of a jaxlib with another version of the interface
         return None
     return library
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """Tell ctypes the types of the functions."""
+    """Declare the functions' types to ctypes."""
     pointer, text, integer, real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
     for name, result, *arguments in (
         ("open", pointer, pointer, integer, ctypes.POINTER(_Answer)),
@@ -285,7 +287,7 @@ def _declare(library: ctypes.CDLL) -> None:
 
 @functools.cache
 def _numbers_of_names() -> tuple[dict[str, int], dict[str, int]]:
-    """Return the numbers of words and of fields in programs."""
+    """Return the numbers of the words and of the fields in programs, by name."""
     library = _library()
     lines = library.caffejax_program_names().decode().split("\n") if library else ["", ""]
     words, fields = ({name: i for i, name in enumerate(line.split())} for line in lines)

@@ -1,7 +1,7 @@
-"""One operation in several formulations: XLA's own, for every platform, and those tuned for one.
+"""Operations with one implementation for all platforms, by XLA's operations, and others tuned for a single platform.
 
-Which of them runs is settled when the operation is lowered, for the platform that it is lowered for. Until then JAX
-sees one primitive, which every transformation maps to all formulations. Exported code has XLA's own only: what is tuned
+The implementation is chosen when the operation is lowered for a platform. Until then JAX sees one primitive, and every
+transformation is applied to all implementations. Exported code uses XLA's operations only, because the implementation
 for CPUs may call functions that another process does not have.
 """
 
@@ -23,24 +23,24 @@ Which = tuple[int, ...]
 
 
 class Batched(Protocol):
-    """How a CPU's formulation takes one axis more: given the arrays, and where each has it (None: it has not)."""
+    """A batching rule of the implementation for CPUs."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-        """Return results with the axis first; None leaves it to XLA's own formulation."""
+        """Return results with the mapped axis first, or None to use XLA's implementation; axes are None if unmapped."""
         ...
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Functions of the same arrays to the same tuple of arrays. They close over no array.
+    """Implementations of one operation: functions of the same arrays to the same tuple of arrays, without closures.
 
     Attributes:
-        plain: by XLA's own operations, which JAX can transform in any way.
-        cpu: for CPUs, in the program of one device.
-        gpu, tpu: for these, in any program; `plain` unless given.
-        cut: for a program that XLA is to cut for several devices, where it does not know how to cut `plain`.
-        smooth: whether `cpu` can be transformed as well; else derivatives and batches are those of `plain`.
-        batched: how `cpu` takes one axis more, where it cannot be transformed.
+        plain: by XLA's operations, which JAX can transform in any way.
+        cpu: for CPUs, in a program for one device.
+        gpu, tpu: for these platforms, in any program; default: `plain`.
+        cut: for a program that XLA partitions over several devices, if XLA cannot partition `plain`; default: `plain`.
+        smooth: whether JAX can transform `cpu`; if not, derivatives and batches are computed by `plain`.
+        batched: the batching rule of `cpu` if JAX cannot transform it.
     """
 
     plain: Function
@@ -52,23 +52,26 @@ class Operation:
     batched: Batched | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        """Return what `plain` does; products are of the precision of the moment, whenever it is lowered."""
+        """Call the operation; products have the current default precision, also if it is lowered later."""
         gpu, tpu, cut = map(_in_precision, (self.gpu, self.tpu, self.cut))
         operation = replace(self, gpu=gpu, tpu=tpu, cut=cut)
         return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """Transform the formulations of the operation, traced to `plain`; `plain` alone where `cpu` cannot be."""
+        """Transform the implementations, with `plain` as traced; only `plain` if `cpu` is not smooth."""
         run = transform(jaxpr_as_fun(plain))
         if not self.smooth:
             return run
-        gpu, tpu, cut = (None if own is None else transform(own) for own in (self.gpu, self.tpu, self.cut))
+        gpu, tpu, cut = (
+            None if implementation is None else transform(implementation)
+            for implementation in (self.gpu, self.tpu, self.cut)
+        )
         return Operation(run, transform(self.cpu), gpu, tpu, cut)
 
 
 @dataclass(frozen=True)
 class _InPrecision:
-    """The function with products of this precision, where they name none."""
+    """The function with this default precision of products."""
 
     function: Function
     precision: str | None
@@ -87,17 +90,17 @@ _operation.multiple_results = True
 
 
 def formulation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
-    """Choose how an operation runs.
+    """Choose the implementation of an operation.
 
     Args:
         operation: the operation.
-        plain: what it was traced to.
-        platform: what it runs on, as JAX calls it; None for several, and for code to be exported.
-        whole: whether the program is one device's.
+        plain: its traced `plain`.
+        platform: JAX's name of the platform; None for several platforms, and for code to be exported.
+        whole: whether the program is for one device.
     """
-    own = {"cuda": operation.gpu, "rocm": operation.gpu, "tpu": operation.tpu}.get(platform or "")
-    if own is not None:
-        return own
+    implementation = {"cuda": operation.gpu, "rocm": operation.gpu, "tpu": operation.tpu}.get(platform or "")
+    if implementation is not None:
+        return implementation
     if not whole:
         return operation.cut or jaxpr_as_fun(plain)
     return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
@@ -125,7 +128,7 @@ mlir.register_lowering(_operation, _lower)
 
 
 def _whole(module: Any) -> bool:
-    """Return whether the program is one device's: that is the only one, or under `jax.shard_map` one of many."""
+    """Return whether the program is for one device: the only one, or one of many under `jax.shard_map`."""
     axes = module.axis_context
     manual = getattr(axes, "manual_axes", None)
     return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)
@@ -133,33 +136,33 @@ def _whole(module: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Tangent:
-    """What comes out along tangents of some arrays. Those follow all the arrays; integers have none."""
+    """The tangents of the results, from all arrays followed by the tangents of some; integers have no tangents."""
 
     function: Function
     which: Which
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        given, tangents = list(arrays[: -len(self.which)]), arrays[-len(self.which) :]
+        operands, tangents = list(arrays[: -len(self.which)]), arrays[-len(self.which) :]
 
         def of_some(*some: jax.Array) -> Arrays:
             for i, array in zip(self.which, some, strict=True):
-                given[i] = array
-            return self.function(*given)
+                operands[i] = array
+            return self.function(*operands)
 
-        tops, found = jax.jvp(of_some, tuple(given[i] for i in self.which), tangents)
-        return tuple(t for top, t in zip(tops, found, strict=True) if has_tangent(top))
+        tops, results = jax.jvp(of_some, tuple(operands[i] for i in self.which), tangents)
+        return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
     tops = _operation.bind(*primals, operation=operation, plain=plain)
     which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
     tangent = operation.through(partial(_Tangent, which=which), plain)
-    found = iter(tangent(*primals, *(tangents[i] for i in which)))
-    return tops, [next(found) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
+    results = iter(tangent(*primals, *(tangents[i] for i in which)))
+    return tops, [next(results) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
 
 def has_tangent(x: Any) -> bool:
-    """Return whether an array is of numbers that have tangents; integers have none."""
+    """Return whether an array has tangents: whether its dtype is inexact."""
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
@@ -168,31 +171,31 @@ ad.primitive_jvps[_operation] = _jvp
 
 @dataclass(frozen=True)
 class _Transposed:
-    """Cotangents of some arrays, of these types: from the other arrays and, after them, cotangents of the results."""
+    """The cotangents of some arrays, of these types, from the other arrays followed by the results' cotangents."""
 
     function: Function
     types: tuple[tuple[int, Any], ...]
     others: int
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        known, cotangents = arrays[: self.others], arrays[self.others :]
+        residuals, cotangents = arrays[: self.others], arrays[self.others :]
 
         def of_some(*some: jax.Array) -> Arrays:
-            given = dict(zip((i for i, _ in self.types), some, strict=True))
-            rest = iter(known)
-            every = (given[i] if i in given else next(rest) for i in range(len(some) + len(known)))
+            operands = dict(zip((i for i, _ in self.types), some, strict=True))
+            rest = iter(residuals)
+            every = (operands[i] if i in operands else next(rest) for i in range(len(some) + len(residuals)))
             return tuple(self.function(*every))
 
-        found: Arrays = jax.linear_transpose(of_some, *(t for _, t in self.types))(cotangents)
-        return found
+        results: Arrays = jax.linear_transpose(of_some, *(t for _, t in self.types))(cotangents)
+        return results
 
 
 def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     types = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
-    known = [a for a in arrays if not ad.is_undefined_primal(a)]
-    transposed = operation.through(partial(_Transposed, types=types, others=len(known)), plain)
-    found = transposed(*known, *map(ad.instantiate_zeros, cotangents))
-    diffs = dict(zip((i for i, _ in types), found, strict=True))
+    residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
+    transposed = operation.through(partial(_Transposed, types=types, others=len(residuals)), plain)
+    results = transposed(*residuals, *map(ad.instantiate_zeros, cotangents))
+    diffs = dict(zip((i for i, _ in types), results, strict=True))
     return [diffs.get(i) for i in range(len(arrays))]
 
 
@@ -201,21 +204,21 @@ ad.primitive_transposes[_operation] = _transpose
 
 @dataclass(frozen=True)
 class _Mapped:
-    """The function mapped over an axis that some arrays have."""
+    """The function mapped over an axis of some arrays."""
 
     function: Function
     axes: tuple[int | None, ...]
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        found: Arrays = jax.vmap(self.function, self.axes)(*arrays)
-        return found
+        results: Arrays = jax.vmap(self.function, self.axes)(*arrays)
+        return results
 
 
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Operation, plain: ClosedJaxpr) -> Any:
-    found = operation.batched(arrays, axes) if operation.batched else None
-    if found is None:
-        found = operation.through(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
-    return found, (0,) * len(found)
+    results = operation.batched(arrays, axes) if operation.batched else None
+    if results is None:
+        results = operation.through(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
+    return results, (0,) * len(results)
 
 
 batching.primitive_batchers[_operation] = _batch

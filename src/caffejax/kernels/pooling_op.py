@@ -1,4 +1,4 @@
-"""Pooling over windows of the plane, maxima and means: XLA's own, and what `pooling_slices` has for CPUs."""
+"""Maximum and average pooling: by XLA's operations, and for CPUs by `pooling_slices`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
-    """Pool (batch, channels, height, width) to (batch, channels, *out). A window without any input gives -FLT_MAX.
+    """Pool (batch, channels, height, width) to (batch, channels, *out).
 
-    The gradient goes to the first maximum in row-major order.
+    The maximum of a window without inputs is -FLT_MAX. The gradient goes to the first maximum in row-major order.
     """
     alone = Operation(partial(_maxima, window=window), partial(pooling_slices.maxima, window=window))
     placed = Operation(
@@ -43,7 +43,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
         y, places = placed(x)
         return y, (x, places)
 
-    def backward(residuals: Arrays, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+    def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diff(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward, alone=lambda x: alone(x)[0])(x)
@@ -56,21 +56,24 @@ def _maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
-    """Return no places: XLA's own gradient looks for them again."""
+    """Return zeros as places, because XLA's gradient searches for the maxima again."""
     (best,) = _maxima(x, window)
     return best, jnp.zeros(best.shape, place_type(window))
 
 
 def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
     _, pullback = jax.vjp(partial(_over_windows, lax.max, -np.inf, window=window), x)
-    found: Arrays = pullback(dy)
-    return found
+    diffs: Arrays = pullback(dy)
+    return diffs
 
 
 def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:
-    """Pool (batch, channels, height, width) to (batch, channels, *out): sums of windows, divided by `areas` (*out).
+    """Average (batch, channels, height, width) over windows to (batch, channels, *out).
 
-    These are given by a function, as for a `table`.
+    Args:
+        x: the input.
+        window: the window.
+        areas: returns the divisors of the sums, (*out); see `table`.
     """
     how: Any = {"window": window, "areas": areas}
     run = Operation(partial(_means, **how), partial(pooling_slices.means, **how))
@@ -79,7 +82,7 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
     def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return run(x)[0], x
 
-    def backward(x: jax.Array, dy: jax.Array, wanted: Sequence[bool]) -> Arrays:
+    def backward(x: jax.Array, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
         return diff(x, dy)
 
     y: jax.Array = with_gradient(forward, backward)(x)
@@ -93,8 +96,8 @@ def _means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arr
 
 def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
     _, pullback = jax.vjp(partial(_means, window=window, areas=areas), x)
-    found: Arrays = pullback((dy,))
-    return found
+    diffs: Arrays = pullback((dy,))
+    return diffs
 
 
 def _over_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:

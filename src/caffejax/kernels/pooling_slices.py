@@ -1,7 +1,7 @@
 """Pooling by slices, which XLA fuses: on CPUs, and maxima on GPUs.
 
-Data come and go in Caffe's order and have their channels last in memory, on CPUs by `materialise`; XLA does not know
-how to cut that for several devices, and on GPUs lays them out so by itself.
+Inputs and results are in Caffe's order, with their channels last in memory. On CPUs `materialise` ensures that, in a
+form that XLA cannot partition over several devices; on GPUs XLA chooses this layout by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LayOut = Callable[[jax.Array], jax.Array]
 
 
 def place_type(window: Window) -> Any:
-    """Return the dtype of integers that can number the cells of a window."""
+    """Return an integer dtype that can number the cells of a window."""
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
@@ -42,7 +42,7 @@ def maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
-    """Return the maximum of each window and the number of its cell, -1 for none."""
+    """Return the maximum of each window and the number of its cell, or -1 for a window without inputs."""
     least = float(jnp.finfo(x.dtype).min)
     dtype = place_type(window)
     best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
@@ -54,9 +54,9 @@ def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialis
 def maxima_diff(
     x: jax.Array, places: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
 ) -> Arrays:
-    """Return the diff of `x`; of that only the shape matters."""
+    """Return the diff of `x`, of which only the shape is used."""
     dx = _gathered(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
-    return (channels_first(lay_out(dx)),)  # else it is gathered again by each layer that adds to it
+    return (channels_first(lay_out(dx)),)  # otherwise each reader would gather it again
 
 
 def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
@@ -72,7 +72,7 @@ def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arra
 
 
 def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the diff of `x`; of that only the shape matters."""
+    """Return the diff of `x`, of which only the shape is used."""
     size = x.shape[2:]
     share = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
     if _one_window(window, size):
@@ -86,15 +86,15 @@ def _one_window(window: Window, size: tuple[int, ...]) -> bool:
 
 
 def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
-    """Sum, for each cell of the plane, `dy` over the windows that hold it; with `at`, in that place of theirs.
+    """Sum `dy`, for each cell of the plane, over the windows that contain it.
 
-    The plane is cut into blocks as large as the stride. All cells of a block meet the same few windows: the block's
-    own, and those before it that reach so far.
+    With `at`, only over windows whose number in `at` is that of the cell. The plane is split into blocks of the size of
+    the stride. All cells of a block are covered by the same few windows: the one that starts there, and some before it.
     """
     kernel, out = window.kernel, dy.shape[1:3]
     stride = [
         k if o == 1 else s for k, s, o in zip(kernel, window.stride, out, strict=True)
-    ]  # a lone window: one block
+    ]  # one block for a single window
     reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
     around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]
@@ -120,7 +120,7 @@ def _padded(x: jax.Array, window: Window, value: float) -> jax.Array:
 
 
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield the cells that the windows have at each of the kernel's places along an axis of the padded input."""
+    """Yield the windows' cells at each position of the kernel along an axis of the padded input."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     out = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
@@ -128,6 +128,6 @@ def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
 
 
 def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
-    """Yield the same for each place of the kernel, in row-major order."""
+    """Yield the windows' cells at each position of the kernel, in row-major order."""
     for row in _cells(x, window, 1):
         yield from _cells(row, window, 2)

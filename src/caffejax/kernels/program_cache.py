@@ -1,12 +1,12 @@
-"""Compiled programs on disk, by what they were made of: one that was made before is run without being traced again.
+"""A cache of compiled programs on disk, which finds a program without tracing its function again.
 
-JAX's own cache finds a program by its lowered text, for which it must be traced and lowered first. Here the name of a
-file says all that the text follows from: what the function is, in words of its caller; the options of its compilation;
-the types of its arguments; JAX's settings; the sources and versions of all that computes; the processor. Whatever of it
-changes, the program is another.
+JAX's compilation cache has the lowered program as its key, so the function must be traced and lowered first. Here the
+name of a file is a hash of everything that determines the program: the function, as its caller describes it; the
+compiler's options; the types of the arguments; JAX's settings; the sources of caffejax; the versions of the packages;
+the processor.
 
-To load a program is to run code: folders and files are used only where no other user may write, and files only as they
-were written, by their checksums.
+To load a program is to run code: only folders and files are used that no other user can write to, and files must match
+their checksums.
 """
 
 from __future__ import annotations
@@ -45,39 +45,39 @@ _MARK = b"caffejax program 1\n"
 _IMPORTED = time.time_ns()
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
-_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # beginnings of names
-# of JAX's settings, those that no program depends on
+_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of names
+# prefixes of JAX's settings that no program depends on
 _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
 
 
 class Programs:
-    """Where compiled programs are kept.
+    """The folder of compiled programs.
 
     Attributes:
-        folder: the folder, or None where none are kept; it is made when it is needed.
+        folder: the folder, created when it is needed; None to store no programs.
     """
 
     folder: Path | None = None
 
 
 class Kept:
-    """The programs of one function that are kept.
+    """The stored programs of one function.
 
     Args:
-        function: what it is: bytes that no other function has.
-        options: those of its compilation.
+        function: bytes that identify the function.
+        options: the compiler's options.
     """
 
     def __init__(self, function: bytes, options: Mapping[str, Any]) -> None:
         self._made_of = function, repr(sorted(options.items()))
 
     def fetch_ahead(self) -> None:
-        """Begin to load the program that was kept last, in a thread of its own, for the next that looks for it."""
+        """Start to load the newest stored program in another thread, for the next call of `find`."""
         if (prefix := self._prefix()) is not None:
             _AHEAD[prefix] = _Ahead(prefix)
 
     def find(self, args: tuple[Any, ...]) -> Program | None:
-        """Return the program for arguments like these, if it is there."""
+        """Return the program for arguments of these types, or None."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is None or types is None:
             return None
@@ -87,20 +87,20 @@ class Kept:
         return _read(path)
 
     def keep(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
-        """Keep what was compiled for arguments like these, where that can be done."""
+        """Store the program for arguments of these types, if possible."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is not None and types is not None:
             _write(_path(prefix, types), compiled)
 
     def _prefix(self) -> Path | None:
-        """Return how the paths of the function's programs begin; None where none can be kept."""
+        """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
         if Programs.folder is None or (own := _surroundings()) is None:
             return None
         return Programs.folder / _digest(*self._made_of, own, settings())
 
 
 class _Ahead:
-    """A program that is being loaded: the newest of those whose paths begin so."""
+    """The newest program whose path has this prefix, loaded by a thread."""
 
     def __init__(self, prefix: Path) -> None:
         self._found: tuple[Path, Program] | None = None
@@ -108,7 +108,7 @@ class _Ahead:
         self._thread.start()
 
     def result(self, path: Path) -> Program | None:
-        """Wait for the program; return it if it is that of the path."""
+        """Wait for the program; return it if its path is `path`, else None."""
         self._thread.join()
         return self._found[1] if self._found is not None and self._found[0] == path else None
 
@@ -126,36 +126,38 @@ _COMPILING = threading.Lock()
 
 
 def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
-    """Compile, past JAX's own cache: XLA writes what it read from there without its functions, so it cannot be kept.
-
-    None where the compiler does not know what makes a program unlike all in that cache, or cannot compile it.
+    """Compile without JAX's compilation cache, because XLA cannot serialize a program that it has read from there.
 
     Args:
         lowered: the program.
         options: the compiler's options.
+
+    Returns:
+        The compiled program, or None if the compiler refuses the option that makes the program's cache key unique, or
+        cannot compile the program.
     """
-    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # means nothing on a CPU
+    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
     least = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
         before = jax.config.values[least]
-        jax.config.update(least, math.inf)  # nor is it kept twice
+        jax.config.update(least, math.inf)  # do not store it in JAX's cache, too
         try:
             return lowered.compile({**options, **unlike_all})
-        except Exception as error:  # what a jaxlib raises for a name that it does not know; others come again
-            log.debug("A program was not compiled to be kept: %s", error)
+        except Exception as error:  # the type depends on the jaxlib; another error will be raised again
+            log.debug("Cannot compile a program for the cache: %s", error)
             return None
         finally:
             jax.config.update(least, before)
 
 
 def settings() -> str:
-    """Return JAX's settings at this moment, those of this thread included, that may make another program."""
+    """Return the current JAX settings that a program depends on, including settings of this thread."""
     values: Mapping[str, Any] = jax.config.values
     return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT)))
 
 
 def types_of(args: tuple[Any, ...]) -> str | None:
-    """Return the types of arguments; None for those that are traced, or do not all lie on the first CPU."""
+    """Return the types of arguments, or None if they are traced or not all on the first CPU."""
     leaves, tree = jax.tree.flatten(args)
     home, chosen = _home(), jax.config.values["jax_default_device"]
     if not _concrete(leaves) or chosen not in (None, home) or jax.process_count() > 1:
@@ -181,9 +183,10 @@ def _concrete(leaves: list[Any]) -> bool:
 
 @functools.cache
 def _surroundings() -> str | None:
-    """Return all that compiled code follows from and that stays as it is in a process; None if that is not known.
+    """Return everything that compiled code depends on and that is constant in a process, as text.
 
-    That is so where a source was written after this was imported, as the code that runs is then another.
+    Returns:
+        None if a source file is newer than the import of this module, so it may differ from the code that runs.
     """
     sources = hashlib.sha256()
     for path in sorted(p for p in _PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
@@ -209,7 +212,7 @@ def _version(package: str) -> str:
 
 @functools.cache
 def processor() -> str:
-    """Return a name for what code can be compiled to here."""
+    """Return a name of the processor and its instruction sets."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -219,7 +222,7 @@ def processor() -> str:
 
 
 def _digest(*parts: bytes | str) -> str:
-    found = hashlib.sha256(f"{onednn.available()}\n".encode())  # asked each time, as it also loads it
+    found = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated each time, because the call loads oneDNN
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
         found.update(f"{len(data)}\n".encode() + data)
@@ -244,21 +247,21 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
             file.write(_MARK + hashlib.sha256(body).digest() + body)
         os.chmod(path, 0o600)
         _make_room(path.parent)
-    except (CaffejaxError, OSError) as error:  # such as a full disk: the program runs all the same
-        log.info("A compiled program could not be kept: %s", error)
-    except Exception as error:  # what a version of JAX raises for what it cannot write
-        log.debug("A compiled program is not kept: %s", error)
+    except (CaffejaxError, OSError) as error:  # such as a full disk: the program runs anyway
+        log.info("Cannot store a compiled program: %s", error)
+    except Exception as error:  # the type depends on the version of JAX
+        log.debug("Cannot serialize a compiled program: %s", error)
 
 
 def _has_callbacks(compiled: Any) -> bool:
-    """Return whether a program calls back into this process."""
+    """Return whether a program calls functions of this process."""
     unloaded = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
     kinds = "host_callbacks", "keepalive", "ordered_effects", "unordered_effects"
     return any(getattr(unloaded, kind, True) for kind in kinds)
 
 
 def _read(path: Path) -> Program | None:
-    """Return the program of a file; None if there is none, or it is not what was written for this path."""
+    """Return the program in a file, or None if there is no file or it was not written for this path."""
     try:
         if not (_trusted(path.parent) and _trusted(path)):
             return None
@@ -272,13 +275,13 @@ def _read(path: Path) -> Program | None:
         return serialize_executable.deserialize_and_load(program, arguments, out_tree, execution_devices=[_home()])
     except FileNotFoundError:
         return None
-    except Exception as error:  # whatever a damaged file makes JAX and pickle raise
+    except Exception as error:  # damaged files raise errors of many types
         log.debug("%s cannot be read as a compiled program: %s", path, error)
         return None
 
 
 def _trusted(path: Path) -> bool:
-    """Return whether only this user, or the system's, may write to a file or folder."""
+    """Return whether only this user and root can write to a file or folder."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return False
@@ -286,7 +289,7 @@ def _trusted(path: Path) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    """Delete the oldest programs where they are more than JAX's own cache may hold."""
+    """Delete the oldest programs if the folder is larger than the limit of JAX's cache."""
     most = jax.config.values["jax_compilation_cache_max_size"]
     if most < 0:
         return

@@ -1,4 +1,4 @@
-"""Keeping the end of a training step apart from its backward pass, where XLA would tie them together."""
+"""An optimization barrier between the updates of a training step and its backward pass."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ Arrays = tuple[jax.Array, ...]
 
 
 def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
-    """Return both trees as they are, such that no param is updated by what also prepares it for the backward pass.
+    """Return both trees unchanged, with barriers that keep updates of params out of operations of the backward pass.
 
-    XLA fuses the update of a weight with its transposition for a convolution of the backward pass, as both read it.
-    On several devices that convolution, and so the backward pass of all layers before, then waits for the weight's
-    gradient to be added up over the devices, and no two gradients can be added up at once. Gradients that are added up
-    at once are kept for that. The TPUs' compiler does not tie them; kept apart, all of them or none, they take less
-    memory there.
+    XLA fuses the update of a weight with its transposition for a convolution of the backward pass, because both read
+    it. On several devices that convolution, and the backward pass of all earlier layers, then waits for the all-reduce
+    of the weight's gradient, and gradients cannot be reduced together. The TPU compiler does not fuse them; there
+    barriers for all params, or for none, take less memory.
 
     Args:
-        params, grads: trees alike.
-        most: how many numbers a param may have for this.
+        params, grads: trees of the same structure.
+        most: the largest size of a param, in elements, that gets a barrier.
     """
     leaves: list[jax.Array]
     tree: Any
@@ -35,8 +34,8 @@ def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any,
         return params, tree.unflatten(diffs)
     tpu = _by_twos if math.isinf(most) else _as_they_are
     run = Operation(_as_they_are, _as_they_are, tpu=tpu, cut=_by_twos)
-    found = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
-    for i, param, diff in zip(chosen, found, found[len(chosen) :], strict=False):
+    results = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
+    for i, param, diff in zip(chosen, results, results[len(chosen) :], strict=False):
         leaves[i], diffs[i] = param, diff
     return tree.unflatten(leaves), tree.unflatten(diffs)
 
@@ -52,10 +51,10 @@ def _by_twos(*arrays: jax.Array) -> Arrays:
 
 
 def _in_order(diff: jax.Array) -> jax.Array:
-    """Have a weight's gradient lie as the weight does, in the order of its axes.
+    """Give a weight's gradient the weight's memory layout, in the order of its axes.
 
-    Else it lies as the convolution left it, and XLA brings the weight and what the rule remembers of it into that
-    order, and both back.
+    Otherwise it has the layout of the convolution's result, and XLA converts the weight and the state of the update
+    rule to that layout, and back.
     """
     return Operation(_as_they_are, _as_they_are, gpu=_materialised)(diff)[0] if diff.ndim > 2 else diff
 

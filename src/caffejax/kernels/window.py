@@ -1,4 +1,4 @@
-"""The window that convolution and pooling slide over space."""
+"""The sliding window of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def reach(size: int, n: int) -> int:
-    """Return how far a centred window of `size` reaches to either side, along an axis of n cells, and no further."""
+    """Return how many of n cells a centred window of `size` covers on each side of its centre."""
     return min(size // 2, n - 1)
 
 
@@ -19,10 +19,10 @@ class Window:
     """A sliding window, with an entry for each spatial axis.
 
     Attributes:
-        kernel: its cells.
-        stride: the steps it takes.
-        padding: how many cells are added at the (low, high) ends of the input; negative ones are cut off.
-        dilation: the steps between its cells.
+        kernel: its sizes in cells.
+        stride: the distance between neighbouring windows, in cells.
+        padding: the number of cells added at the (low, high) ends of the input; negative numbers remove cells.
+        dilation: the distance between neighbouring cells of a window.
     """
 
     kernel: Shape
@@ -32,7 +32,7 @@ class Window:
 
     @classmethod
     def symmetric(cls, kernel: Shape, stride: Shape, pad: Shape, dilation: Shape | None = None) -> Window:
-        """Make a window with the same padding at both ends; without dilation unless given."""
+        """Make a window with the same padding at both ends; default dilation: 1."""
         return cls(kernel, stride, tuple((p, p) for p in pad), dilation or (1,) * len(kernel))
 
     @property
@@ -42,36 +42,36 @@ class Window:
 
     @property
     def extent(self) -> Shape:
-        """What the kernel spans, holes included."""
+        """The number of cells that the dilated kernel spans."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def output(self, size: Sequence[int]) -> Shape:
-        """Return the number of windows along each axis of an input of that size."""
+        """Return the number of windows along each axis of an input of this size."""
         axes = zip(size, self.extent, self.stride, self.padding, strict=True)
         return tuple((n + low + high - e) // s + 1 for n, e, s, (low, high) in axes)
 
     def cells(self, out: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-        """Yield, for each place of the kernel in row-major order, where `out` windows have it in the padded input."""
+        """Yield, for each position of the kernel in row-major order, its cells of `out` windows in the padded input."""
         for place in product(*map(range, self.kernel)):
             axes = zip(place, out, self.stride, self.dilation, strict=True)
             yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
     def ending(self, size: Sequence[int], out: Sequence[int]) -> Window:
-        """Set the high padding such that it ends where the last of `out` windows does."""
+        """Set the high padding so that the padded input ends with the last of `out` windows."""
         axes = zip(size, out, self.extent, self.stride, self.low, strict=True)
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
     def without_rest(self, size: Sequence[int]) -> Window:
-        """Drop negative high padding where all that it cuts off is left over anyway."""
-        found = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
-        return found if found.output(size) == self.output(size) else self
+        """Remove negative high padding if no window reaches the cells that it removes."""
+        window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
+        return window if window.output(size) == self.output(size) else self
 
     def evened(self, size: Sequence[int]) -> Window:
-        """Pad the high ends as much as the low ones where no window more comes of it."""
-        found = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
-        return found if found.output(size) == self.output(size) else self
+        """Increase the high padding to the low padding if that adds no window."""
+        window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
+        return window if window.output(size) == self.output(size) else self
 
     def transposed(self) -> Window:
-        """Return what leads from the windows, spread out by the stride, back to the input, with the flipped kernel."""
+        """Return the window of the transposed convolution: over the dilated output, with the kernel flipped."""
         padding = tuple((e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.extent, self.padding, strict=True))
         return replace(self, stride=(1,) * len(self.stride), padding=padding)

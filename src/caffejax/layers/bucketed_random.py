@@ -141,11 +141,11 @@ def key_of_seed(seed: int) -> jax.Array:
     """Return `jax.random.key(seed)`; JAX's default keys take no compilation."""
     if jax.config.values["jax_default_prng_impl"] != "threefry2x32" or not 0 <= seed < 1 << 31:
         return jax.random.key(seed)
-    return jax.random.wrap_key_data(np.asarray([0, seed], np.uint32))
+    return jax.random.wrap_key_data(jax.device_put(np.asarray([0, seed], np.uint32)))
 
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
     """Return `jax.random.fold_in(key, number)` of an uncommitted key; JAX's default keys take no compilation."""
     if str(jax.random.key_impl(key)) != "threefry2x32":
         return jax.random.fold_in(key, number)
-    return jax.random.wrap_key_data(threefry(np.asarray(jax.random.key_data(key)), 0, number))
+    return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, number)))
