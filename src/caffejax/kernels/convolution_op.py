@@ -125,17 +125,17 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: b
 
 def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
     """Compute the needed diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
-    how: Any = {"window": window, "wanted": needed, "bias": bias}
+    how: Any = {"window": window, "needed": needed, "bias": bias}
     return Operation(
-        plain=partial(_wanted_of, _plain_diffs, **how),
-        cpu=partial(_wanted_of, convolution_cpu.correlate_diffs, **how),
-        tpu=partial(_wanted_on_tpu, **how),
+        plain=partial(_needed_diffs, _plain_diffs, **how),
+        cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **how),
+        tpu=partial(_needed_diffs_on_tpu, **how),
         smooth=False,
         batched=partial(_batched_diffs, **how, relu=relu),
     )
 
 
-def _wanted_of(
+def _needed_diffs(
     run: Any,
     x: jax.Array,
     dy: jax.Array,
@@ -151,7 +151,7 @@ def _wanted_of(
     return tuple(d for d, want in zip(diffs, (needed.x, needed.weight, bias), strict=True) if want)
 
 
-def _wanted_on_tpu(
+def _needed_diffs_on_tpu(
     x: jax.Array,
     dy: jax.Array,
     weight: jax.Array,
@@ -166,7 +166,7 @@ def _wanted_on_tpu(
     """
     if y is not None and not needed.x and y.dtype == jnp.float32:
         y = lax.optimization_barrier(y)
-    return _wanted_of(_diffs_on_tpu, x, dy, weight, y, needed=needed, **how)
+    return _needed_diffs(_diffs_on_tpu, x, dy, weight, y, needed=needed, **how)
 
 
 def _plain_diffs(

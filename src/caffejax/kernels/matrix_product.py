@@ -76,7 +76,7 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arr
 
 def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
     """Compute the needed diffs of rows and weight from rows, the output's diff and the weight."""
-    how: Any = {"transpose": transpose, "wanted": needed}
+    how: Any = {"transpose": transpose, "needed": needed}
     return Operation(
         partial(_plain_diffs, **how),
         partial(_diffs_on_cpu, **how),
