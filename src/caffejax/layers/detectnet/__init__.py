@@ -1,1 +1,1 @@
-"""NVIDIA's DetectNet: its augmentation and label grids, and the box lists that score it."""
+"""Layers of NVIDIA's DetectNet: augmentation with label grids, lists of boxes from grids, and their scores."""

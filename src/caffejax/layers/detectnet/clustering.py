@@ -18,16 +18,19 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, Signatu
 
 
 def group_rectangles(rows: np.ndarray, threshold: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of each group of more than `threshold` similar rectangles, and the group's size.
+    """Return the mean of each group of more than `threshold` similar rectangles, and the size of each group.
 
-    Like OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides differ by at most
-    `eps` times half the sum of the smaller width and height; groups are the connected components. A small group inside
+    The rule is OpenCV's groupRectangles (versions 2 to 4). Rectangles are similar if their four sides differ by at most
+    `eps` times half the sum of the smaller width and height. Groups are the connected components. A small group inside
     a larger one is dropped.
 
     Args:
         rows: (N, 4) integers: x, y, width, height.
         threshold: if 0 or less, each rectangle is a group.
         eps: relative tolerance.
+
+    Returns:
+        Rounded means (groups, 4), and sizes (groups,).
     """
     if threshold <= 0 or not len(rows):
         return rows, np.ones(len(rows), int)
@@ -64,11 +67,11 @@ def _groups(rows: np.ndarray, eps: float) -> np.ndarray:
     return group
 
 
-_FARTHEST = 1e6  # pixels; boxes beyond, as of a net that has not learnt yet, end there
+_FARTHEST = 1e6  # pixels; coordinates are clipped to this, since an untrained net may predict huge boxes
 
 
 class Settings(NamedTuple):
-    """The numbers of a param_str, in this order; the last two are optional."""
+    """The values of a param_str, in this order; `classes` and `max_boxes` are optional."""
 
     image_size_x: int
     image_size_y: int
@@ -82,23 +85,26 @@ class Settings(NamedTuple):
 
 
 def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A list (N, max_boxes, 5) for each class of x1, y1, x2, y2, confidence, padded with zeros. NVIDIA Caffe's.
+    """Detections grouped from a coverage grid, a list (N, max_boxes, 5) for each class: x1, y1, x2, y2, confidence.
 
-    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) relative to their cells. Boxes of cells whose coverage
-    reaches the threshold are grouped as by OpenCV's groupRectangles; the confidence is the logarithm of the size of
-    the group. param_str: image width and height, stride, threshold, minimum group size - 1, eps, minimum height,
-    number of classes (1), max_boxes (50).
+    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) as corners in pixels relative to their cell. Each cell
+    whose coverage reaches the threshold proposes its box. Similar boxes are grouped as by OpenCV's groupRectangles. The
+    confidence is the logarithm of the number of boxes in the group. Lists are padded with zeros. param_str holds,
+    separated by commas: image width and height, stride, coverage threshold, minimum group size minus 1, eps (relative
+    tolerance of the grouping), minimum height in pixels, and optionally the number of classes (default: 1) and
+    max_boxes (default: 50).
     """
     s = _detection_settings(ctx)
     return tuple(_listed(coverage[:, c], boxes, s, _detected) for c in range(s.classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A list (N, max_boxes, 5) for each class of x1, y1, x2, y2, 0: the distinct boxes of a label grid. NVIDIA Caffe's.
+    """The distinct boxes of a label grid, a list (N, max_boxes, 5) for each class: x1, y1, x2, y2, 0.
 
-    Bottoms: coverage (N, classes, H, W), and boxes (N, 4, H, W) relative to their cells. param_str: image width and
-    height, stride, number of classes (1), max_boxes (50). Coordinates are rounded to float16, as in the original;
-    boxes that are equal after rounding are one box here.
+    Bottoms: coverage (N, classes, H, W), positive in cells with an object, and boxes (N, 4, H, W) as corners in pixels
+    relative to their cell. Coordinates are rounded to float16, as in the original. Boxes that are equal after rounding
+    are listed once. Lists are padded with zeros. param_str holds, separated by commas: image width and height, stride,
+    and optionally the number of classes (default: 1) and max_boxes (default: 50).
     """
     s = _truth_settings(ctx)
     return tuple(_listed(coverage[:, c], boxes, s, _labelled) for c in range(s.classes))
@@ -183,7 +189,7 @@ def _listed(coverage: np.ndarray, boxes: np.ndarray, s: Settings, boxes_in: Any)
 
 
 def _boxes(marked: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Return the boxes of marked cells in the image's pixels, (n, 4)."""
+    """Return the corners of the boxes of marked cells, in pixels of the image, (n, 4)."""
     y, x = np.nonzero(marked)
     shifted = box[:, y, x].T + np.tile(np.stack([x, y], axis=1) * cell, 2)
     return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_FARTHEST, _FARTHEST)
@@ -206,10 +212,12 @@ _RIGHT, _WRONG, _MISSED = 1, 2, 3
 
 
 def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> jax.Array:
-    """True boxes (N, T, 5) and detections (N, D, 5) as one list (N, D + T, 5): x1, y1, x2, y2, kind. NVIDIA Caffe's.
+    """True boxes and detections in one list (N, D + T, 5) with rows x1, y1, x2, y2, kind.
 
-    The kind is 1 for a right detection, 2 for a wrong one, 3 for a missed true box. Each true box takes the first
-    remaining detection with an overlap of at least the threshold in param_str (default: 0.7). Padding rows are zeros.
+    Bottoms: lists of true boxes (N, T, 5) and detections (N, D, 5), padded with zeros. The kind is 1 for a right
+    detection, 2 for a wrong detection, and 3 for a missed true box. Rows are sorted by kind, and padding rows of zeros
+    come last. Each true box in turn takes the first remaining detection with an overlap of at least the threshold in
+    param_str (default: 0.7).
     """
     threshold = _threshold(ctx)
     for i, x in enumerate((truth, detections)):
@@ -222,7 +230,10 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
-    """DetectNet's mAP (precision times recall), precision and recall of a scored list (N, boxes, 5), in percent."""
+    """Precision times recall (DetectNet's mAP), precision, and recall of a scored list (N, boxes, 5), in percent.
+
+    The bottom is the top of ScoreDetections. The three tops have shape (1,).
+    """
     require(len(scored.shape) == 3 and scored.shape[2] == 5, f"needs a scored list N x most x 5, not {scored.shape}")
     right, wrong, missed = (
         cross_replica.psum(ctx, jnp.sum(scored[:, :, 4] == kind, dtype=scored.dtype))
@@ -262,7 +273,7 @@ def _threshold(ctx: Context) -> float:
 
 
 def _scored(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
-    """Return the list of one image: right detections first, then wrong ones, then missed true boxes."""
+    """Return the list (D + T, 5) of one image: right detections, wrong detections, missed true boxes, zeros."""
     real, there = (jnp.any(x != 0, axis=1) for x in (truth, detections))
     alike = (overlaps(truth[:, None], detections) >= threshold) & real[:, None]
 

@@ -27,7 +27,7 @@ class Objects(NamedTuple):
         corner: (M, 2), x and y of the top left.
         sides: (M, 2), width and height.
         kind: (M,), class numbers of the labels.
-        there: (M,), False for rows without an object, and always for row 0.
+        there: (M,), True for rows with an object. Row 0 is False; it holds the number of objects.
     """
 
     corner: jax.Array
@@ -37,18 +37,18 @@ class Objects(NamedTuple):
 
 
 def objects_of(label: jax.Array) -> Objects:
-    """Return the objects of one image's label (1 + most, 16): the number of objects, then a row for each."""
+    """Return the objects of one image's label (1 + M, 16), whose row 0 begins with the number of objects."""
     row = jnp.arange(label.shape[0])
     return Objects(label[:, :2], label[:, 2:4], label[:, 5].astype(jnp.int32), (row >= 1) & (row <= label[0, 0]))
 
 
 def grid_size(p: Any) -> tuple[int, int]:
-    """Return the number of cells of the grid, down and across."""
+    """Return the numbers of rows and columns of the label grid."""
     return round(p.image_size_y / p.stride), round(p.image_size_x / p.stride)
 
 
 def require_ground_truth(p: Any) -> None:
-    """Raise `LayerError` unless the settings describe a grid."""
+    """Raise `LayerError` unless stride, image size and scale_cvg are positive and the grid has cells."""
     size = f"stride {p.stride}, image_size_x {p.image_size_x} and image_size_y {p.image_size_y}"
     require(min(p.stride, p.image_size_x, p.image_size_y) > 0, f"{size} must be above 0")
     require(min(grid_size(p)) > 0, f"{size} make a grid without cells")
@@ -56,9 +56,11 @@ def require_ground_truth(p: Any) -> None:
 
 
 def coverage_grid(p: Any, objects: Objects) -> jax.Array:
-    """Return the label grid (8 + classes, *grid_size): foreground, box, 1 / sides, norm, and a one-hot class.
+    """Return the label grid (8 + classes, rows, columns) of one image.
 
-    Boxes are corners relative to the cell's corner. If several objects cover a cell, the last one counts.
+    The channels are foreground (1), corners of the box relative to the cell's corner (4), 1 / width and 1 / height (2),
+    norm (1), and the one-hot class. norm is the area of a cell over the area of the object's region, at least 1 without
+    obj_norm. If several objects cover a cell, the last one counts. Cells without an object are 0.
     """
     classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
     objects, channel = _cropped_objects(p, objects), jnp.full_like(objects.kind, -1)
@@ -93,7 +95,7 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
 
 
 def channels(p: Any) -> int:
-    """Return the number of channels of the grid."""
+    """Return the number of channels of the label grid."""
     return _BEFORE_CLASSES + max([mapping.dst for mapping in p.object_class], default=0) + 1
 
 
@@ -108,7 +110,7 @@ def _cropped_objects(p: Any, objects: Objects) -> Objects:
 
 
 def _region(p: Any, sides: jax.Array) -> jax.Array:
-    """Return the sides (M, 2) of the central region of each object that covers cells."""
+    """Return width and height (M, 2) of each object's central region, which covers cells of the grid, in pixels."""
     region = sides * p.scale_cvg
     if p.gridbox_type == DetectNetGroundTruthParameter.GRIDBOX_MIN:
         return jnp.minimum(sides, jnp.maximum(p.min_cvg_len, region))
@@ -116,11 +118,11 @@ def _region(p: Any, sides: jax.Array) -> jax.Array:
 
 
 def _shared(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
-    """Return the length that each cell (columns) shares with each region (rows) along one axis."""
+    """Return the length that each region shares with each cell along one axis, (regions, cells), in pixels."""
     return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
 
 
-DRAWS = 12  # uniform numbers for each image
+DRAWS = 12  # uniform random numbers that the augmentation of an image needs
 
 
 class Augmentation(NamedTuple):
@@ -212,7 +214,10 @@ def rotate_points(points: jax.Array, angle: Any) -> jax.Array:
 
 
 def rotated_extent(size: Any, angle: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the first pixel (y, x) of the bounding box of a rotated image, and its size; itself if not rotated."""
+    """Return the first pixel (y, x) and the size (height, width) of the bounding box of a rotated image.
+
+    Without a rotation these are (0, 0) and `size`.
+    """
     size = jnp.asarray(size)
     cos, sin = jnp.abs(jnp.cos(angle)), jnp.abs(jnp.sin(angle))
     half = (size * cos + size[::-1] * sin) / 2
@@ -230,7 +235,7 @@ def _rounded(x: jax.Array) -> jax.Array:
     return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
 
 
-_CUBIC = -0.75  # of the family of cubic kernels, OpenCV's
+_CUBIC = -0.75  # OpenCV's parameter of the family of cubic kernels
 _EPSILON = 1.1920929e-07
 
 
@@ -262,8 +267,8 @@ def rescale(image: jax.Array, size: Any, offset: Any, out: tuple[int, int]) -> j
     """Return a window of an image (C, H, W) after bicubic scaling; 0 outside of the image. Only the window is computed.
 
     Args:
-        image: before scaling.
-        size: height and width to which it is scaled; may be traced.
+        image: the image before scaling.
+        size: height and width to which the image is scaled; may be traced.
         offset: y and x of the window.
         out: height and width of the window.
     """
@@ -291,7 +296,7 @@ def rotate(image: jax.Array, chosen: Augmentation, out: tuple[int, int]) -> jax.
     back = rotate_points((at + low - size / 2)[..., ::-1], -chosen.angle)[..., ::-1] + size / 2
     first = jnp.floor(back).astype(jnp.int32)
     part = (back - first).astype(image.dtype)
-    last = size - jnp.where(chosen.angle == 0, 1, 2)  # a turned image lacks its border, where it has no neighbour
+    last = size - jnp.where(chosen.angle == 0, 1, 2)  # after a rotation the border has no neighbour
     shown &= jnp.all((first >= 0) & (first <= last), axis=-1)
     result = jnp.zeros((), image.dtype)
     for step in (0, 0), (0, 1), (1, 0), (1, 1):
@@ -305,7 +310,7 @@ def _taps(n: int, size: Any, offset: Any, out: int) -> tuple[jax.Array, jax.Arra
     """Return the 4 positions along an axis of length n that each result interpolates, (out, 4), and their weights."""
     at = jnp.arange(out) + offset
     inside = (at >= 0) & (at < size)
-    numerator = (2 * jnp.clip(at, 0, size - 1) + 1) * n - size  # of 2 * size: whole numbers lose nothing
+    numerator = (2 * jnp.clip(at, 0, size - 1) + 1) * n - size  # over 2 * size: integers are exact
     first = numerator // (2 * size)
     part = (numerator - first * 2 * size) / (2 * size)
     before, after = (_cubic_outer(1 + part), _cubic_inner(part))
@@ -323,16 +328,17 @@ def _cubic_inner(x: jax.Array) -> jax.Array:
     return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
 
 
-_NUMBERS = 16  # in a row of a label
+_NUMBERS = 16  # values in a row of a label
 
 
 def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Images (N, 3, H, W) resized to (N, 3, image_size_y, image_size_x), and their label grids. NVIDIA Caffe's.
+    """Images (N, 3, H, W) resized to (N, 3, image_size_y, image_size_x), and their label grids.
 
-    A label is (1 + most, 16): the number of objects; then for each x, y, width, height, angle, class, and numbers that
-    are ignored. The grid has a cell for each `stride` pixels and 8 + classes channels: foreground, box (4), 1 / width,
-    1 / height, norm, and one for each class. Images are augmented and cropped in TRAIN, and scaled in TEST. The mean
-    value is subtracted.
+    Bottoms: images, and labels (N, 1, 1 + M, 16). The grids are (N, 8 + classes, rows, columns). Row 0 of a label
+    begins with the number of objects. Each further row holds x, y, width, height, angle and class of an object; the
+    other values are ignored. The grid has a cell for each `stride` pixels. Its channels are foreground (1), corners of
+    the box relative to the cell (4), 1 / width and 1 / height (2), norm (1), and the one-hot class. In TRAIN images are
+    augmented and cropped; in TEST they are scaled. The mean value is subtracted in both phases.
     """
     truth, a = ctx.layer.detectnet_groundtruth_param, ctx.layer.detectnet_augmentation_param
     mean = _check(ctx, images, labels)
@@ -377,7 +383,7 @@ register(
 
 
 def _check(ctx: Context, images: Any, labels: Any) -> jax.Array:
-    """Check the bottoms and settings, and return the mean of each channel."""
+    """Validate the bottoms and settings, and return the mean of each channel, (1 or 3, 1, 1)."""
     require_ground_truth(ctx.layer.detectnet_groundtruth_param)
     require_augmentation(ctx.layer.detectnet_augmentation_param)
     transform, shape = ctx.layer.transform_param, tuple(labels.shape)

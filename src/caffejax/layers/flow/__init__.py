@@ -1,1 +1,1 @@
-"""Layers of FlowNet 2, for the motion between two images. A flow is (N, 2, height, width): how far right and down."""
+"""Layers of FlowNet 2 for optical flow. A flow is (N, 2, height, width): displacements right and down, in pixels."""

@@ -25,13 +25,13 @@ class Comparison:
 
     Attributes:
         kernel: side of the windows that are compared.
-        stride: between windows.
+        stride: distance of neighbouring windows.
         pad: (rows, columns) of padding on all sides.
         start: (row, column) of the first window of the first map.
         out: (height, width) of the top.
-        shifts: (shifts, 2): displacement (down, right) of the second map's window, for each channel of the top.
+        shifts: (shifts, 2), displacement (down, right) of the second map's window, for each channel of the top.
         absolute: whether to average absolute differences instead of products.
-        channels: of the maps.
+        channels: the number of channels of the maps.
     """
 
     kernel: int
@@ -44,20 +44,20 @@ class Comparison:
     channels: int
 
     def padded(self, x: jax.Array) -> jax.Array:
-        """Return a map with padding."""
+        """Return a map (N, C, H, W) with zeros added on all sides, at least in float32."""
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
     def part(self, padded: jax.Array, shift: Any) -> jax.Array:
-        """Return the part of a map that all windows cover, shifted."""
+        """Return the part of a padded map that all windows together cover, moved by `shift` (down, right)."""
         return lax.dynamic_slice(padded, self._begin(shift), (*padded.shape[:2], *self._size))
 
     def put(self, padded: jax.Array, shift: Any, part: jax.Array) -> jax.Array:
-        """Add `part` to a map at its shifted position."""
+        """Return a padded map with `part` added at its position moved by `shift` (down, right)."""
         begin = self._begin(shift)
         return lax.dynamic_update_slice(padded, lax.dynamic_slice(padded, begin, part.shape) + part, begin)
 
     def means(self, compared: jax.Array) -> jax.Array:
-        """Return means over channels and windows of products or differences."""
+        """Return the means over channels and windows of products or differences: (N, C, height, width) to (N, *out)."""
         total = jnp.sum(compared, axis=1)
         sums = lax.reduce_window(
             total,
@@ -70,7 +70,7 @@ class Comparison:
         return sums / (self.kernel**2 * self.channels)
 
     def spread(self, d_means: jax.Array) -> jax.Array:
-        """Return the gradient of `means`, the same for all channels: (N, 1, ...)."""
+        """Return the gradient of `means`: (N, *out) to (N, 1, height, width), the same for all channels."""
         edge, apart = self.kernel - 1, self.stride - 1
         around = lax.pad(d_means, jnp.zeros((), d_means.dtype), [(0, 0, 0), (edge, edge, apart), (edge, edge, apart)])
         sums = lax.reduce_window(
@@ -87,12 +87,13 @@ class Comparison:
 
 
 def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """FlowNet 2's mean of a(x) * b(x + d) over channels and a window, with a channel for each shift d.
+    """Similarity of two feature maps for each displacement d of the second: two (N, C, H, W) to (N, shifts, H', W').
 
-    Bottoms (N, C, H, W); top (N, shifts, H', W'), all shifts of one row after another. Shifts are multiples of stride_2
-    up to max_displacement in both directions, positions multiples of stride_1. SUBTRACT averages |a(x) - b(x + d)|
-    instead of products. Correlation1D shifts along the width only and does not pad the height; its single_direction -1
-    shifts to the left by 1 to R + 1 steps, 1 to the right by 0 to R.
+    A channel of the top is the mean of a(x) * b(x + d) over the channels and a window of kernel_size x kernel_size, for
+    one displacement d. With correlation_type SUBTRACT it is the mean of |a(x) - b(x + d)|. Displacements are multiples
+    of stride_2 up to max_displacement in both directions, row by row. Windows are stride_1 cells apart. Correlation1D
+    displaces to the left and right only, and does not pad the height. Its single_direction 1 displaces to the right by
+    0 to R steps, -1 to the left by 1 to R + 1 steps, where R is max_displacement / stride_2.
     """
     c = _comparison(ctx, a, b)
     first, second = c.part(c.padded(a), (0, 0)), c.padded(b)
@@ -143,7 +144,7 @@ def _inner(padded: jax.Array, pad: Shape, x: jax.Array) -> jax.Array:
 
 
 def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
-    """Read a CorrelationParameter.
+    """Return the geometry for two maps (N, C, H, W) from the layer's CorrelationParameter.
 
     Raises:
         LayerError: if settings are missing or do not fit, or the shapes of the maps differ.
@@ -166,7 +167,7 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
         all(n > 0 for n in out),
         f"windows of {p.kernel_size} with shifts up to {reach} do not fit maps of {a.shape[2:]} with pad {p.pad}",
     )
-    beyond = (0, p.stride_2 if p.single_direction < 0 else 0)  # the shift that is one step more
+    beyond = (0, p.stride_2 if p.single_direction < 0 else 0)  # room for the extra step to the left
     return Comparison(
         kernel=p.kernel_size,
         stride=p.stride_1,

@@ -1,4 +1,4 @@
-"""L1Loss and LpqLoss: NVIDIA's sum of absolute differences, and FlowNet 2's losses, which leave out NaNs."""
+"""L1Loss of NVIDIA Caffe, and L1Loss and LpqLoss of FlowNet 2, which ignore NaNs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
 def l1_loss(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of absolute differences over the batch size; the gradient is 0 where both are equal. NVIDIA Caffe's."""
+    """Sum of absolute differences of two bottoms (N, ...), divided by N; a scalar.
+
+    The gradient is 0 where the bottoms are equal.
+    """
     return jnp.sum(jnp.abs(_difference(a, b))) / max(a.shape[0], 1)
 
 
@@ -29,11 +32,12 @@ def l1_loss_backward(
 
 
 def flow_l1_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """FlowNet 2's sum of absolute differences from the second bottom, or from 0, over the batch size; NaNs are ignored.
+    """Sum of absolute differences of two bottoms (N, C, H, W), or of absolute values of one, divided by N; a scalar.
 
-    Bottoms (N, C, H, W). l2_per_location takes the root of the sum of squares over channels plus epsilon at each
-    position. Differences or roots below plateau count as 0. normalize_by_num_entries divides by the number of entries
-    that are not NaN over the number of channels.
+    NaNs are ignored. Absolute values below plateau count as 0. With l2_per_location, the root of (the sum of squares
+    over the channels, plus epsilon) is summed over the positions instead, and squares count as 0 if their root is below
+    plateau. l2_prescale_by_channels divides sums over channels by C. With normalize_by_num_entries the divisor is the
+    number of entries that are not NaN, divided by C.
     """
     p = ctx.param
     d, there, divisor = differences_without_nan(ctx, a, *b)
@@ -88,7 +92,7 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[jax.Array, jax.Array, Any]:
-    """Return differences with 0 for NaNs, a mask of the numbers, and the divisor of the loss."""
+    """Return the differences (N, C, H, W) with 0 for NaNs, the mask of entries that are not NaN, and the divisor."""
     require(len(a.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {a.shape}")
     difference = _difference(a, *b) if b else promote(a)
     there = ~jnp.isnan(difference)
@@ -99,21 +103,22 @@ def differences_without_nan(ctx: Context, a: jax.Array, *b: jax.Array) -> tuple[
 
 
 def channel_prescale(ctx: Context, d: jax.Array) -> float:
-    """Return the factor of sums over channels."""
+    """Return the factor of sums over channels: 1 / C with l2_prescale_by_channels, else 1."""
     return 1 / d.shape[1] if ctx.param.l2_prescale_by_channels else 1.0
 
 
 def _squares(ctx: Context, d: jax.Array) -> jax.Array:
-    """Return sums of squares over channels, 0 if the root is below the plateau."""
+    """Return the sums of squares over the channels, (N, 1, H, W); 0 where the root is below plateau."""
     squares = jnp.sum(jnp.square(d), axis=1, keepdims=True) * channel_prescale(ctx, d)
     return jnp.where(squares < math.pow(ctx.param.plateau, 2), 0, squares)
 
 
 def lpq_loss(ctx: Context, a: jax.Array, *b: jax.Array) -> jax.Array:
-    """Sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, over the batch size. FlowNet 2's.
+    """Sum over positions of (sum over channels of (|d| + p_epsilon)^p + q_epsilon)^q, divided by N; a scalar.
 
-    d is the difference of two bottoms (N, C, H, W), or one bottom, with 0 for NaNs. normalize_by_num_entries and
-    l2_prescale_by_channels are as for L1Loss.
+    d is the difference of two bottoms (N, C, H, W), or the only bottom, with 0 for NaNs. l2_prescale_by_channels
+    divides sums over channels by C. With normalize_by_num_entries the divisor is the number of entries that are not
+    NaN, divided by C.
     """
     p, q = _powers(ctx.param)
     d, _, divisor = differences_without_nan(ctx, a, *b)

@@ -1,4 +1,4 @@
-"""FlowWarp, ChannelNorm and Mean: warp an image by a flow, norms over channels, and means added or subtracted."""
+"""FlowWarp, ChannelNorm and Mean: an image warped by a flow, norms over channels, and a constant for each channel."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def flow_warp(ctx: Context, image: jax.Array, flow: jax.Array) -> jax.Array:
-    """FlowNet 2's bilinear samples of an image (N, C, H, W) at each position plus the flow (N, 2, H, W): right, down.
+    """Bilinear samples of an image (N, C, H, W) at each position plus the flow; the top is (N, C, H, W).
 
-    Positions outside of [0, width) x [0, height) give 0, or NaN with fill_value NOT_A_NUMBER. The top is (N, C, H, W).
+    Bottoms: the image, and the flow (N, 2, H, W), which holds displacements to the right and down, in pixels. Samples
+    outside of [0, W) x [0, H) are 0, or NaN with fill_value NOT_A_NUMBER.
     """
     inside, corners, (right, down) = _corners(image, flow)
     top = _mix(corners, right, down)
@@ -66,9 +67,9 @@ def _mix(corners: Arrays, right: jax.Array, down: jax.Array) -> jax.Array:
 
 
 def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return which samples are inside, the flat indices of their four corners, and their fractions (right, down).
+    """Return the mask of samples inside, the flat indices of their four corner pixels, and their fractions.
 
-    All arrays are (N, 1, height * width).
+    The fractions are (right, down). All arrays are (N, 1, height * width).
     """
     require(len(image.shape) == 4, f"needs an image with 4 axes (number, channels, height, width), not {image.shape}")
     n, _, height, width = image.shape
@@ -85,7 +86,7 @@ def _places(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Array
 
 
 def _corners(image: jax.Array, flow: jax.Array) -> tuple[jax.Array, Arrays, Arrays]:
-    """Return which samples are inside, the image at their four corners (N, C, height * width), and the fractions."""
+    """Return the mask of samples inside, their four corner pixels, (N, C, height * width) each, and their fractions."""
     inside, places, fractions = _places(image, flow)
     plane = promote(image).reshape(*image.shape[:2], -1)
     return inside, tuple(jnp.take_along_axis(plane, place, axis=2, mode="clip") for place in places), fractions
@@ -95,7 +96,7 @@ _SOFTENING = 1e-9
 
 
 def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
-    """Root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W). FlowNet 2's.
+    """Root of the sum of squares over the channels: (N, C, H, W) to (N, 1, H, W).
 
     The gradient divides by the root plus 1e-9, and is 0 where all channels are 0.
     """
@@ -105,7 +106,7 @@ def channel_norm(ctx: Context, x: jax.Array) -> jax.Array:
 
 def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(promote(x)), axis=1, keepdims=True)
-    some = squares > 0  # at 0 the root's own derivative, for second derivatives, is infinite
+    some = squares > 0  # the derivative of the root is infinite at 0, which would spoil second derivatives
     return jnp.where(some, dy * x / (jnp.sqrt(jnp.where(some, squares, 1)) + _SOFTENING), 0)
 
 
@@ -121,9 +122,10 @@ register(
 
 
 def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
-    """output_scale * (input_scale * x +- mean_scale * value), with the values repeated over the channels. FlowNet 2's.
+    """output_scale * (input_scale * x + mean_scale * value), or minus with SUBTRACT, for bottoms (N, C, H, W).
 
-    Bottoms and tops (N, C, H, W). `operation` is ADD or SUBTRACT.
+    There is a top for each bottom. If there are n values, channel c uses value c modulo n; n must divide C. `operation`
+    is ADD or SUBTRACT.
     """
     return tuple(_shifted(ctx.param, x) for x in xs)
 

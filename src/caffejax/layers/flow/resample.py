@@ -23,7 +23,7 @@ Coefficients = Callable[[np.ndarray], np.ndarray]
 
 
 class Matrix(NamedTuple):
-    """A matrix of interpolation weights, made by `make(new, old)` with shape (new, old)."""
+    """Interpolation weights along one axis: `make(new, old)` returns a matrix (new, old)."""
 
     new: int
     old: int
@@ -59,9 +59,9 @@ def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficient
 
     Args:
         new, old: the sizes.
-        offset: the first position.
-        filter_: its coefficients, and its width.
-        antialias: whether to stretch it by the ratio of the sizes.
+        offset: the first position, in cells.
+        filter_: a function from distances to coefficients, and the width of the filter in cells.
+        antialias: whether to stretch the filter by the ratio of the sizes.
     """
     coefficients, width = filter_
     ratio = old / new
@@ -76,7 +76,7 @@ def filter_weights(new: int, old: int, offset: float, filter_: tuple[Coefficient
 
 
 def nearest_weights(new: int, old: int, offset: float) -> np.ndarray:
-    """Return a 1 at the nearest cell, (new, old)."""
+    """Return a matrix (new, old) with a 1 at the nearest cell of each of `new` positions."""
     at = np.clip(round_half_away(np.arange(new) * (old / new) + offset), 0, old - 1)
     return (at[:, None] == np.arange(old)).astype(float)
 
@@ -98,7 +98,7 @@ def cubic(x: np.ndarray) -> np.ndarray:
 
 
 def _mixed(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    # each product has the batch for its first axis, so that devices that hold parts of it keep them
+    # the batch stays the first axis of each product, so a sharded batch stays on its devices
     across = jnp.tensordot(x, columns, ([3], [1]))  # n, c, h, j
     return jnp.moveaxis(jnp.tensordot(across, rows, ([2], [1])), 3, 2)
 
@@ -112,10 +112,11 @@ _FILTERS = {"LINEAR": (triangle, 2), "CUBIC": (cubic, 4)}
 
 
 def resample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Resize (N, C, H, W) to height x width, or to a second bottom's size, by NEAREST, LINEAR or CUBIC. FlowNet 2's.
+    """Resize (N, C, H, W) to height x width, or to the size of a second bottom, by NEAREST, LINEAR or CUBIC filters.
 
-    Filters are stretched if the map shrinks, unless antialias: false. As in FlowNet 2, the offset of the columns comes
-    from the ratio of the heights, and the offset of the rows from the ratio of the widths.
+    If the map shrinks, filters are stretched by the ratio of the sizes, unless antialias is false. As in FlowNet 2, the
+    offset of the columns is computed from the ratio of the heights, and the offset of the rows from the ratio of the
+    widths.
     """
     return apply_matrices(x, *_matrices(ctx, x, *like)).astype(x.dtype)
 
@@ -136,9 +137,10 @@ register(
 
 
 def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
-    """Resize (N, C, H, W) to top_height x top_width, or a second bottom's size, by averages without NaNs. FlowNet 2's.
+    """Resize (N, C, H, W) to top_height x top_width, or to the size of a second bottom, by averages without NaNs.
 
-    A position is NaN if the NaNs weigh more than half as much as the numbers. Corners are aligned.
+    Weights are triangular, and corners are aligned. A position is NaN if the weight of its NaNs is more than half the
+    weight of its numbers.
     """
     size = _size(ctx.param, ("top_height", "top_width"), x, *like)
     if size == tuple(x.shape[2:]):
@@ -166,10 +168,11 @@ register(
 
 
 def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate the channels. FlowNet 2's.
+    """Resize all bottoms (N, C, H, W) to one size with aligned corners, and concatenate them along the channels.
 
-    With have_reference the last bottom determines the size and is not concatenated. Otherwise the size is the largest
-    height and width, or top_height x top_width (or the next multiples of size_divisible_by) if both are larger.
+    With have_reference, the last bottom determines the size and is not concatenated. Otherwise the size is the largest
+    height and width of the bottoms. If top_height x top_width (or the next multiples of size_divisible_by) is larger in
+    both directions, it is the size instead.
     """
     parts, size = _accumulated(ctx, bottoms)
     matrices = [_aligned(x, size) for x in parts]
@@ -226,7 +229,7 @@ def _aligned(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
 
 
 def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
-    """Return the bottoms to resize, and the size."""
+    """Return the bottoms to resize, and the (height, width) of the top."""
     p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")

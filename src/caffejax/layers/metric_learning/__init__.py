@@ -1,1 +1,1 @@
-"""Layers for recognising faces: products and distances by angle, and losses over the distances to classes."""
+"""Layers for face recognition: products with angular margins, distances to classes, and losses over distances."""

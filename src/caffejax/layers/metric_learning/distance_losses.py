@@ -19,7 +19,7 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return distances (items, classes), and where the items' own classes are."""
+    """Return the distances as (items, classes), and the mask of the items' classes, (items, classes)."""
     require_one_batch(distances.shape, labels.shape)
     require(
         math.prod(labels.shape[1:]) == 1,
@@ -31,12 +31,15 @@ def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array,
 
 
 def first_largest(values: jax.Array) -> jax.Array:
-    """Return the mask of the first largest value of each row."""
+    """Return the mask of the first largest value in each row, (rows, n)."""
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
 
 def no_others(ctx: Context, distance: jax.Array) -> jax.Array:
-    """Return the mask of items for which no other class counts, by `positive_first` and `positive_upper_bound`."""
+    """Return the mask of items (N,) whose other classes are ignored.
+
+    These are, with positive_first, the items whose distance to their class exceeds positive_upper_bound.
+    """
     p: Any = ctx.param
     return (distance > p.positive_upper_bound) & p.positive_first
 
@@ -45,10 +48,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def center_loss(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Half the mean over items of the squared distance to the centre of the item's class; a scalar. caffe-face's.
+    """Half the mean over items of the squared distance to the centre of the item's class; a scalar.
 
-    Bottoms: features (N, ...), labels (N,). The default loss_weight is 0. The gradient of the centres (num_output,
-    features) is the sum of (c - x) / (n + 1) over the n items of their class, whatever the loss weight.
+    Bottoms: features (N, ...), labels (N,). The blob holds the centres, (num_output, features). The default loss_weight
+    is 0. For every other loss weight the gradient of a centre c is the same: the sum of c - x over the n items x of its
+    class, divided by n + 1.
     """
     difference, is_label = _differences(ctx, blobs, x, labels)
     return nan_if_unlabelled(is_label, jnp.sum(jnp.square(difference)) / (2 * x.shape[0])).astype(x.dtype)
@@ -104,7 +108,7 @@ register(
 
 
 def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return items minus their centres, and the mask of the items' classes, (items, classes)."""
+    """Return the items minus the centres of their classes, and the mask of the items' classes, (items, classes)."""
     (centers,) = blobs
     numbers = label_indices(labels, centers.shape[0]).reshape(-1)
     is_label = label_mask(numbers, (x.shape[0], centers.shape[0]))
@@ -113,12 +117,15 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
 
 
 def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
-    """Mean over items of max(d - positive_margin, 0) for the item's class and max(negative_margin - d, 0) for others.
+    """Contrastive loss of distances to classes: the item's class pulls, other classes push; a scalar.
 
-    Bottoms: distances d (items, classes) and labels (items,); the terms are weighted. The second top holds the means of
-    both terms, without weights. Distances to the item's class are clamped to positive_outlier_thresh. With
-    max_negative_only only the nearest other class of an item counts; with positive_first no other class counts if the
-    distance to the item's class is above positive_upper_bound. normalize_negative divides gradients only.
+    The loss is the mean over items of the terms of all classes. Bottoms: distances d (N, classes) and labels (N,). The
+    term of the item's class is positive_weight * max(d - positive_margin, 0), where the maximum is clamped to
+    positive_outlier_thresh. The term of each other class is negative_weight * max(negative_margin - d, 0), or with
+    exp_negative_weight negative_weight * exp(-d) where d < negative_margin. With max_negative_only, only the nearest
+    other class of an item counts. With positive_first, no other class counts if the distance to the item's class
+    exceeds positive_upper_bound. normalize_negative divides gradients only. A second top (2,) holds the means of both
+    terms, without weights.
     """
     p = ctx.param
     d, is_label, _, others = _contrastive_terms(ctx, distances, labels)
@@ -168,7 +175,10 @@ register(
 
 
 def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return distances, the mask of the items' classes, items without other classes, and which other classes count."""
+    """Return the distances, and masks of the items' classes, of items without others, and of others that count.
+
+    All are (items, classes), except the mask of items, (items,).
+    """
     p = ctx.param
     for name in ("max_positive_only", "add_intra_mae", "square"):
         require(not getattr(p, name), f"{name}: true is not supported")
@@ -181,12 +191,14 @@ def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) ->
 
 
 def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
-    """Mean over items of the sum of max(d_label + margin - d, 0) * negative_weight over the other classes.
+    """Triplet loss of distances to classes: a mean over items of the sum of max(d_label + margin - d, 0); a scalar.
 
-    Bottoms: distances (items, classes) and labels (items,). The second top holds the means of distances to the item's
-    class and to others. With hardest_only only the nearest other class of an item counts; with positive_first none if
-    the distance to the item's class is above positive_upper_bound. The gradient is -negative_weight for other classes
-    within the margin, and positive_weight once for the item's class if there are any, or with add_center_loss always.
+    Bottoms: distances d (N, classes) and labels (N,). d_label is the distance to the item's class; the sum is over the
+    other classes, times negative_weight. With hardest_only, only the nearest other class of an item counts. With
+    positive_first, no other class counts if d_label exceeds positive_upper_bound. The gradient is -negative_weight for
+    other classes within the margin. For the item's class it is positive_weight once if another class is within the
+    margin or positive_first excludes them, and with add_center_loss always. A second top (2,) holds the means of the
+    distances to the item's class and to other classes.
     """
     d, is_label, alone, _, within = _class_triplets(ctx, distances, labels)
     mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
@@ -228,7 +240,10 @@ register(
 
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return distances, and masks of the items' classes, items without others, others, and others within the margin."""
+    """Return the distances, and masks of the items' classes, of items without others, others, and others in the margin.
+
+    All are (items, classes), except the mask of items, (items,).
+    """
     d, is_label = class_distances(distances, labels)
     mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
     alone = no_others(ctx, mine)
@@ -242,8 +257,8 @@ def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tu
 def triplet_loss(ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array) -> jax.Array:
     """Half the mean over rows of max(margin + |anchor - positive|**2 - |anchor - negative|**2, 0); a scalar.
 
-    Bottoms: anchor, positive and negative examples, (N, ...) each. A fourth bottom, MyCaffe's labels, is ignored; the
-    margin is then `alpha`.
+    Bottoms: anchors, positive examples and negative examples, (N, ...) each. A fourth bottom of labels, as in MyCaffe,
+    is ignored; the margin is then `alpha`.
     """
     _, _, gap = _triplet_gaps(ctx, anchor, alike, other, *labels)
     return jnp.sum(jnp.where(gap > 0, gap, 0)) / (2 * max(anchor.shape[0], 1))
@@ -282,7 +297,7 @@ register(
 def _triplet_gaps(
     ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return differences to the positive and negative example, (rows, features), and the margin violation, (rows,)."""
+    """Return anchor minus positive and anchor minus negative, (rows, features) each, and the loss's terms, (rows,)."""
     p, name = ctx.param, "alpha" if labels else "margin"
     unread = "margin" if labels else "alpha"
     require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")

@@ -1,4 +1,4 @@
-"""InnerDistance: the distance to each row of a weight, instead of InnerProduct's product."""
+"""InnerDistance: distances to the rows of a weight, where InnerProduct computes products with them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _unit_rows = partial(normalize_rows, eps=1e-6)
 
 
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array) -> jax.Array:
-    """L2, squared, or L1 distance of x, flattened from `axis` on, to each row of a weight or of a second bottom.
+    """Squared L2 or L1 distance of x to each row of a weight or of a second bottom: (..., features) to (..., rows).
 
-    With `normalize` the rows of the weight are scaled to length 1, also in the stored weight; gradients ignore the
-    scaling. There is no bias, whatever bias_term is.
+    x is flattened from `axis` on. The weight is (num_output, features). With `normalize` its rows are scaled to length
+    1, also in the stored weight; gradients ignore the scaling. There is no bias, and bias_term is ignored.
     """
     rows, others, lead = _rows(ctx, blobs, x, centers)
     difference = rows[:, None] - others
@@ -85,7 +85,7 @@ register(
 
 
 def _rows(ctx: Context, blobs: Arrays, x: jax.Array, centers: Arrays) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
-    """Return the rows of x, the rows that they are compared with, and the axes of x before `axis`."""
+    """Return x as (rows, features), the rows to which distances are computed, and the shape of x before `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
     others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0]

@@ -1,4 +1,4 @@
-"""Margins for the class of an example: MarginInnerProduct, CosinAddm, LabelSpecificRescale, LabelSpecificAdd."""
+"""Scores with a margin for the item's class: MarginInnerProduct, CosinAddm, LabelSpecificRescale, LabelSpecificAdd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def passes(start: int) -> ParamSpec:
 
 
 def next_pass(count: jax.Array) -> jax.Array:
-    """Return the count plus one."""
+    """Return the count of passes plus 1, without a gradient."""
     return jax.lax.stop_gradient(count) + 1
 
 
@@ -38,12 +38,14 @@ Arrays = tuple[jax.Array, ...]
 
 
 def margin_inner_product(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Product of x with the normalized rows of a weight; for the item's class |x| psi(angle), mixed with the product.
+    """Product of x with the normalized rows of a weight, with an angular margin for the item's class: (N, num_output).
 
-    psi replaces the cosine of m = 1 .. 4 (SINGLE .. QUADRUPLE) times the angle by the decreasing function (-1)^k cos(m
-    angle) - 2k. The score of the item's class is (|x| psi + lambda x'w) / (1 + lambda), where lambda = max(lambda_min,
-    base (1 + gamma t)^-power) after t passes; a second top holds lambda. Gradients are the fork's: the weight's ignores
-    the margin, the bottom's has unit coefficients.
+    Bottoms: features x (N, ...), labels (N,). The layer scales the rows of the weight (num_output, features) to length
+    1, also in the stored weight. The score of another class is x'w = |x| cos(angle). The score of the item's class is
+    (|x| psi(angle) + lambda x'w) / (1 + lambda), where psi(angle) = (-1)^k cos(m angle) - 2k for k pi / m <= angle <=
+    (k + 1) pi / m. The `type` SINGLE .. QUADRUPLE sets m = 1 .. 4. lambda is max(lambda_min, base (1 + gamma t)^-power)
+    after t passes; a second top (1,) holds it. As in the fork, the gradient of the weight ignores the margin, and the
+    gradient of the bottom is scaled: the coefficients of w and x in the derivative of |x| psi get length 1 together.
     """
     weight, count = blobs
     count = next_pass(count)
@@ -80,7 +82,7 @@ def margin_inner_product_backward(
     rows, unit = _rows(x), promote(normalize_rows(weight))
     if _times(ctx) == 1:
         along_w, along_x = jnp.ones_like(cosine), jnp.zeros_like(cosine)
-    else:  # the derivative of |x| psi by x, with its two coefficients brought to length 1 together
+    else:  # coefficients of w and x in the derivative of |x| psi by x, scaled to length 1 together as in the fork
         along_w, along_x = slope, (value - slope * cosine) / norm
         length = jnp.sqrt(jnp.square(along_w) + jnp.square(along_x))
         along_w, along_x = along_w / length, along_x / length
@@ -125,7 +127,7 @@ def _rows(x: jax.Array) -> jax.Array:
 
 
 def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
-    """Return x'w, the cosines of the angles, and the lengths of x."""
+    """Return the products x'w and the cosines of the angles, (N, num_output) each, and the lengths of x, (N, 1)."""
     rows = _rows(x)
     product = rows @ promote(normalize_rows(weight)).T
     norm = jnp.sqrt(jnp.sum(jnp.square(rows), axis=1, keepdims=True))
@@ -133,10 +135,10 @@ def _products(ctx: Context, weight: jax.Array, x: jax.Array) -> Arrays:
 
 
 def _margin(ctx: Context, labels: jax.Array, cosine: jax.Array) -> Arrays:
-    """Return the mask of the items' classes, psi, and its derivative by the cosine."""
+    """Return the mask of the items' classes, psi, and the derivative of psi by the cosine, (N, num_output) each."""
     times, c = _times(ctx), cosine
     chebyshev, slope = _CHEBYSHEV[times](c)
-    # the angle is between k pi / m and (k + 1) pi / m: the cosine is below k of the bounds cos(pi j / m)
+    # k is the number of bounds cos(pi j / m) above the cosine, so the angle is from k pi / m to (k + 1) pi / m
     k = sum(jnp.asarray(c < math.cos(math.pi * j / times), c.dtype) for j in range(1, times)) + jnp.zeros_like(c)
     sign = 1 - 2 * (k % 2)
     is_label = label_mask(label_indices(labels, c.shape[1]), c.shape)
@@ -152,9 +154,10 @@ _CHEBYSHEV: dict[int, Any] = {  # cos(m angle) and its derivative, by the cosine
 
 
 def cosin_addm(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Cosines (N, classes), where the cosine x of the item's class becomes cos(angle + m), also in TEST.
+    """Cosines (N, classes), where the cosine of the item's class becomes cos(angle + m), in TRAIN and TEST.
 
-    For x up to cos(pi - m) it becomes x - m sin(m) instead. A cosine above 1 is treated as 1, and the gradient passes.
+    Bottoms: cosines, and labels (N,). A cosine x of the item's class that is at most cos(pi - m) becomes x - m sin(m)
+    instead. A cosine above 1 counts as 1; from 1 on the gradient passes unchanged.
     """
     is_label, rows, wide = _parts(ctx, x, labels)
     m = ctx.param.m
@@ -193,7 +196,7 @@ register(
 
 
 def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the mask of the items' classes, the cosines as (N, classes), and where angle + m is less than pi."""
+    """Return the mask of the items' classes, the cosines, and the mask of angle + m < pi, (N, classes) each."""
     require(len(x.shape) > 1, f"needs a bottom of cosines (examples, classes), not shape {x.shape}")
     require(
         labels.shape[:1] == x.shape[:1] and labels.size == x.shape[0],
@@ -206,17 +209,19 @@ def _parts(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
 
 
 def _sine(cosine: jax.Array) -> jax.Array:
-    """Return the sine of an angle from its cosine; the slope is 0 where the sine is 0."""
+    """Return the sine of an angle from its cosine; the derivative is 0 where the sine is 0."""
     squared = 1 - jnp.square(cosine)
     return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1)), 0)
 
 
 def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
-    """Scores of the item's class times positive_weight, others times negative_weight; unchanged in TEST by default.
+    """Scores (N, classes) times positive_weight for the item's class, and times negative_weight for other classes.
 
-    With rescale_test TEST multiplies, too. With positive_weight_base the weight in TRAIN is base (1 + gamma t)^-power
-    after t passes, clamped to [positive_weight_min, positive_weight_max]. With for_ip scores of the item's class that
-    are not positive do not change; bias_fix adds 1 - weight. A second top holds the weight.
+    Bottoms: scores, and labels (N,). In TEST scores do not change, unless rescale_test is true. With
+    positive_weight_base, the weight of the item's class in TRAIN is base (1 + gamma t)^-power after t passes, clamped
+    to [positive_weight_min, positive_weight_max]. With for_ip, scores of the item's class that are not positive keep
+    their value. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. A second top (1,) holds
+    the weight.
     """
     weight, count = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
@@ -243,9 +248,9 @@ def label_specific_rescale_backward(
 
 
 def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
-    """Scores, where `bias` is added to scores of the item's class above -bias; unchanged in TEST.
+    """Scores (N, classes), where `bias` is added to the score of the item's class if it is above -bias.
 
-    A second top holds the bias.
+    Bottoms: scores, and labels (N,). In TEST scores do not change. A second top (1,) holds the bias.
     """
     _check(x, labels)
     p = ctx.param
@@ -300,7 +305,7 @@ def _changes(ctx: Context) -> bool:
 
 
 def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
-    """Return the weight of scores of the items' classes, and the count of passes, if any."""
+    """Return the weight of the item's class, and the new count of passes in a tuple, empty without annealing."""
     p = ctx.param
     if not _anneals(ctx):
         return jnp.float32(p.positive_weight), ()
@@ -311,7 +316,7 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
 
 
 def _factors(ctx: Context, weight: jax.Array, x: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the mask of the items' classes, and the factors of the scores, (items, classes)."""
+    """Return the mask of the items' classes, and the factors of the scores, (items, classes) each."""
     p = ctx.param
     rows = x.reshape(x.shape[0], -1)
     is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
