@@ -26,7 +26,7 @@ def run(kind: str, text: str, *bottoms: Any) -> tuple[Any, Any]:
         top = built.apply(params, state, given)[0]["t0"]
         return jnp.sum(jnp.square(top)), top
 
-    (_, top), diff = jax.value_and_grad(total, has_aux=True)(jnp.asarray(bottoms[0], jnp.float32))
+    (_, top), diff = built.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(bottoms[0], jnp.float32))
     return top, diff
 
 

@@ -23,7 +23,8 @@ def run(kind: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1,
     """The first top of a layer over these arrays."""
     built = Net(net(kind, text, [np.shape(b) for b in bottoms], tops=tops), phase)
     key = jax.random.key(seed)
-    return built.apply(*built.init(key), {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}, key=key)[0]["t0"]
+    inputs = {f"b{i}": jnp.asarray(b) for i, b in enumerate(bottoms)}
+    return built.jit(built.apply)(*built.init(key), inputs, key=key)[0]["t0"]
 
 
 def drawn(*shape: int) -> np.ndarray:

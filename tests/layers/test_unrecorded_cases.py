@@ -56,7 +56,7 @@ def run(text: str, *bottoms: Any, backward: Any = "autodiff") -> tuple[dict[str,
         return jnp.sum(blobs["t0"]), blobs
 
     inputs = {f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms)}
-    (_, blobs), diffs = jax.value_and_grad(total, has_aux=True)(inputs)
+    (_, blobs), diffs = built.jit(jax.value_and_grad(total, has_aux=True))(inputs)
     return jax.tree.map(np.asarray, (blobs, diffs))
 
 
