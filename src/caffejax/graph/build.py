@@ -1,4 +1,4 @@
-"""NetParameter to Graph: filter by state, insert splits, wire blobs, infer shapes, mark the backward pass."""
+"""Construction of the graph: filter by state, insert splits, connect blobs, infer shapes, mark the backward pass."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def build_graph(
         file: path of the net, for messages and for paths relative to it; None for a net without a file.
         run: how the net computes.
         reading: how its data is read.
-        wrong: problems of the text. Layers that they name are not checked further.
+        wrong: problems of the net's text. The layers that they name are not checked further.
 
     Raises:
-        GraphError: with every problem, each with its layer.
-        SchemaError: instead, if the text has problems, with these as well.
+        GraphError: with every problem of the net; each problem names its layer.
+        SchemaError: instead of GraphError if `wrong` is not empty, with the problems of the text first.
     """
     if wrong and (net.layers or net.input):
-        raise SchemaError(wrong)  # the net could not be upgraded, so its layers cannot be checked
+        raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _swept(net, state, file, run, reading, wrong)
     if wrong or problems:
         with located(file=file):
@@ -94,7 +94,7 @@ def _swept(
     reading: Reading,
     wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
-    """Connect the layers in order; return the result, and every problem.
+    """Connect the layers in order; return the wiring, and every problem.
 
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
@@ -110,7 +110,7 @@ def _swept(
     problems += [p for of_layer in of_layers for p in of_layer]
     sources, missing = find_sources(layers)
     may_be_lost = "" in names or any(doubt and not layer.top for layer, doubt in zip(layers, doubtful, strict=True))
-    if not may_be_lost:  # a layer with an unreadable text may produce them
+    if not may_be_lost:  # a layer whose text is unreadable may produce the missing blobs
         problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, run, reading, written=layers)
@@ -127,7 +127,7 @@ def _swept(
 
 @dataclass
 class _Wiring:
-    """The state while layers are connected in order."""
+    """The state of a graph's construction while its layers are connected in order."""
 
     phase: Any
     file: str | None
@@ -139,16 +139,16 @@ class _Wiring:
     inputs: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    unknown: set[str] = field(default_factory=set)  # tops of layers that failed; readers report no further errors
-    doubtful: set[str] = field(default_factory=set)  # unknown tops of layers whose text is wrong, perhaps their rules
+    unknown: set[str] = field(default_factory=set)  # tops of layers with errors; their readers are not checked
+    doubtful: set[str] = field(default_factory=set)  # tops of layers with wrong text, perhaps wrong rules
     keys: set[str] = field(default_factory=set)
-    written: Sequence[LayerParameter] = ()  # the layers of the text, without splits
+    written: Sequence[LayerParameter] = ()  # the layers in the text, without splits
     traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(
         default_factory=dict
     )  # by context and shapes of a layer
 
     def add(self, layer: LayerParameter, place: int | None) -> None:
-        """Add a layer. `place` is its index in the text, or None if it is an inserted split."""
+        """Add a layer. `place` is its index in the text, or None for an inserted split."""
         try:
             with located(file=self.file, layer=layer.name, layer_type=layer.type):
                 if place is not None:
@@ -224,8 +224,8 @@ class _Wiring:
         bottoms: Sequence[jax.ShapeDtypeStruct],
         look: Look | None,
     ) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Return `top_shapes`; layers with equal contexts and shapes are traced only once."""
-        if context.per_layer or not isinstance(context.type.implementation, Traced):  # the first may read files
+        """Return the result of `top_shapes`. Layers with equal contexts and shapes are traced only once."""
+        if context.per_layer or not isinstance(context.type.implementation, Traced):  # such types may read files
             return top_shapes(context, params, bottoms, look)
         signature = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
         if signature not in self.traced:
@@ -251,7 +251,17 @@ def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[
 def top_shapes(
     context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct], look: Look | None = None
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Return shapes and dtypes of a layer's tops: as found at its source, by the type's rule, or by tracing forward."""
+    """Return shapes and dtypes of a layer's tops.
+
+    They come from `look` for data layers, from the type's shape rule if it has one, and otherwise from tracing the
+    forward function.
+
+    Args:
+        context: the layer's settings and type.
+        params: the layer's params.
+        bottoms: shapes and dtypes of the bottoms.
+        look: the result of probing a data layer's source.
+    """
     kind = context.type
     if look is not None:
         return look.tops
@@ -274,7 +284,7 @@ def top_shapes(
 
 
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
-    """Return the shapes of a layer's tops by its type's rule, or None if forward must be traced."""
+    """Return the shapes of a layer's tops by its type's shape rule, or None if the forward function must be traced."""
     kind = context.type
     if not isinstance(kind.implementation, Traced) or context.run.precision == "bfloat16":
         return None
@@ -287,7 +297,11 @@ def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -
 
 
 def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
-    """Raise `LayerError` for a top that is too large for any machine."""
+    """Check that no top has 2**60 elements or more, which overflow when they are counted in bytes.
+
+    Raises:
+        LayerError: naming the shape.
+    """
     for top in tops:
         size = math.prod(top.shape)
         if problem := memory_problem(size, f"a top of shape {top.shape}", "check the layer's sizes", _MAX_SIZE - 1):
@@ -297,8 +311,9 @@ def check_countable(tops: Sequence[jax.ShapeDtypeStruct]) -> None:
 def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer, ...]:
     """Set `need_backward` and `bottom_need_backward` of the layers, and `need_backward` of their params.
 
-    As in Caffe, in three passes. Forwards: layers after a param with a learning rate need a gradient. Backwards: only
-    layers that lead to a loss do, and none across `propagate_down: false`. Last, `force_backward` includes all.
+    There are three passes, as in Caffe. The first goes forwards: a layer needs a gradient if it, or a layer before it,
+    has a param with a learning rate. The second goes backwards and unmarks the layers that do not lead to a loss, and
+    the layers behind `propagate_down: false`. The third marks all layers if `force_backward` is set.
     """
     swept = _from_loss(_from_params(layers))
     return tuple(_forced(layer) for layer in swept) if force_backward else tuple(swept)

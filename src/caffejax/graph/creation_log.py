@@ -1,4 +1,4 @@
-"""The lines that Caffe logs when it creates a net: its text, each layer's tops with shapes, and the memory used."""
+"""The lines that Caffe logs when it creates a net: the net's text, each layer's tops and shapes, and the memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BYTES = 4  # Caffe's blobs are float32
 
 
 def log_creation(graph: Graph) -> None:
-    """Log a net in Caffe's lines, which log parsers look for."""
+    """Log the lines of `creation_lines`. Parsers of Caffe's logs look for them."""
     for line in creation_lines(graph):
         log.info(line)
 
 
 def creation_lines(graph: Graph) -> Iterator[str]:
-    """Yield Caffe's lines; the first holds the net's text, without inserted Splits."""
+    """Yield Caffe's log lines for a net. The first contains the net's text, without inserted splits."""
     text = NetParameter(name=graph.name, layer=[layer.site.layer for layer in graph.layers if not layer.inserted_split])
     roots = graph.split_roots
     for definition in text.layer:

@@ -1,4 +1,4 @@
-"""The graph: a net after all of Caffe's rules, as frozen dataclasses. Nothing here computes."""
+"""The graph: a net to which all of Caffe's rules have been applied, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not n
 
 
 class Slot(NamedTuple):
-    """The place of a param in the trees of params and state: the layer's key and the param's index."""
+    """The index of a param in the trees of params and state: the layer's key, and the param's number in the layer."""
 
     layer: str
     index: int  # type: ignore[assignment]  # hides the method `index` of tuples
@@ -36,8 +36,8 @@ class Param:
     """A learnable param or a running statistic of one layer.
 
     Attributes:
-        slot: the layer, and the index among its params.
-        owner: the slot of the layer that owns the array: equal to `slot` unless the param is shared.
+        slot: the layer's key, and the param's index in the layer.
+        owner: the slot of the layer that owns the array. It is equal to `slot` if the param is not shared.
         spec: shape and filler.
         name: the name under which it is shared, or "".
         lr_mult, decay_mult: the multipliers in effect: the owner's, or the first ones that a sharing layer sets.
@@ -54,36 +54,36 @@ class Param:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the layer owns the array, instead of sharing another layer's."""
+        """Whether the layer owns the array. Otherwise the array is another layer's."""
         return self.owner == self.slot
 
     def array(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
-        """Return the array of this param, in the shape that this layer uses.
+        """Return the array of this param from `params` or `state`, in the shape that this layer uses.
 
         Args:
             params, state: trees `{layer: {index: array}}`, see `Variables`.
         """
         array = (params if self.spec.learnable else state)[self.owner.layer][self.owner.index]
-        # a blob that is shared with share_mode PERMISSIVE may have another shape in its owner
+        # with share_mode PERMISSIVE, the owner's shape may differ
         return array if tuple(array.shape) == self.spec.shape else array.reshape(self.spec.shape)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a graph, in the order of execution.
+    """One layer of a graph.
 
     Attributes:
-        key: unique in the graph: the layer's name, with a number where Caffe allows a repeated one.
+        key: unique in the graph: the layer's name, with a number if the name is repeated, as Caffe allows.
         context: settings, type and phase, as the functions of the type take them.
-        site: the layer's definition, the net's file, and how data is read.
-        bottoms, tops: blob names. A top named like its bottom is computed in place.
-        loss_weights: one per top.
+        site: the layer's definition, the net's file, and the reading options.
+        bottoms, tops: blob names. A top with the name of its bottom is computed in place.
+        loss_weights: one for each top.
         params: params and running statistics, in Caffe's order.
-        carried: arrays that a forward pass stores for the next one; Caffe does not count them among a layer's blobs.
+        carried: arrays that a forward pass stores for the next one. They are not among the layer's blobs in Caffe.
         need_backward: whether the layer takes part in the backward pass.
-        bottom_need_backward: for which bottoms a gradient is computed.
-        inserted_split: a Split that the net added because a blob has several readers.
-        look: shapes and dtypes that the source of a data layer was found to have; None for other layers.
+        bottom_need_backward: for each bottom, whether its gradient is computed.
+        inserted_split: whether this is a Split that was inserted because a blob has several readers.
+        look: for a data layer, the shapes and dtypes that probing its source returned; None for other layers.
     """
 
     key: str
@@ -100,12 +100,12 @@ class Layer:
     look: Look | None = None
 
     def __reduce__(self) -> Any:
-        # a type is pickled as its name; `_restored` resolves it for this layer
+        # the type is pickled as its name, and `_restored` resolves it for this layer
         return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
 
     @property
     def name(self) -> str:
-        """The name in the prototxt."""
+        """The layer's name in the prototxt."""
         return str(self.site.layer.name)
 
     def __repr__(self) -> str:
@@ -113,28 +113,32 @@ class Layer:
         return f"{printable(self.key)} ({self.type.name}): {bottoms} -> {tops}"
 
     def located(self) -> AbstractContextManager[None]:
-        """Return a context in which errors name the layer, its type and its file."""
+        """Return a context manager that adds the layer's name, type and file to errors."""
         return located(file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def problem(self, message: str) -> Problem:
-        """Return a problem that names the layer, its type and its file."""
+        """Return a problem with the message and the layer's name, type and file."""
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def finish(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
-        """Return the tops of an Input or data layer, given the arrays that the caller or the source provides."""
+        """Return the tops of an Input or data layer from the arrays of the caller or the source, on the device.
+
+        The device part of a data layer's transform, mean and scale, is applied here.
+        """
         tops = tuple(map(jnp.asarray, arrays))
         return tops if self.look is None or self.look.finish is None else self.look.finish(*tops)
 
     @property
     def index_bottoms(self) -> frozenset[int]:
-        """The indices of the bottoms that hold labels or indices."""
+        """The indices of the bottoms that contain labels or other integer indices."""
         return self.type.gradient.indices.of(len(self.bottoms))
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
-        """For each bottom, whether gradients stop: where `propagate_down` is false, and at indices.
+        """For each bottom, whether no gradient passes to it.
 
-        The net's `force_backward` overrides `propagate_down`. Layers that select or label boxes stop all gradients.
+        Gradients stop where `propagate_down` is false, except under the net's `force_backward`; at bottoms with labels
+        or indices; and at all bottoms of layers that select or label boxes.
         """
         if self.type.stops_gradients:
             return (True,) * len(self.bottoms)
@@ -147,24 +151,24 @@ class Layer:
 
     @property
     def in_place(self) -> bool:
-        """Whether its only top replaces its only bottom."""
+        """Whether the layer has one bottom and one top of the same name."""
         return len(self.bottoms) == 1 and self.tops == self.bottoms
 
     @property
     def row_wise(self) -> bool:
-        """Whether each row of its tops depends on the same row of its bottoms only."""
+        """Whether each row (index of axis 0) of the tops depends only on the same row of the bottoms."""
         traits = self.type.traits
         return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
 
     @property
     def row_bottoms(self) -> tuple[str, ...]:
-        """The bottoms of a row-wise layer whose rows correspond to rows of the tops."""
+        """For a row-wise layer, the bottoms whose rows correspond to rows of the tops."""
         which = self.type.traits.row_bottoms
         return self.bottoms if which is None else tuple(self.bottoms[i] for i in which)
 
     @property
     def all_params(self) -> tuple[Param, ...]:
-        """`params`, shared ones included, followed by `carried`."""
+        """The elements of `params`, including shared ones, followed by `carried`."""
         return (*self.params, *self.carried)
 
     def arrays(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -172,11 +176,14 @@ class Layer:
         return tuple(param.array(params, state) for param in self.all_params)
 
     def base_key(self, key: jax.Array | None) -> tuple[jax.Array, Any] | None:
-        """Return the key of a forward pass and a number made from this layer's name; see `Context.base_key`."""
+        """Return the key of a forward pass, paired with a number derived from this layer's name.
+
+        The result is None if `key` is None. See `Context.base_key`.
+        """
         return None if key is None else (key, name_number(self.key))
 
     def in_phase(self, phase: Phase) -> Layer:
-        """Return the layer for another phase."""
+        """Return a copy of the layer for another phase."""
         context, site = (
             replace(self.context, type=type_of(self.site.layer), phase=phase),
             replace(self.site, phase=phase),
@@ -185,7 +192,7 @@ class Layer:
 
     @property
     def type(self) -> LayerType:
-        """The registered type."""
+        """The layer's registered type."""
         return self.context.type
 
 
@@ -196,17 +203,17 @@ def _restored(state: dict[str, Any]) -> Layer:
 
 @dataclass(frozen=True)
 class Graph:
-    """A net for one phase, checked and with all shapes.
+    """A net for one phase, after all checks and with all shapes.
 
     Attributes:
         name: the net's name.
         phase: "TRAIN" or "TEST".
         layers: in the order of execution.
-        blobs: shape and dtype of each blob, in the order they are first produced.
+        blobs: shape and dtype of each blob, in the order in which they are first produced.
         inputs: tops of Input layers, which the caller provides.
         outputs: blobs that no layer reads, in byte order of their names.
         force_backward: whether gradients of all blobs are computed.
-        file: where the net came from, for messages.
+        file: the net's file, for messages.
     """
 
     name: str
@@ -229,7 +236,7 @@ class Graph:
         return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
     def _shown(self, blob: str) -> str:
-        """Return a blob's name and shape, for people."""
+        """Format a blob's name and shape for people: "data (1x3x224x224)"."""
         shape = "x".join(map(str, self.blobs[blob].shape)) or "a number"
         return f"{printable(blob)} ({shape})"
 
@@ -239,32 +246,32 @@ class Graph:
 
     @property
     def params(self) -> tuple[Param, ...]:
-        """Every param of every layer; a shared one once per layer."""
+        """All params of all layers. A shared param occurs once for each layer."""
         return tuple(p for layer in self.layers for p in layer.params)
 
     @property
     def learnable(self) -> tuple[Param, ...]:
-        """Every param once, in the order in which Caffe's solver stores their histories."""
+        """All params and running statistics, each array once, in the order of the histories in Caffe's solver."""
         return tuple(p for p in self.params if p.is_owner)
 
     @cached_property
     def variables(self) -> tuple[Param, ...]:
-        """Every array of params and state, once, by layer and in Caffe's order of a layer's blobs."""
+        """All arrays of params and state, each once, by layer and in Caffe's order of a layer's blobs."""
         return tuple(p for layer in self.layers for p in layer.all_params if p.is_owner)
 
     def trees(self, value: Callable[[Param], T]) -> tuple[dict[str, dict[int, T]], dict[str, dict[int, T]]]:
-        """Return `value(param)` for each array of `variables`, in two trees of the form of params and state."""
+        """Return `value(param)` for each array in `variables`, as two trees with the structures of params and state."""
         learnable, others = ([p for p in self.variables if p.spec.learnable == which] for which in (True, False))
         return tree_of(learnable, value), tree_of(others, value)
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The net's inputs: tops of Input and data layers."""
+        """The net's inputs: all tops of Input and data layers."""
         return tuple(top for layer in self.layers if layer.type.is_fed for top in layer.tops)
 
     @property
     def user_inputs(self) -> tuple[str, ...]:
-        """The inputs that the caller provides, as opposed to a data source."""
+        """The inputs that the caller provides: tops of Input layers and of other layers that take arrays."""
         return tuple(top for layer in self.layers if isinstance(layer.type.implementation, Fed) for top in layer.tops)
 
     @cached_property
@@ -274,21 +281,21 @@ class Graph:
 
     @cached_property
     def has_varying_rows(self) -> bool:
-        """Whether the number of rows of some blobs may depend on the data: tops of host layers, and padded tops."""
+        """Whether the number of rows of a blob may depend on the data, as in nets with host layers or padded rows."""
         return self.has_host_layers or any(layer.type.traits.pads_rows for layer in self.layers)
 
     @cached_property
     def split_roots(self) -> dict[str, str]:
-        """The blob behind each top of an inserted Split. In Caffe, too, they share their data."""
+        """For each top of an inserted Split, the blob that it copies. In Caffe both share one array."""
         return {top: layer.bottoms[0] for layer in self.layers if layer.inserted_split for top in layer.tops}
 
     def in_phase(self, phase: Phase) -> Graph:
-        """Return the same layers in another phase; include and exclude rules are not applied again."""
+        """Return the same layers in another phase. Include and exclude rules are not applied again."""
         return replace(self, phase=phase, layers=tuple(layer.in_phase(phase) for layer in self.layers))
 
     @property
     def losses(self) -> dict[str, float]:
-        """Loss weight of each top that has one."""
+        """The nonzero loss weights, by top."""
         return {
             top: weight
             for layer in self.layers
@@ -297,10 +304,10 @@ class Graph:
         }
 
     def layer(self, key: str) -> Layer:
-        """Return the layer with a key.
+        """Return the layer with the given key.
 
         Raises:
-            GraphError: if no layer has it.
+            GraphError: if there is no such layer.
         """
         for layer in self.layers:
             if layer.key == key:
@@ -308,7 +315,12 @@ class Graph:
         raise GraphError(f"net '{self.name}' has no layer '{key}'")
 
     def check_backward(self) -> None:
-        """Raise `GraphError` if the backward pass needs a gradient that does not exist."""
+        """Check that every gradient of the backward pass exists.
+
+        Raises:
+            GraphError: naming the layers that have no backward pass, or would propagate a gradient to labels or
+                indices.
+        """
         problems = []
         for layer in self.layers:
             needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
@@ -330,9 +342,9 @@ def _graph(state: dict[str, Any]) -> Graph:
 
 
 def tree_of(params: Iterable[Param], value: Callable[[Param], T | None]) -> dict[str, dict[int, T]]:
-    """Return `{layer: {index: value(param)}}`, the form of params and state.
+    """Return `{layer: {index: value(param)}}`, the structure of params and state.
 
-    Params whose value is None are left out, and so are layers without any value.
+    Params whose value is None are omitted, and so are layers without any value.
     """
     tree: dict[str, dict[int, T]] = {}
     for param in params:

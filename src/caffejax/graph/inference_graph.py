@@ -1,4 +1,4 @@
-"""The part of a graph that inference needs: the layers that lead to some blobs, each blob produced once."""
+"""The part of a graph that inference needs: the layers that lead to given blobs, with each blob produced once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .reshape import reshape_graph
 
 
 def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph:
-    """Return the layers that some blobs depend on, each blob produced once.
+    """Return the layers that the given blobs depend on, with each blob produced once.
 
-    Inserted splits are removed, and no layer computes in place. The last value of a blob keeps its name; an earlier
-    value, which Caffe overwrites, is called `blob/layer` after the layer that produces it. Data layers become Inputs;
-    their tops keep their names, and values written over these are called `blob/layer`. Params that a removed layer
-    shares with others keep their slots, so variables of the whole net fit.
+    Inserted splits are removed, and no layer computes in place. If several layers in place write a blob, the last value
+    keeps the blob's name; earlier values are called `blob/layer` after the layer that produces them. Data layers become
+    Inputs; their tops keep their names, and later values written over these tops are called `blob/layer`. If a removed
+    layer owns params that another layer shares, the params keep their slots, so variables of the whole net fit the
+    result.
 
     Args:
         graph: a net's graph.
@@ -51,20 +52,20 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
 
 
 def inference_names(graph: Graph) -> dict[str, str]:
-    """Return the name in `inference_graph` of the last value of each blob of a net."""
+    """Return a dict from each blob of the net to the name of its last value in `inference_graph`."""
     return _each_blob_once(graph)[1]
 
 
 def predictions(graph: Graph) -> tuple[str, ...]:
-    """Return the blobs that a net predicts: its outputs, with losses and metrics replaced by the blobs they judge.
+    """Return the blobs that a net predicts: its outputs, with losses and metrics replaced by their predictions.
 
-    If there are no such blobs, the losses and metrics are returned.
+    If no blob depends on params, the net's outputs are returned.
     """
     maker = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
     learned = _blobs_behind_params(graph)
     predicted: dict[str, None] = {}
     waiting = [name for name in graph.outputs if name in learned]
-    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses without a top, as V1 nets have them
+    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses without a named top, as in V1 nets
     waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
     while waiting:
         layer = maker[name := waiting.pop(0)]
@@ -76,7 +77,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
 
 
 def _blobs_behind_params(graph: Graph) -> set[str]:
-    """Return the blobs that depend on params, unlike data and labels."""
+    """Return the blobs that depend on params. Data and labels do not."""
     dependent: set[str] = set()
     for layer in graph.layers:
         if layer.params or not dependent.isdisjoint(layer.bottoms):
@@ -93,7 +94,7 @@ def _is_score(layer: Layer, learned: Collection[str]) -> bool:
 
 
 def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
-    """Return an Input layer for the tops of a data layer that are needed, with their shapes after its transforms."""
+    """Return an Input layer for a data layer's tops that are in `needed`, with their shapes after the transform."""
     tops = tuple(top for top in layer.tops if top in needed)
     message = LayerParameter(name=layer.name, type="Input", top=tops)
     for top in tops:
@@ -104,7 +105,7 @@ def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
 
 
 def _each_blob_once(graph: Graph) -> tuple[list[Layer], dict[str, str]]:
-    """Return the layers without inserted splits and in-place tops, and the new name of each blob of the graph."""
+    """Return the layers without splits and in-place tops, and a dict from each blob to the name of its last value."""
     last = {top: layer.key for layer in graph.layers for top in layer.tops}
     fed = {top for layer in graph.layers if layer.type.is_fed for top in layer.tops}
     names: dict[str, str] = {}

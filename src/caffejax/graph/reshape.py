@@ -1,4 +1,4 @@
-"""Graphs for inputs of other shapes: the same layers and blobs, with all shapes inferred again."""
+"""Reshaping: the graph of the same layers for inputs of other shapes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .shared_params import carried_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
-    """Return a graph for other shapes of the tops of Input or data layers.
+    """Return the graph for other shapes of the tops of Input or data layers.
 
     Args:
         graph: the graph.
-        inputs: new shapes of tops of such layers, by name; other tops keep their shapes.
+        inputs: new shapes of such tops, by name. Other tops keep their shapes.
 
     Raises:
-        GraphError: naming every layer that cannot take the new shapes, or whose params they would change.
+        GraphError: naming every layer that does not accept the new shapes, or whose params would change shape.
     """
     if inputs and all(graph.blobs[name].shape == tuple(shape) for name, shape in inputs.items()):
         return graph
     blobs: dict[str, jax.ShapeDtypeStruct] = {}
     layers: list[Layer] = []
     problems: list[Problem] = []
-    unknown: set[str] = set()  # tops of layers that failed
+    unknown: set[str] = set()  # tops of layers with errors
     for layer in graph.layers:
         try:
             if not unknown.isdisjoint(layer.bottoms):
@@ -50,10 +50,10 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
 
 
 def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
-    """Return a graph for another batch size: the length of one axis of all inputs.
+    """Return the graph for another batch size, which is the length of `axis` of all inputs.
 
     Raises:
-        GraphError: naming every layer that cannot take it, or whose params it would change.
+        GraphError: naming every layer that does not accept the batch size, or whose params would change shape.
     """
     shapes = {name: graph.blobs[name].shape for name in graph.input_names}
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})

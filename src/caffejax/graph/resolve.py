@@ -1,4 +1,4 @@
-"""Resolve a net for one state: which layers it has, which variant of a type each is, splits, and their mistakes."""
+"""Resolution of a net for one state: its layers, the variants of ambiguous types, inserted splits, and its problems."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState, NetStateR
 
 
 def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[str] = ()) -> NetState:
-    """Return the state of a net: phase and level replace those of the file, stages are added to them."""
+    """Return the state of a net: the given phase and level, and the stages in the net's file followed by `stages`."""
     state = NetState(phase=phase, level=level)
     state.stage.extend([*net.state.stage, *stages])
     return state
 
 
 def included(layer: LayerParameter, state: NetState) -> bool:
-    """Return whether a layer belongs to a net in `state`: it matches an include rule, or no exclude rule."""
+    """Return whether a net in `state` has a layer: the state meets an include rule, or meets no exclude rule."""
     if layer.include:
         return any(meets(state, rule) for rule in layer.include)
     return not any(meets(state, rule) for rule in layer.exclude)
@@ -39,7 +39,7 @@ def meets(state: NetState, rule: NetStateRule) -> bool:
 
 
 def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Return a problem if a layer has both include and exclude rules."""
+    """Return one problem if a layer has both include and exclude rules, else an empty list."""
     if layer.include and layer.exclude:
         return [
             Problem(
@@ -55,14 +55,14 @@ _PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
 
 class State(NamedTuple):
-    """A state and its name for messages."""
+    """A state, and its name for messages, such as "TRAIN" or "TEST+deploy"."""
 
     name: str
     message: NetState
 
 
 def net_states(net: NetParameter) -> Iterator[State]:
-    """Yield both phases, without stages and with each stage that the layers' rules name."""
+    """Yield the states of a net: both phases, each without stages and with each stage that the layers' rules name."""
     rules = [rule for layer in net.layer for rule in (*layer.include, *layer.exclude)]
     stages = sorted({stage for rule in rules for stage in (*rule.stage, *rule.not_stage)} - set(net.state.stage))
     for phase in _PHASES:
@@ -72,9 +72,9 @@ def net_states(net: NetParameter) -> Iterator[State]:
 
 
 def has_no_data(net: NetParameter, state: NetState) -> bool:
-    """Return whether a net has no layers in a state, or lacks blobs that data layers of other states produce.
+    """Return whether a net has no layers in a state, or lacks blobs that only other states' data layers produce.
 
-    This includes nets for deployment that still have losses, which lack labels.
+    The result is also True for a net for deployment that still has losses and therefore lacks labels.
     """
     layers = [layer for layer in net.layer if included(layer, state)]
     others = [layer for layer in net.layer if not included(layer, state)]
@@ -92,19 +92,20 @@ def _is_conditional_loss(layer: LayerParameter) -> bool:
     return bool(layer.include or layer.exclude) and ("Loss" in layer.type or "Accuracy" in layer.type)
 
 
-_Top = tuple[int, int]  # index of the layer, index of its top
-Sources = dict[tuple[int, int], _Top]  # (index of the layer, index of its bottom): the top that it reads
-Missing = tuple[int, int, str]  # index of a layer, index of its bottom, the blob that nothing before it produces
+_Top = tuple[int, int]  # the layer's index, and the top's index in the layer
+Sources = dict[tuple[int, int], _Top]  # (layer's index, bottom's index in the layer): the top that it reads
+Missing = tuple[int, int, str]  # layer's index, bottom's index in the layer, the blob's name
 
 
 def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tuple[LayerParameter, int | None]]:
-    """Return copies of the layers, with splits inserted; each with its index in `layers`, or None for a split.
+    """Return copies of the layers, with Split layers inserted after tops that have several readers.
 
-    A loss weight on a blob that others read counts as one more reader, the first.
+    Each layer is paired with its index in `layers`, or None for a split. A top's loss weight counts as its first
+    reader.
 
     Args:
         layers: the net's layers, in order.
-        sources: the result of `find_sources`; bottoms without a source are not changed.
+        sources: the result of `find_sources`. Bottoms without a source are not changed.
     """
     readers: dict[_Top, int] = defaultdict(int)
     for source in sources.values():
@@ -139,9 +140,9 @@ def insert_splits(layers: Sequence[LayerParameter], sources: Sources) -> list[tu
 
 
 def find_sources(layers: Sequence[LayerParameter]) -> tuple[Sources, list[Missing]]:
-    """Return the top that each bottom reads (the last one of its name before it), and the bottoms without a source.
+    """Return the top that each bottom reads (the last earlier top of that name), and the bottoms without a source.
 
-    Only the first bottom of each missing name is listed; later readers have no source either.
+    For each missing name only the first bottom is listed. Later readers of the name have no source either.
     """
     latest: dict[str, _Top | None] = {}
     sources: Sources = {}
@@ -179,15 +180,16 @@ def _split(layers: Sequence[LayerParameter], top: _Top, n: int, loss_weight: flo
 def resolve_variant(
     layer: LayerParameter, place: int, layers: Sequence[LayerParameter], blobs: Mapping[str, Any]
 ) -> LayerParameter:
-    """Return a copy of the layer whose ambiguous fields are filled in from neighbouring layers.
+    """Return a copy of the layer whose ambiguous settings are filled in from its neighbours.
 
-    Types that several forks call by one name are told apart this way if the layer's settings do not suffice.
+    Several forks may use one type name. If a layer's settings do not determine the fork's variant, the layers and
+    shapes around it do.
 
     Args:
-        layer: the layer, reading from inserted splits.
+        layer: the layer, after splits were inserted.
         place: its index in `layers`.
         layers: the net's layers, without splits.
-        blobs: shapes and dtypes of the blobs before it.
+        blobs: shapes and dtypes of the blobs produced before the layer.
 
     Raises:
         LayerError: if settings that distinguish the variants are invalid.
@@ -203,13 +205,13 @@ def resolve_variant(
 
 
 def net_problems(net: NetParameter) -> Iterator[Problem]:
-    """Yield a problem for each unsupported setting of the net itself."""
+    """Yield a problem for each unsupported setting of the net message."""
     for setting in unknown_settings(net):
         yield Problem(f"setting {setting} of the net is not supported; BVLC Caffe does not have it either")
 
 
 def type_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield a problem if a layer names an unknown type."""
+    """Yield a problem if a layer's type is unknown."""
     try:
         type_of(layer)
     except GraphError as error:
@@ -218,7 +220,7 @@ def type_problems(layer: LayerParameter) -> Iterator[Problem]:
 
 
 def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
-    """Yield the problems of a layer by itself: its type, numbers of bottoms and tops, settings."""
+    """Yield the problems of a single layer: an unknown type, wrong numbers of bottoms or tops, unsupported settings."""
     try:
         kind = type_of(layer)
     except GraphError as error:
@@ -251,13 +253,14 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
 def missing_problems(
     layers: Sequence[LayerParameter], left_out: Sequence[LayerParameter], missing: Sequence[Missing]
 ) -> Iterator[Problem]:
-    """Yield a problem for each bottom that no layer before it produces.
+    """Yield a problem for each bottom that no earlier layer produces.
 
-    Bottoms that one excluded layer would produce, such as the data layer of the other phase, are reported as one.
+    If one excluded layer would produce several of these bottoms, such as the data layer of the other phase, they are
+    reported as one problem.
 
     Args:
         layers: the net's layers in its state.
-        left_out: layers that the net has in other states only.
+        left_out: the layers that the net has only in other states.
         missing: the bottoms, from `find_sources`.
     """
     names_before: list[str] = []

@@ -1,4 +1,4 @@
-"""Params with their multipliers, and sharing of params by name between layers."""
+"""Params with their multipliers, and params that layers share by name."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class _Shared:
 
 @dataclass
 class Sharing:
-    """The owners of shared params, recorded while layers are added in order."""
+    """A record of the owners of shared params, filled while layers are added in order."""
 
     _names: dict[str, _Shared] = field(default_factory=dict)
 
     def add(
         self, key: str, layer: LayerParameter, specs: Sequence[ParamSpec], strict: bool = True
     ) -> tuple[Param, ...]:
-        """Return the params of a layer.
+        """Record a layer, and return its params.
 
         Args:
             key: the layer's key.
             layer: its definition.
             specs: the params that it declares.
-            strict: whether surplus `param` entries, and multipliers of running statistics other than 0, are errors.
-                Forks ignore both.
+            strict: raise an error for surplus `param` entries, and for running statistics with an lr_mult other than 0.
+                Forks of Caffe ignore both.
 
         Raises:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
@@ -55,9 +55,9 @@ class Sharing:
     def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, given: bool) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
-        need_backward = lr != 0  # in Caffe statistics count as well, unless lr_mult is 0
+        need_backward = lr != 0  # in Caffe also for running statistics
         if not spec.learnable:
-            if given and lr != 0:  # unset means 1
+            if given and lr != 0:  # an unset lr_mult is 1
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
             lr = 0.0
         shared = self._names.get(message.name) if message.name else None
@@ -78,7 +78,7 @@ class Sharing:
         )
 
     def with_multipliers(self, layers: Sequence[Layer]) -> Iterator[Layer]:
-        """Yield the layers with the multipliers in effect: a later layer may set those that the owner omits."""
+        """Yield the layers with the multipliers in effect. A later layer may set multipliers that the owner omits."""
         owners = {shared.owner: shared for shared in self._names.values()}
 
         def settled(param: Param) -> Param:
@@ -96,7 +96,7 @@ class Sharing:
 
 
 def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
-    """Return the params of a layer's carried arrays: never shared, in the slots after its `n_params` params."""
+    """Return params for a layer's carried arrays, in the slots after its `n_params` params. They are never shared."""
     slots = [Slot(key, n_params + i) for i in range(len(specs))]
     return tuple(
         Param(slot=s, owner=s, spec=spec, name="", lr_mult=0.0, decay_mult=0.0, need_backward=False)

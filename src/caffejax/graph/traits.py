@@ -1,4 +1,4 @@
-"""Properties of a net and its layers: stateless, random, and which blobs hold indices."""
+"""Properties of nets and layers: whether they are stateless or random, and the blobs that contain indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .graph import Graph, Layer
 
 
 class IndexRange(NamedTuple):
-    """The values that a layer accepts in a blob of indices: integers from 0 to `classes` - 1, or `ignored`."""
+    """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`."""
 
     layer: Layer
     classes: int
@@ -23,11 +23,11 @@ class IndexRange(NamedTuple):
 
 
 def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
-    """Return the blobs that layers read as indices, with the range that each such layer accepts.
+    """Return the blobs that layers read as labels or indices, with the range that each such layer accepts.
 
     Args:
         graph: the net.
-        parts: whether a blob also has the ranges of blobs that hold parts of it, such as slices.
+        parts: whether a blob also gets the ranges of blobs that are parts of it, such as slices.
     """
     through = {"whole", "parts"} if parts else {"whole"}
     ranges: dict[str, list[IndexRange]] = {}
@@ -45,17 +45,22 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
 
 
 def index_blob(layer: Layer) -> str:
-    """Return the first blob that a layer reads as indices."""
+    """Return the first bottom that a layer reads as labels or indices."""
     return layer.bottoms[layer.type.gradient.indices.bottoms[0]]
 
 
 def indexing_layers(graph: Graph) -> list[Layer]:
-    """Return the layers that gather by index, for which an index out of range is an error."""
+    """Return the layers that gather by index. An index out of range is an error for them."""
     return [layer for layer in graph.layers if layer.type.gradient.indices.gathers]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
-    """Return how many items such a layer gathers from, given its bottoms or their shapes."""
+    """Return the number of items that an indexing layer gathers from.
+
+    Args:
+        layer: one of `indexing_layers`.
+        bottoms: the layer's bottoms, or their shapes and dtypes.
+    """
     count = _classes(layer, list(bottoms))
     assert count is not None
     return count
@@ -67,16 +72,20 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
 
 
 def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
-    """Return a mask of the values that are not valid classes, after truncation to integers as in Caffe."""
+    """Return a boolean mask of the values that are neither 0 ... `classes` - 1 nor `ignored`.
+
+    Values are truncated to integers first, as in Caffe. NaN is out of range.
+    """
     whole = np.trunc(numbers)
-    valid = (whole >= 0) & (whole < classes)  # NaN is not
+    valid = (whole >= 0) & (whole < classes)  # False for NaN
     return ~valid if ignored is None else ~valid & (whole != ignored)
 
 
 def is_stateless(graph: Graph) -> bool:
-    """Return whether no forward pass changes the state. Layers on the host may keep state, so the result is False.
+    """Return whether a forward pass never changes the state.
 
-    BatchNorm changes its statistics unless it uses them for normalisation.
+    A BatchNorm layer changes its statistics, except if it normalizes by them. The result is False for a net with host
+    layers, which may keep state.
     """
     if graph.has_host_layers:
         return False
@@ -91,14 +100,14 @@ def is_stateless(graph: Graph) -> bool:
 
 
 def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
-    """Return whether a layer returns state that differs from its input state."""
+    """Return whether a layer's forward function returns a state that differs from its input."""
     by_channel, shapes = layer.type.traits.by_channel, [p.spec.shape for p in layer.all_params]
     if (
         by_channel
         and len(bottoms) == 1 < len(bottoms[0].shape)
         and by_channel.applies(layer.context, shapes, 1, bottoms[0].shape[1])
     ):
-        return False  # it normalises by its statistics
+        return False  # the layer normalizes by its statistics
     blobs = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in layer.all_params)
     kept: list[bool] = []
 
@@ -117,8 +126,8 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
     """Return whether a layer draws random numbers in its phase.
 
     Args:
-        layer: the layer. A host layer that a user wrote is taken to be deterministic.
-        bottoms: shapes and dtypes of its bottoms; arrays for a host layer.
+        layer: the layer. A user's host layer is assumed to be deterministic.
+        bottoms: shapes and dtypes of its bottoms; for a host layer, arrays.
     """
     if layer.type.is_fed or (layer.type.on_host and layer.type.instance is not None):
         return False
@@ -133,7 +142,7 @@ def is_random(layer: Layer, bottoms: Sequence[Any]) -> bool:
 
 
 class _RecordingKey(tuple[Any, ...]):
-    """A stand-in for a layer's base key that records whether the layer used it."""
+    """A placeholder for a layer's base key that records whether the layer uses it."""
 
     used = False
 

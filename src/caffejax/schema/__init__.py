@@ -1,4 +1,4 @@
-"""Caffe's messages: the schema, its text and binary forms, and upgrades of old files."""
+"""Caffe's protobuf messages: their schema, text and binary forms, and upgrades of old files."""
 
 from . import caffe_pb2
 from .fork_fields import hints_in, ignored_settings, unknown_settings

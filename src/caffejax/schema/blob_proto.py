@@ -1,4 +1,4 @@
-"""Arrays from and to BlobProto, the message in which Caffe stores blobs."""
+"""Conversion of arrays to and from BlobProto, the message in which Caffe stores blobs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NUMBERS = {_DATA: (wire.DELIMITED, wire.FIXED32), _DOUBLE_DATA: (wire.DELIMITED
 
 
 class Legacy4D(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
-    """An array whose file gives its shape as num x channels x height x width, as files did before 2015.
+    """An array whose file states its shape as num x channels x height x width, as files before 2015 did.
 
-    Such a shape fits a smaller one that it right-aligns with: (1, 1, 5, 80) fits (5, 80). A current file's
+    Such an array fits a smaller shape that its shape right-aligns with: (1, 1, 5, 80) fits (5, 80). In a current file,
     (1, 1, 5, 80) does not.
     """
 
@@ -52,9 +52,16 @@ def decode_blob(data: memoryview) -> Array:
 
 
 def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | memoryview]:
-    """Serialize an array as a float32 BlobProto; return pieces to write in order, which are views of the arrays.
+    """Serialize an array as a float32 BlobProto.
 
     The shape of a `Legacy4D` is written in the old form.
+
+    Args:
+        blob: the values.
+        diff: the gradients, or None.
+
+    Returns:
+        Pieces to write in order. Some are views of the arrays.
     """
     values = np.asarray(blob, "<f4")
     pieces = wire.encode_delimited(_DATA, _raw(values))
@@ -69,7 +76,7 @@ def read_blob_proto(path: str | os.PathLike[str]) -> Array:
     """Read one array from a .binaryproto file, such as a mean image.
 
     Returns:
-        float32, read-only, in the shape as stored: 4-D in old files.
+        The array, float32 and read-only, in the stored shape, which is 4-D in old files.
 
     Raises:
         WeightsError: for a file that cannot be read, or is not a .binaryproto.
@@ -87,7 +94,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Read the content of a file.
 
     Raises:
-        WeightsError: with path and reason.
+        WeightsError: with the path and the reason.
     """
     try:
         return content(path)

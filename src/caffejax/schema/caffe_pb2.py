@@ -1,7 +1,7 @@
 """Message classes of caffe.proto, from a compiled schema in a private descriptor pool.
 
-The default pool of a process knows each message name once. Users often have a `caffe_pb2` made from their fork's
-schema, which a private pool does not collide with. `scripts/compile_schema.py` writes the compiled schema,
+The default pool of a process can have each message name only once. Users often import a `caffe_pb2` of their fork; in a
+private pool, the classes here do not collide with it. `scripts/compile_schema.py` writes the compiled schema,
 `caffe.binpb`, and the types, `caffe_pb2.pyi`.
 """
 
@@ -15,11 +15,11 @@ from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 
 def _load(resource: str, module: str) -> dict[str, Any]:
-    """Return what protoc's Python module for a schema would define.
+    """Return the names that protoc's Python module for a schema would define.
 
     Args:
-        resource: file name of the descriptor set beside this module, with one file in it.
-        module: name of the module that the classes shall say they are from.
+        resource: the file name of a descriptor set in this package, with one schema file in it.
+        module: the value of `__module__` for the classes.
 
     Returns:
         Message classes, enum wrappers and top-level enum values, by name.

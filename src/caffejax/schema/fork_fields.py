@@ -1,4 +1,4 @@
-"""Fields that forks of Caffe added: followed, ignored with a warning, or refused."""
+"""Fields that forks of Caffe added: supported, ignored with a warning, or refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODES = "it spreads training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
 _PRINTS = "it only says what is printed"
 
-# by message, then by field
+# the reason why a field is ignored, by message and field
 HINTS: dict[str, dict[str, str]] = {
     "NetParameter": {
         "engine": _LIBRARY,
@@ -76,7 +76,7 @@ HINTS: dict[str, dict[str, str]] = {
 }
 
 
-# fields that all types follow
+# supported by all layer types
 _OBEYED = {
     "FillerParameter": ("alpha", "width", "height", "channels", "expectation_option", "xy"),
     "LossParameter": ("pre_fixed_normalizer",),
@@ -85,18 +85,18 @@ _OBEYED = {
 
 @functools.cache
 def fork_fields() -> dict[str, dict[str, str]]:
-    """Return `{message: {field: the forks that have it}}`."""
+    """Return `{message: {field: the forks that have it}}`, from forks.json."""
     return json.loads(files(__package__).joinpath("forks.json").read_text())
 
 
 def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[str]:
-    """Yield `field (of fork)` for each field of a fork that has a value other than its default and is not supported.
+    """Yield `field (of fork)` for each unsupported field of a fork whose value differs from the field's default.
 
-    Fields that are followed, or ignored with a warning, are left out. Nested messages such as fillers are included.
+    Fields that are supported, or ignored with a warning, are omitted. Nested messages such as fillers are included.
 
     Args:
         message: the settings.
-        known: the fields that are followed.
+        known: the supported fields.
     """
     name = message.DESCRIPTOR.name
     added, passed = fork_fields().get(name, {}), (*HINTS.get(name, {}), *_OBEYED.get(name, ()))
@@ -109,7 +109,7 @@ def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[s
 
 
 def hints_in(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield `field (of fork)` and the reason, for each field of a fork in a message that is ignored."""
+    """Yield `field (of fork)` and the reason for each ignored fork field that a message sets."""
     name = message.DESCRIPTOR.name
     for field, value in message.ListFields():
         reason = HINTS.get(name, {}).get(field.name)
@@ -118,7 +118,7 @@ def hints_in(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, str | None]]) -> list[str]:
-    """Return a sentence for each ignored field of a fork in a net and its layers.
+    """Return a sentence for each ignored fork field in a net and its layers.
 
     Args:
         net: the net.

@@ -1,4 +1,4 @@
-"""Nets and solvers, read from files, text or messages."""
+"""Reading of nets and solvers from files, text or messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
 
-_FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # and its value
-_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # of a path as protobuf prints it: layer[3]
+_FIELD = re.compile(r"\s*\w+\s*:\s*\S")  # a name, a colon and the start of a value
+_STEP = re.compile(r"(\w+)(?:\[(\d+)\])?")  # one step of a path as protobuf prints it: layer[3]
 
-# by expected message: its name, the message it may be confused with, and the unknown field that shows this
+# by expected message: its name, the message that users confuse it with, and the unknown fields that reveal it
 _OTHERS = {
     "SolverParameter": ("solver", "net", re.compile(r"SolverParameter has no field '(layers?|input)'")),
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
@@ -32,17 +32,17 @@ _LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text 
 
 
 def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> NetParameter:
-    """Read a net definition of any age and bring it up to date.
+    """Read a net definition of any age and upgrade it to the current form.
 
-    Old forms are logged to "caffejax" as warnings.
+    Warnings about old forms are logged to "caffejax".
 
     Args:
-        source: a path; prototxt (a string with a line break or a brace in it, or that begins as `name: value`); or a
-            NetParameter, also one of another schema's class, which is copied.
-        name: name of a text in error messages.
+        source: a path; prototxt text (a string with a line break or a brace, or one that begins as `name: value`); or a
+            NetParameter, possibly of another schema's class, which is copied.
+        name: the name of a text for error messages.
 
     Raises:
-        SchemaError: for a file that cannot be read, and with all problems of a text at once.
+        SchemaError: for a file that cannot be read, or with all problems of a text at once.
     """
     net, problems = read_what_is_right(source, name=name)
     if problems:
@@ -53,9 +53,9 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
 def read_what_is_right(
     source: str | os.PathLike[str] | Message, *, name: str = "<text>"
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
-    """Read the valid part of a net; return it with every problem. It is not upgraded if that is impossible.
+    """Read the valid part of a net; return it with every problem of its text.
 
-    Args as for `read_net`.
+    A net that cannot be upgraded is returned in its old form. Arguments as for `read_net`.
 
     Raises:
         SchemaError: for a file that cannot be read, is binary, or is a solver.
@@ -70,9 +70,9 @@ def read_what_is_right(
 
 
 def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>") -> SolverParameter:
-    """Read a solver definition of any age, with the nets inside it, and bring it up to date.
+    """Read a solver definition of any age, with the nets inside it, and upgrade it to the current form.
 
-    Args and Raises as for `read_net`. Nets in other files are not read.
+    Arguments and errors as for `read_net`. Nets in other files are not read.
     """
     solver, problems, file = _read(source, SolverParameter, name)
     if problems:
@@ -83,9 +83,12 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
 
 
 def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
-    """Return the path that a source names, or None for a message and for text.
+    """Return the path that a source names, or None for a message or a text.
 
-    A string is text if it contains a line break or a brace, or begins with a field's name and does not exist as a file.
+    A string is a text if it has a line break or `{`, or if it begins as `name: value` and no such file exists.
+
+    Raises:
+        SchemaError: if the source is neither a path, a text nor a message.
     """
     if isinstance(source, Message) or (isinstance(source, str) and any(mark in source for mark in "\n{")):
         return None
@@ -97,10 +100,10 @@ def source_file(source: str | os.PathLike[str] | Message) -> Path | None:
 
 
 def parse_binary(data: bytes, message_class: type[M], *, file: str | None = None) -> M:
-    """Read a message in protobuf's binary format.
+    """Parse a message in protobuf's binary format.
 
     Raises:
-        SchemaError: for data that is truncated, junk, or another kind of message.
+        SchemaError: if the data is truncated or damaged, or is another kind of message.
     """
     message = message_class()
     try:
@@ -119,7 +122,7 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
         copy.CopyFrom(source)
         _check_complete(copy, name)
         return copy, (), name
-    if isinstance(source, Message):  # of another pool or schema, whose field numbers may differ
+    if isinstance(source, Message):  # a class of another schema, whose field numbers may differ
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return *parse_what_is_right(format_text(source), kind, file=name), name
@@ -134,7 +137,11 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
 
 
 def _check_complete(message: Message, file: str | None) -> None:
-    """Raise `SchemaError` if fields are missing that the schema requires, with the layers they are missing in."""
+    """Check that a message has all required fields.
+
+    Raises:
+        SchemaError: naming the missing fields and their layers.
+    """
     problems = []
     for path in message.FindInitializationErrors():  # type: ignore[attr-defined]  # the stubs lack it
         *parents, _ = path.split(".")

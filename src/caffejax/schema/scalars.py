@@ -1,4 +1,4 @@
-"""Values of scalar fields from tokens of prototxt, as Caffe's parser reads them."""
+"""Conversion of prototxt tokens to the values of scalar fields, as in protobuf's text parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import did_you_mean
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
 _FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fF]?", re.ASCII)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_DIGITS = 20  # of the largest number of 64 bits
+_DIGITS = 20  # the length of the largest 64-bit number
 _LETTERS = {b"a": 7, b"b": 8, b"f": 12, b"n": 10, b"r": 13, b"t": 9, b"v": 11}
 _LETTERS |= {quote: quote[0] for quote in (b"\\", b"?", b"'", b'"')}
 _WORDS = {"inf": float("inf"), "infinity": float("inf"), "nan": float("nan")}
@@ -26,7 +26,7 @@ Convert = Callable[[str, bool], Any]
 
 
 def make_converter(field: FieldDescriptor) -> Convert:
-    """Return the function that reads values of `field`, which is neither a message nor a string."""
+    """Return a function that converts a token to a value of `field`, which is a number, a bool or an enum."""
     kind = field.cpp_type
     if kind in _RANGES:
         return lambda token, minus: _integer(token, minus, *_RANGES[kind])
@@ -49,7 +49,7 @@ def _integer(token: str, minus: bool, low: int, high: int) -> int:
     if not _INTEGER.fullmatch(token):
         raise ValueError(f"expected an integer, found {_quote(token, minus)}")
     base = 10 if token[0] != "0" else 16 if token[1:2] in ("x", "X") else 8
-    if base == 10 and len(token) > _DIGITS:  # Python reads no more than some thousands
+    if base == 10 and len(token) > _DIGITS:  # int() refuses strings of thousands of digits
         raise ValueError(f"a number of {len(token)} digits is out of range: {low} to {high}")
     value = -int(token, base) if minus else int(token, base)
     if not low <= value <= high:
@@ -90,7 +90,7 @@ def _single(token: str, minus: bool) -> float:
     value = _double(token, minus)
     try:
         struct.pack("f", value)
-    except OverflowError:  # more than a float holds is infinity there
+    except OverflowError:  # protobuf's parser reads such numbers as infinity
         return float("-inf") if minus else float("inf")
     return value
 
@@ -100,7 +100,7 @@ def _quote(token: str, minus: bool) -> str:
 
 
 def unquote(token: str) -> bytes:
-    """Return the bytes of a string token.
+    """Return the bytes of a quoted string token, with escapes replaced.
 
     Raises:
         ValueError: for an invalid escape.
@@ -116,7 +116,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     if short or long:
         try:
             return chr(int(short or long, 16)).encode()
-        except (ValueError, OverflowError):  # a surrogate, or beyond the last character
+        except (ValueError, OverflowError):  # a surrogate, or larger than the last code point
             raise ValueError(f"'{match[0].decode()}' is not a character") from None
     if letter not in _LETTERS:
         raise ValueError(f"'\\{letter.decode(errors='replace')}' is not an escape of strings")

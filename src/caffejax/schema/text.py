@@ -1,8 +1,8 @@
 """The parser and the printer of prototxt, protobuf's text format.
 
-Google's parser stops at the first unknown name. A net from an unknown fork has many, so this parser notes a problem,
-skips the value and continues: the user sees all problems at once. It stops only where the structure is lost, for
-instance at a missing brace.
+Google's parser stops at the first unknown name. A net from an unknown fork has many unknown names, so this parser
+records a problem, skips the value and continues: the user sees all problems at once. It stops only if the structure is
+lost, for example at a missing brace.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LAYERS = frozenset({"LayerParameter", "V1LayerParameter", "V0LayerParameter"})
 
 
 def is_layer(message: Message) -> bool:
-    """Return whether a message defines a layer."""
+    """Return whether a message is a layer's definition."""
     return message.DESCRIPTOR.name in _LAYERS
 
 
 def in_layer(problem: Problem, layer: Any) -> Problem:
-    """Return the problem as one of that layer, if that has a name."""
-    kind = layer.type if isinstance(layer.type, str) else None  # V1's is a number
+    """Return a copy of the problem that names the layer, if the layer has a name."""
+    kind = layer.type if isinstance(layer.type, str) else None  # V1 layers have a number
     return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem
 
 
@@ -44,16 +44,16 @@ MAX_DEPTH = 100
 
 
 def parse_text(text: str, message_class: type[M], *, file: str | None = None) -> M:
-    """Read prototxt.
+    """Parse prototxt.
 
     Args:
-        text: the text. Bytes that are not UTF-8 may be lone surrogates; they are allowed in comments.
+        text: the text. Lone surrogates represent bytes that are not UTF-8; they are allowed in comments only.
         message_class: the class to parse into, such as `caffe_pb2.NetParameter`.
-        file: name for error messages.
+        file: the file's name for error messages.
 
     Raises:
-        SchemaError: with every problem found, each with line, column and, for a name that is unknown, the
-            nearest known one.
+        SchemaError: with every problem, each with its line and column, and with the most similar name for an unknown
+            one.
     """
     message, problems = parse_what_is_right(text, message_class, file=file)
     if problems:
@@ -62,7 +62,7 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
 
 
 def parse_what_is_right(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
-    """Read prototxt as `parse_text` does; return what could be read of it, and every problem."""
+    """Parse prototxt as `parse_text` does; return the message with its valid fields, and every problem."""
     parser = _Parser(text, file)
     message = message_class()
     with suppress(GiveUpError):
@@ -71,12 +71,12 @@ def parse_what_is_right(text: str, message_class: type[M], *, file: str | None =
 
 
 def format_text(message: Message) -> str:
-    """Print a message as prototxt, in the order of its schema."""
+    """Format a message as prototxt, with its fields in the order of the schema."""
     return text_format.MessageToString(message, as_utf8=True)
 
 
 class _Field:
-    """Properties of a field that the parser uses, looked up once."""
+    """The properties of a field that the parser uses."""
 
     def __init__(self, field: FieldDescriptor) -> None:
         self.name: str = field.name
@@ -90,31 +90,41 @@ class _Field:
 
 @cache
 def _fields_of(descriptor: Descriptor) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """Return the fields by name, and the names of the required ones."""
+    """Return a message type's fields by name, and the names of its required fields."""
     fields = {field.name: _Field(field) for field in descriptor.fields}
     return fields, tuple(field.name for field in descriptor.fields if field.is_required)
 
 
 class _Parser(Cursor):
-    """A recursive-descent parser that fills messages in one pass."""
+    """A recursive-descent parser that fills messages in one pass.
+
+    Its methods parse from the current token on, record problems and continue, or raise `GiveUpError`.
+    """
 
     def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text, file)
-        self.incomplete: list[Problem] = []  # required fields that are missing, in a layer whose end is not reached
+        self.incomplete: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
-        """Read fields into `message` up to `closing`; `opened` is the token that began it."""
+        """Parse the fields of `message` up to the token `closing`. Problems in a layer name that layer.
+
+        Args:
+            message: the message to fill.
+            closing: the closing bracket, or `END`.
+            opened: the index of the opening bracket's token.
+            depth: the number of enclosing messages.
+        """
         noted = len(self.problems)
         try:
             self.parse_all(message, closing, opened, depth)
-        finally:  # also after giving up, to mark the rest of the layer as wrong
+        finally:  # also after `GiveUpError`, so that the layer is known to be incomplete
             if is_layer(message):
                 inside = [*self.problems[noted:], *self.incomplete]
                 self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
                 self.incomplete.clear()
 
     def parse_all(self, message: Message, closing: str, opened: int, depth: int) -> None:
-        """Read fields as `parse_fields` does, which says of problems in which layer they are."""
+        """Parse fields as `parse_fields` does, without adding layers to the problems."""
         tokens = self.tokens
         fields, required = _fields_of(message.DESCRIPTOR)
         names: set[str] = set()
@@ -141,7 +151,7 @@ class _Parser(Cursor):
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
-        """Read the one value of a singular field."""
+        """Parse the value of a singular field."""
         if field.message:
             child = getattr(message, field.name)
             child.SetInParent()
@@ -149,7 +159,7 @@ class _Parser(Cursor):
             return
         self.expect(":")
         if self.tokens[self.at] == "[":
-            if field.name == "device_id":  # a list in forks for several GPUs
+            if field.name == "device_id":  # forks with several GPUs have a list
                 self.parse_first(message, field)
                 return
             self.note(self.at, f"{field.name} takes one value, not a list")
@@ -160,7 +170,7 @@ class _Parser(Cursor):
             setattr(message, field.name, value)
 
     def parse_first(self, message: Message, field: _Field) -> None:
-        """Read a list, and use only its first value."""
+        """Parse a list for a singular field, and use its first value, with a warning."""
         log.warning("%s%s: only the first of the list counts", f"{self.file}: " if self.file else "", field.name)
         self.at += 1
         value = self.parse_scalar(field)
@@ -172,7 +182,7 @@ class _Parser(Cursor):
         self.expect("]")
 
     def parse_repeated(self, message: Message, field: _Field, depth: int) -> None:
-        """Read one more value, or a list of values in brackets, of a repeated field."""
+        """Parse one value, or a list of values in brackets, and append it to a repeated field."""
         values = getattr(message, field.name)
         if not field.message:
             self.expect(":")
@@ -191,14 +201,14 @@ class _Parser(Cursor):
         self.at += 1
 
     def parse_element(self, values: Any, field: _Field, depth: int) -> None:
-        """Read one value and add it to a repeated field."""
+        """Parse one value and append it to `values`, the content of a repeated field."""
         if field.message:
             self.parse_message(values.add, depth)
         elif (value := self.parse_scalar(field)) is not None:
             values.append(value)
 
     def parse_message(self, make: Callable[[], Message], depth: int) -> None:
-        """Read `{...}` or `<...>` into the message that `make` gives."""
+        """Parse `{...}` or `<...>` into the message that `make` returns."""
         tokens = self.tokens
         if tokens[self.at] == ":":
             self.at += 1
@@ -215,7 +225,7 @@ class _Parser(Cursor):
         self.parse_fields(make(), CLOSING[tokens[opened]], opened, depth + 1)
 
     def parse_scalar(self, field: _Field) -> Any:
-        """Read one scalar; if it is not of this field's kind, note a problem and return None."""
+        """Parse a scalar. If it is not valid for the field, record a problem, skip the value and return None."""
         start = self.at
         token = self.tokens[start]
         try:
@@ -235,12 +245,16 @@ class _Parser(Cursor):
             try:
                 self.skip_value()
             except GiveUpError:
-                del self.problems[noted:]  # report one problem only once
+                del self.problems[noted:]  # drop the second report of the same problem
                 raise
             return None
 
     def parse_string(self, field: _Field) -> str | bytes:
-        """Read a string: one or several literals, one after another."""
+        """Parse a string of one or several adjacent literals.
+
+        Raises:
+            ValueError: if there is no literal, an escape is invalid, or the string is not UTF-8.
+        """
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
@@ -255,7 +269,7 @@ class _Parser(Cursor):
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
 
     def skip_unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
-        """Note a name that the message `owner` does not have, and skip it with its value."""
+        """Record a problem for a name that the message `owner` does not have, and skip the name and its value."""
         start, token = self.at, self.tokens[self.at]
         if token == END:
             line, column = self.tokens.position(opened)

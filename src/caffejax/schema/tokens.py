@@ -1,4 +1,4 @@
-"""Tokens of a prototxt, and a cursor that walks over them and notes problems."""
+"""Tokens of a prototxt, and a cursor over them that records problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ..errors import Problem
 
-# A number takes every letter and dot that touches it, so that `3x` is one wrong number and not two tokens.
+# A number includes adjacent letters and dots, so that `3x` is one invalid number instead of two tokens.
 _TOKEN = re.compile(
     r"""\#[^\n]* | (
         [A-Za-z_]\w*
@@ -24,7 +24,7 @@ END = ""
 
 
 class Tokens(list[str]):
-    """The tokens of a text without comments, followed by `END`."""
+    """The tokens of a text, without comments and followed by `END`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class Tokens(list[str]):
         self.append(END)
 
     def position(self, index: int) -> tuple[int, int]:
-        """Return the 1-based line and column of the token at `index`; of the text's end for `END`."""
+        """Return the 1-based line and column of the token at `index`; for `END`, of the end of the text."""
         starts, lines = self._starts
         offset = starts[index] if index < len(starts) else len(self.text.rstrip())
         line = bisect_right(lines, offset)
@@ -40,7 +40,7 @@ class Tokens(list[str]):
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """Offsets of tokens and lines, computed only for texts with problems."""
+        """The offsets of tokens and of lines. They are computed only if the text has problems."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 
@@ -49,11 +49,18 @@ CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 class GiveUpError(Exception):
-    """Raised where the structure of the text is lost; the problem is noted already."""
+    """Raised if the structure of the text is lost. The problem has been recorded before."""
 
 
 class Cursor:
-    """A position in a text. `at` is the index of the next token; `problems` are the problems noted so far."""
+    """A position in a text.
+
+    Attributes:
+        tokens: the tokens of the text.
+        file: the file's name for messages, or None.
+        at: the index of the next token.
+        problems: the problems recorded so far.
+    """
 
     def __init__(self, text: str, file: str | None) -> None:
         self.tokens = Tokens(text)
@@ -62,7 +69,7 @@ class Cursor:
         self.problems: list[Problem] = []
 
     def skip_value(self) -> None:
-        """Skip `: value`, `{...}` or `: [...]`, whatever is in it."""
+        """Skip a value of any kind: `: value`, `{...}` or `: [...]`."""
         tokens = self.tokens
         colon = tokens[self.at] == ":"
         self.at += colon
@@ -80,7 +87,7 @@ class Cursor:
             self.at += 1
 
     def skip_nested(self) -> None:
-        """Skip from an opening bracket past the one that closes it."""
+        """Skip from an opening bracket to the token after its closing bracket."""
         tokens, stack = self.tokens, [CLOSING[self.tokens[self.at]]]
         while stack:
             self.at += 1
@@ -94,13 +101,13 @@ class Cursor:
         self.at += 1
 
     def expect(self, token: str) -> None:
-        """Go past a token; give up unless it is this one."""
+        """Advance past the given token. If the next token differs, record a problem and raise `GiveUpError`."""
         if self.tokens[self.at] != token:
             self.give_up(self.at, f"expected '{token}', found {self.quote(self.at)}")
         self.at += 1
 
     def quote(self, index: int) -> str:
-        """Return a token in the form for messages."""
+        """Return the token at `index` in quotes for a message, shortened to 60 characters."""
         token = self.tokens[index]
         if token == "-":
             token += self.tokens[index + 1]
@@ -110,15 +117,15 @@ class Cursor:
         return f"'{printable if len(token) < 60 else printable[:60] + '...'}'" if token else "the end of the text"
 
     def problem_at(self, index: int, message: str) -> Problem:
-        """Return a problem at a token's line and column."""
+        """Return a problem with the line and column of the token at `index`."""
         line, column = self.tokens.position(index)
         return Problem(message, self.file, line, column)
 
     def note(self, index: int, message: str) -> None:
-        """Note a problem at a token."""
+        """Record a problem at the token with the given index."""
         self.problems.append(self.problem_at(index, message))
 
     def give_up(self, index: int, message: str) -> NoReturn:
-        """Note a problem at a token, and raise `GiveUpError`."""
+        """Record a problem at the token with the given index, and raise `GiveUpError`."""
         self.note(index, message)
         raise GiveUpError

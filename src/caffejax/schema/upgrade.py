@@ -1,4 +1,4 @@
-"""Upgrades of old nets and solvers, in the order in which Caffe's upgrade tools make them."""
+"""Upgrades of old nets and solvers, in the same order as in Caffe's upgrade tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from ..errors import Problem, SchemaError, did_you_mean
 from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, SolverParameter, V0LayerParameter, V1LayerParameter
 
-# Most names are the enum's words with capitals; these are not.
+# Other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct.
 _IRREGULAR = {
     "NONE": "",
     "ABSVAL": "AbsVal",
@@ -38,7 +38,7 @@ _SHARE_MODES = {
 
 
 def type_name(number: int) -> str:
-    """Return the current name of a layer type of V1LayerParameter's enum.
+    """Return the current name of a layer type in V1LayerParameter's enum: "ReLU" for RELU.
 
     Raises:
         SchemaError: for a number that is not in the enum.
@@ -51,7 +51,7 @@ def type_name(number: int) -> str:
 
 
 def upgrade_v1(net: NetParameter) -> list[str]:
-    """Turn `layers` into `layer`."""
+    """Convert V1 layers (`layers`) to current layers (`layer`)."""
     for old in net.layers:
         _upgrade_layer(old, net.layer.add())
     del net.layers[:]
@@ -96,9 +96,9 @@ _MOVED = ("scale", "mean_file", "crop_size", "mirror")
 
 
 def upgrade_transforms(net: NetParameter) -> list[str]:
-    """Move scale, mean_file, crop_size and mirror of V1 data layers into transform_param.
+    """Move scale, mean_file, crop_size and mirror of V1 data layers to transform_param.
 
-    Caffe does so for V1 layers only; in current layers these fields have no effect.
+    Caffe does this for V1 layers only. In current layers these fields have no effect.
     """
     moved = False
     for layer in net.layers:
@@ -114,7 +114,7 @@ def upgrade_transforms(net: NetParameter) -> list[str]:
 
 
 def upgrade_inputs(net: NetParameter) -> list[str]:
-    """Turn the net's own `input` fields into an Input layer, which comes first."""
+    """Convert the net's `input` fields to an Input layer at the start of the net."""
     if not net.input:
         return []
     names, shapes, dims = list(net.input), [list(s.dim) for s in net.input_shape], list(net.input_dim)
@@ -138,7 +138,7 @@ def upgrade_inputs(net: NetParameter) -> list[str]:
 
 
 def upgrade_batch_norms(net: NetParameter) -> list[str]:
-    """Freeze the statistics of BatchNorm layers that list them as `param`: no solver may touch them."""
+    """Set lr_mult and decay_mult to 0 in BatchNorm layers with three `param` entries: their blobs are statistics."""
     for layer in net.layer:
         if layer.type == "BatchNorm" and len(layer.param) == 3:
             for param in layer.param:
@@ -146,11 +146,11 @@ def upgrade_batch_norms(net: NetParameter) -> list[str]:
     return []
 
 
-_TOPS = range(1, 5)  # numbers of the tops in the fields of cbfinn's older MemoryData
+_TOPS = range(1, 5)  # the tops are numbered 1 to 4 in the fields of cbfinn's older MemoryData
 
 
 def upgrade_softmax(net: NetParameter) -> list[str]:
-    """Replace a Softmax with cbfinn's `dimension: "spatial"` by SpatialSoftmax, the fork's later name."""
+    """Replace a Softmax with cbfinn's `dimension: "spatial"` by SpatialSoftmax, the later name in that fork."""
     layers = [layer for layer in net.layer if layer.type == "Softmax" and layer.softmax_param.dimension == "spatial"]
     for layer in layers:
         layer.type = "SpatialSoftmax"
@@ -160,7 +160,7 @@ def upgrade_softmax(net: NetParameter) -> list[str]:
 
 
 def upgrade_memory_data(net: NetParameter) -> list[str]:
-    """Replace MemoryData with cbfinn's shapes for all tops, unlike BVLC's data and labels, by an Input layer."""
+    """Replace a MemoryData layer with cbfinn's shape fields by an Input layer with these shapes."""
     is_changed = False
     for layer in net.layer:
         shapes = _memory_shapes(layer) if layer.type == "MemoryData" else []
@@ -185,7 +185,7 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
 
 
 def upgrade_statistics(net: NetParameter) -> list[str]:
-    """Copy Intel's `bn_stats_batch_size` of the net to each BatchNorm that does not set it."""
+    """Copy the net's `bn_stats_batch_size`, a field of Intel's fork, to each BatchNorm layer that does not set it."""
     size = net.bn_stats_batch_size
     for layer in net.layer if size else ():
         if layer.type == "BatchNorm" and not layer.batch_norm_param.HasField("stats_batch_size"):
@@ -206,10 +206,10 @@ _SOLVER_TYPES = {
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
-    """Bring `net` up to date, in place.
+    """Upgrade `net` to the current form, in place.
 
     Returns:
-        Warnings about old forms, and about fields that were dropped because no current field corresponds to them.
+        Warnings about old forms, and about fields that were dropped because the current form has no such field.
 
     Raises:
         SchemaError: for nets that mix old and new layers, V0 layers of unknown type, inputs without shapes.
@@ -226,13 +226,13 @@ def upgrade_net(net: NetParameter) -> list[str]:
 
 
 def upgrade_solver(solver: SolverParameter) -> list[str]:
-    """Bring `solver` and the nets inside it up to date, in place.
+    """Upgrade `solver` and the nets inside it to the current form, in place.
 
     Returns:
-        Warnings, as `upgrade_net`.
+        Warnings, as for `upgrade_net`.
 
     Raises:
-        SchemaError: where `type` and `solver_type` are both given, and as `upgrade_net`.
+        SchemaError: if both `type` and `solver_type` are set, and for nets as in `upgrade_net`.
     """
     warnings = []
     if solver.HasField("solver_type"):
@@ -278,7 +278,7 @@ _CONV, _INNER, _POOL = "convolution_param", "inner_product_param", "pooling_para
 _DATA, _IMAGES, _HDF5, _WINDOW = "data_param", "image_data_param", "hdf5_data_param", "window_data_param"
 
 _PLACES: dict[str, dict[str, tuple[str, str]]] = {
-    # V0 field: {V0 type: (sub-message, field in it)}
+    # V0 field: {V0 type: (parameter message, field in it)}
     "num_output": {"conv": (_CONV, "num_output"), "innerproduct": (_INNER, "num_output")},
     "biasterm": {"conv": (_CONV, "bias_term"), "innerproduct": (_INNER, "bias_term")},
     "weight_filler": {"conv": (_CONV, "weight_filler"), "innerproduct": (_INNER, "weight_filler")},
@@ -321,12 +321,12 @@ _TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size
 
 
 def upgrade_v0(net: NetParameter) -> list[str]:
-    """Turn V0 layers into V1 layers, and padding layers into the `pad` of the layers behind them."""
+    """Convert V0 layers to V1 layers. Padding layers become the `pad` setting of the layers after them."""
     if not any(layer.HasField("layer") for layer in net.layers):
         return []
     warnings: list[str] = []
     new = NetParameter(input=net.input, input_dim=net.input_dim)
-    for name in ("name", "force_backward"):  # the rest came later; Caffe drops it
+    for name in ("name", "force_backward"):  # Caffe drops the net's other fields, which V0 did not have
         if net.HasField(name):
             setattr(new, name, getattr(net, name))
     problems: list[Problem] = []
@@ -343,7 +343,7 @@ def upgrade_v0(net: NetParameter) -> list[str]:
 
 
 def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
-    """Remove the padding layers, and give their `pad` to the convolutions and poolings that they feed."""
+    """Return the layers without padding layers. Convolutions and poolings that read a padding layer get its `pad`."""
     remaining: list[V1LayerParameter] = []
     producers: dict[str, V1LayerParameter] = {}
     for layer in net.layers:
@@ -367,7 +367,7 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
 
 
 def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fill `new`; return a warning for every field that has no place in a layer of that type."""
+    """Fill the V1 layer `new` from a V0 layer; return a warning for every field that the layer's type does not have."""
     flat, warnings = old.layer, []
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
@@ -390,7 +390,10 @@ def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]
 
 
 def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
-    """Fill `new` from a V1 layer in a file with V0 layers. Caffe takes it for one of these, and finds it empty."""
+    """Fill `new` from a V1 layer in a file with V0 layers; return a warning if settings are dropped.
+
+    Caffe treats such a layer as a V0 layer, and keeps only its bottoms and tops.
+    """
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
     lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]

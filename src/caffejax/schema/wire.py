@@ -1,7 +1,7 @@
-"""Protobuf's wire format, by hand, for files that are mostly numbers.
+"""A decoder and encoder of protobuf's wire format, for files that consist mostly of numbers.
 
-A protobuf class would create a Python object for every number, and refuse files beyond 2 GiB. Here adjacent floats are
-a slice of the file, from which NumPy makes an array.
+Protobuf's classes create a Python object for every number, and refuse files larger than 2 GiB. Here, adjacent floats
+are returned as one slice of the file, from which NumPy makes an array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIZES = {FIXED64: 8, FIXED32: 4}
 def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     """Yield the fields of a message: number, wire type, and the integer or the bytes.
 
-    Adjacent values of one fixed-size field are yielded together, like a packed field.
+    Adjacent values of one fixed-size field are yielded as one slice, like a packed field.
 
     Raises:
         ValueError: for bytes that are not a message.
@@ -44,10 +44,10 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
 
 
 def read_varints(data: memoryview) -> list[int]:
-    """Read the integers of a packed field.
+    """Decode the integers of a packed field.
 
     Raises:
-        ValueError: where the last one is cut short.
+        ValueError: if the last integer is truncated.
     """
     values, at = [], 0
     while at < len(data):
@@ -57,7 +57,7 @@ def read_varints(data: memoryview) -> list[int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode `value`, which is not negative, as a varint."""
+    """Encode a nonnegative integer as a varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -66,12 +66,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_delimited(number: int, *contents: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return a field that holds `contents` one behind the other, as pieces to write one after another."""
+    """Encode a length-delimited field with the concatenated `contents`; return pieces to write in order."""
     return [encode_varint(number << 3 | DELIMITED), encode_varint(sum(len(content) for content in contents)), *contents]
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Read the varint at `at`; return it and where it ends."""
+    """Decode the varint at byte `at`; return the number and the byte after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -91,7 +91,11 @@ def _take(data: memoryview, at: int, size: int) -> memoryview:
 
 
 def _read_repeated(data: memoryview, at: int, key: int, size: int) -> tuple[memoryview, int]:
-    """Read the values of `size` bytes from `at` on, each behind the same `key` bytes; return them and their end."""
+    """Read consecutive values of `size` bytes, each preceded by the same `key` bytes.
+
+    Returns:
+        The values without their keys, and the position after the last value.
+    """
     _take(data, at, key + size)
     count = (len(data) - at) // (key + size)
     table = np.frombuffer(data, np.uint8, count * (key + size), at).reshape(count, key + size)
