@@ -15,7 +15,7 @@ from caffejax import pycaffe as caffe
 from caffejax.checkpoints.loading import load_weights, save_weights
 from caffejax.cli import main
 from caffejax.errors import WeightsError
-from caffejax.net import Net
+from caffejax.net import Net, initial
 from caffejax.training import Solver
 
 LAYERS = """
@@ -153,3 +153,19 @@ def test_commands_refuse_if_asked(
     if command in TOLD:
         assert main(arguments) == 0
         assert re.search(r"^W.*No weights in cut.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("weights", "shapes"), [("all", []), ("cut", [(4, 108), (4,)])])
+def test_finetuning_runs_no_filler_of_a_blob_that_a_file_provides(
+    weights: str, shapes: list[tuple[int, ...]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    fill, filled = initial.fill, []
+
+    def recording_fill(filler: Any, key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        filled.append(shape)
+        return fill(filler, key, shape, dtype)
+
+    monkeypatch.setattr(initial, "fill", recording_fill)
+    Solver("solver.prototxt", weights=[f"{weights}.caffemodel"]).close()
+    assert filled == shapes
