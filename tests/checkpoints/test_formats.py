@@ -121,7 +121,8 @@ def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str])
     for name in ("bad.npz", "bad.safetensors", "bad.h5", "bad.caffemodel"):
         Path(name).write_bytes(b"junk" * 9)
         message, suffix = refused(capsys, name, "x.npz"), ".caffemodel" if name == "bad.h5" else Path(name).suffix
-        assert f"{name}: not a" in message and f" {suffix}" in message
+        assert f"{name}: not a" in message
+        assert f" {suffix}" in message
     np.savez("names.npz", weights=np.ones(3), **{"a/0": np.array(["text"])})
     said = refused(capsys, "names.npz", "x.caffemodel")
     assert "'weights' is not named <layer>/<number of the blob>" in said

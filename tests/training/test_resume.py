@@ -238,5 +238,5 @@ def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> N
 def test_what_is_carried_may_be_damaged_in_a_snapshot(damage: Any) -> None:
     net = Net(RECURRENT)
     evaluator = Evaluator(net, jax.devices()[0])
-    with pytest.raises(DataError, match=r"layer 'lstm' .*what it carries is damaged in the snapshot"):
+    with pytest.raises(DataError, match=r"layer 'lstm' .*its recurrent state is damaged in the snapshot"):
         evaluator.set_state({"lstm": {"carried": damage}})

@@ -201,7 +201,7 @@ def _checksum(path: str | os.PathLike[str]) -> int:
 
 
 def run_on(mesh: Mesh, run: Run) -> Run:
-    """Return how a net computes on each device of a mesh: the batches of all count as one."""
+    """Return the run settings of a net on each device of a mesh, where the batches of all devices form one batch."""
     return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
 
 
@@ -216,18 +216,18 @@ def _check_trains(graph: Graph) -> None:
 
 
 def _test_net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
-    """Build a test net; one that has to be tested on one device reads all of the data."""
-    found = _net(net, run, reading)
-    if reading.share == Share() or supports_parallel_eval(found):
-        return found
-    if jax.process_count() > 1 and found.graph.has_host_layers:
+    """Build a test net; a net that must be tested on one device reads all of the data, not a share."""
+    test_net = _net(net, run, reading)
+    if reading.share == Share() or supports_parallel_eval(test_net):
+        return test_net
+    if jax.process_count() > 1 and test_net.graph.has_host_layers:
         message = "the test net has layers that run on the host: several processes cannot test it"
         raise GraphError(Problem(message, file=net.file))
     return _net(net, run, replace(reading, share=Share()))
 
 
 def _devices(config: TrainConfig) -> list[jax.Device]:
-    """Return the devices to train on: with several processes those of all.
+    """Return the devices to train on; with several processes, the devices of all processes.
 
     Raises:
         SolverError: if there are fewer than the configuration needs.
@@ -257,14 +257,14 @@ def optimizer_of(param: SolverParameter, net: Net) -> optax.GradientTransformati
     return caffe_optimizer(param, _multipliers(net, "lr_mult"), _multipliers(net, "decay_mult"))
 
 
-def _seed(param: SolverParameter, given: int | None) -> int:
+def _seed(param: SolverParameter, default: int | None) -> int:
     if param.random_seed >= 0:
         return int(param.random_seed)
-    return broadcast_from_first(secrets.randbits(31)) if given is None else given
+    return broadcast_from_first(secrets.randbits(31)) if default is None else default
 
 
 def _limited(run: Run, device: jax.Device) -> Run:
-    """Set the memory limit to what the device has free, where one is needed and none is given."""
+    """Set the memory limit to the device's free memory, if rematerialization needs a limit and the user set none."""
     if run.remat == "auto" and run.memory_limit is None:
         return replace(run, memory_limit=memory_budget(device))
     return run
@@ -279,8 +279,14 @@ def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
-class _Place(NamedTuple):
-    """The user's data for a net: the data, the argument's name and the net, as messages call it."""
+class _DataArgument(NamedTuple):
+    """The user's data for a net.
+
+    Attributes:
+        data: the data, or None.
+        name: the argument's name.
+        net: the net's name in messages.
+    """
 
     data: Any
     name: str
@@ -295,14 +301,15 @@ def loader_opener(
     Args:
         train: the net that is trained.
         tests: the test nets.
-        data: what feeds the Input layers of the train net; see `UserData`.
-        test_data: likewise of the test net; of several a list with one for each, None for those without Input layers.
-        parts: how many of the train net's batches each of the user's is cut into.
+        data: the data of the train net's Input layers, or None; see `UserData`.
+        test_data: the data of the test net's Input layers, or None; for several test nets a list with one item for each
+            net, None for nets without Input layers.
+        parts: the number of the train net's batches that each batch of `data` is split into.
 
     Raises:
-        SolverError: naming every net whose Input layers nothing feeds, or that has none to be fed.
+        SolverError: naming every net with Input layers but no data, and every net with data but no Input layers.
     """
-    places = {train: _Place(data, "data", "the train net")}
+    arguments = {train: _DataArgument(data, "data", "the train net")}
     several = len(tests) > 1
     if several and test_data is not None and not (isinstance(test_data, list | tuple) and len(test_data) == len(tests)):
         raise SolverError(
@@ -312,33 +319,33 @@ def loader_opener(
     if test_data is not None and not tests:
         raise SolverError("test_data is given, but the solver has no test nets: give it test_iter and test_interval")
     for i, net in enumerate(tests):
-        own = test_data[i] if several and test_data is not None else test_data
-        places[net] = _Place(own, f"test_data[{i}]" if several else "test_data", f"test net #{i}")
-    problems = [problem for net, place in places.items() for problem in _problems(net.graph, place)]
+        net_data = test_data[i] if several and test_data is not None else test_data
+        arguments[net] = _DataArgument(net_data, f"test_data[{i}]" if several else "test_data", f"test net #{i}")
+    problems = [problem for net, argument in arguments.items() for problem in _problems(net.graph, argument)]
     if problems:
         raise SolverError(problems)
 
     def open_loader(net: Net) -> Loader:
-        place, cut = places[net], parts if net is train else 1
-        own = None if place.data is None else UserData(place.name, place.data, net.graph, cut)
-        return Loader(net.graph, user_data=own)
+        argument, splits = arguments[net], parts if net is train else 1
+        user_data = None if argument.data is None else UserData(argument.name, argument.data, net.graph, splits)
+        return Loader(net.graph, user_data=user_data)
 
     return open_loader
 
 
-def _problems(graph: Graph, place: _Place) -> Iterator[Problem]:
-    if graph.user_inputs and place.data is None:
-        argument = place.name.partition("[")[0]
+def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
+    if graph.user_inputs and argument.data is None:
+        name = argument.name.partition("[")[0]
         yield Problem(
-            f"nothing feeds the inputs of {place.net}: {', '.join(format_inputs(graph))}. In Python give "
-            f"caffejax.Solver(..., {argument}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
+            f"nothing feeds the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python give "
+            f"caffejax.Solver(..., {name}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
             "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
-            "command line, put data layers, such as Data, ImageData or HDF5Data, in the place of the Input layers",
+            "command line, replace the Input layers by data layers, such as Data, ImageData or HDF5Data",
             graph.file,
         )
-    elif place.data is not None and not graph.user_inputs:
+    elif argument.data is not None and not graph.user_inputs:
         yield Problem(
-            f"{place.name} is given, but {place.net} has no Input layers for it to feed; put an Input layer in the "
-            "place of its data layers",
+            f"{argument.name} is given, but {argument.net} has no Input layers for it to feed; replace its data layers "
+            "by an Input layer",
             graph.file,
         )

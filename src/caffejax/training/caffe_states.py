@@ -1,4 +1,4 @@
-"""Training states as Caffe's .solverstate files have them, and back."""
+"""Conversion of training states to Caffe's .solverstate files and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .update_rules import History, find_history, with_history
 
 
 def is_caffe_state(path: Path) -> bool:
-    """Return whether a snapshot to resume from is one of Caffe's files, going by its name."""
+    """Return whether the name of a snapshot is that of a .solverstate or .solverstate.h5."""
     return path.name.endswith((".solverstate", ".solverstate.h5"))
 
 
@@ -40,41 +40,43 @@ def save_state(
     learned_net: str,
     record: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write the state of training that belongs to the weights in `learned_net`.
+    """Write a training state as a .solverstate.
 
     Args:
         path: the file.
-        state: the state, as `to_host` gives it.
+        state: the state, as `to_host` returns it.
         graph: the train net.
         param: the solver's settings.
-        learned_net: the weights' file.
-        record: what Caffe does not keep, as JSON can hold it; stands where Caffe does not look, with the key.
+        learned_net: the file of the weights, which the .solverstate names.
+        record: state that Caffe does not store, as JSON values; written with the random key to a field that Caffe
+            skips.
 
     Raises:
-        WeightsError: if the record is too large or the file cannot be written; what was there before stays whole.
+        WeightsError: if the record is too large or the file cannot be written; an existing file then stays unchanged.
     """
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
-    steps = current_step(param, max(0, iteration - 1))  # as of the last update
-    own = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
-    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, own))
+    steps = current_step(param, max(0, iteration - 1))  # at the last update
+    text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
+    write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, text))
 
 
 def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[TrainState, dict[str, Any]]:
-    """Load the state in a .solverstate and the weights it names, placed as `like` is, and the record in it.
-
-    Caffe's own files have no record and no key: then the key is `like`'s. Of an array that `like` has cut, devices get
-    their parts only.
+    """Load a .solverstate and the weights that it names.
 
     Args:
         path: the file.
-        like: a state of this solver, as it lies.
+        like: a state of this solver, with the shardings of the result. Its key is used for files of Caffe, which have
+            no key.
         graph: the train net.
         type: the solver's type, for messages.
 
+    Returns:
+        The state and the record; the record of Caffe's files is empty.
+
     Raises:
-        WeightsError: if either file cannot be read or is of another net or solver type.
+        WeightsError: if either file cannot be read or belongs to another net or solver type.
     """
     stored = read_solverstate(path)
     record = parse_record(stored.record, str(path))
@@ -85,18 +87,18 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     problems = list(_differences(stored, graph, len(slots), type))
     if problems:
         raise WeightsError([Problem(message, file=str(path)) for message in problems])
-    places = {p.slot: i for i, p in enumerate(graph.learnable)}
+    positions = {p.slot: i for i, p in enumerate(graph.learnable)}
 
-    def loaded(slot: int, tree: Any) -> Any:
+    def load_slot(slot: int, tree: Any) -> Any:
         return {
             key: {
-                i: np.asarray(stored.history[slot * len(places) + places[Slot(key, i)]], old.dtype)
+                i: np.asarray(stored.history[slot * len(positions) + positions[Slot(key, i)]], old.dtype)
                 for i, old in blobs.items()
             }
             for key, blobs in tree.items()
         }
 
-    history = History(tuple(loaded(i, tree) for i, tree in enumerate(slots)))
+    history = History(tuple(load_slot(i, tree) for i, tree in enumerate(slots)))
     new = TrainState(
         params=variables.params,
         state=variables.state,
@@ -109,24 +111,24 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
 
 def _weights(path: Path, named: str) -> Path:
-    """Find the weights file: as named from the working directory, else beside the state."""
-    given, beside = Path(named), path.parent / Path(named).name
-    if not os.path.isfile(given) and not os.path.isfile(beside):  # no device, which has no end
+    """Find the weights file: by its stored path from the working directory, otherwise beside the solver state."""
+    stored, beside = Path(named), path.parent / Path(named).name
+    if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is no file either
         message = f"its weights are missing: there is no file '{named}' from the working directory, and no '{beside}'"
         raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
-    return given if os.path.isfile(given) else beside
+    return stored if os.path.isfile(stored) else beside
 
 
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
-    wanted = list(graph.learnable) * slots
-    if len(stored.history) != len(wanted):
+    expected = list(graph.learnable) * slots
+    if len(stored.history) != len(expected):
         per_blob = f"{slots} for each of {counted(len(graph.learnable), 'learnable blob')}"
         yield (
-            f"has {counted(len(stored.history), 'history blob')}, but {type} on this net needs {len(wanted)} "
+            f"has {counted(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
             f"({per_blob}); resume with the net and the solver type that wrote it"
         )
         return
-    for i, (param, array) in enumerate(zip(wanted, stored.history, strict=True)):
+    for i, (param, array) in enumerate(zip(expected, stored.history, strict=True)):
         if array.shape != param.spec.shape:
             where = f"history blob {i} (layer '{param.slot.layer}', blob {param.slot.index})"
             yield (
@@ -136,7 +138,7 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
 
 
 def _array(param: Param, tree: Any) -> Array:
-    """Return what is remembered of a param; of running statistics, which no rule updates, zeros as in Caffe."""
+    """Return a param's history; for running statistics, which no rule updates, zeros as in Caffe."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

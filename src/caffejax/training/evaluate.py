@@ -1,4 +1,4 @@
-"""Test scores: means of a net's outputs over batches, on one device or a mesh, and average precisions of detections."""
+"""Test scores of a net: mean outputs over batches, on one device or a mesh, and average precisions of detections."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from .reporting import log
 
 
 class Scores(NamedTuple):
-    """Means over the batches.
+    """The scores of a test.
 
     Attributes:
-        loss: the mean of the total loss.
-        outputs: the mean of each output blob, in the blob's shape; of detections the mean average precision.
-        precisions: of detections, the average precision of each class, by output.
+        loss: the mean of the total loss over the batches.
+        outputs: the mean of each output blob over the batches, in the blob's shape; for detections, the mean average
+            precision.
+        precisions: for detections, the average precision of each class, by output; otherwise empty.
     """
 
     loss: float
@@ -39,23 +40,23 @@ class Scores(NamedTuple):
     precisions: Mapping[str, Precisions] = MappingProxyType({})
 
 
-class Stopped(Exception):  # noqa: N818  it is no error
+class Stopped(Exception):  # noqa: N818  not an error
     """A test was stopped before its end."""
 
 
 class Evaluator:
-    """A test net with its own place in the data, which goes on from one test to the next.
+    """Tests a net on one device; each test continues at the position in the data where the last one ended.
 
     Args:
         net: the test net.
-        device: where to run.
-        loader: where its batches come from; its data layers unless given.
-        ap_version: how the average precision of detections is computed, if the net's outputs are that; see
-            `average_precision`.
-        freeze: freeze the net for each test, where it can be. That takes as long as some passes.
+        device: the device to run on.
+        loader: the loader of its batches. default: a loader of its data layers.
+        ap_version: for nets whose outputs are detections, the version of average precision; see `average_precision`.
+        freeze: whether to compile the net for inference in each test, where that is possible. This takes about as long
+            as a few passes.
 
     Raises:
-        GraphError: if outputs are to be detections and are not.
+        GraphError: if `ap_version` is set and the outputs are not detections.
     """
 
     def __init__(
@@ -85,21 +86,28 @@ class Evaluator:
         each: Callable[[int, Scores], object] | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> Scores:
-        """Average over `batches` forward passes; `each(number, scores)` is called after every one.
+        """Average the scores of several forward passes.
+
+        Args:
+            variables: the net's variables.
+            batches: the number of passes.
+            key: the random key of the test.
+            each: called as `each(number, scores)` after each pass.
+            stopping: called before each pass; the test stops when it returns True.
 
         Raises:
-            Stopped: if `stopping` says so before one of them; nothing is known of how far the data was read.
+            Stopped: if the test was stopped. The position in the data is then undefined.
         """
         results: list[Any] = []
-        state = self._continued(variables.state)
-        forward = (self._freeze and self._frozen(variables)) or self._forward
+        state = self._with_recurrent_state(variables.state)
+        forward = (self._freeze and self._compile_inference(variables)) or self._forward
         for i in range(batches):
             if stopping():
                 raise Stopped
             batch = jax.device_put(next(self.loader), self.device)
-            given = variables.params, state, batch, jax.random.fold_in(key, i)
-            self._check_indices(*given)
-            result, state = forward(*given)
+            arguments = variables.params, state, batch, jax.random.fold_in(key, i)
+            self._check_indices(*arguments)
+            result, state = forward(*arguments)
             results.append(result)
             if each is not None:
                 each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
@@ -107,16 +115,16 @@ class Evaluator:
         return mean_scores(results, self.net.graph, self._ap_version)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the place in the data, and what recurrent layers carry over from the last batch, by layer."""
+        """Return the position in the data and the recurrent state after the last batch, by layer."""
         return {**self.loader.get_state(), **encode_carried(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to a place that `get_state` gave; raises `DataError` if it is none."""
+        """Restore a state that `get_state` returned; raise `DataError` if it is not such a state."""
         self._last = decode_carried(self.net.graph, state)
         self.loader.set_state(state)
 
-    def _frozen(self, variables: Variables) -> Callable[..., Any] | None:
-        """Return what `output_scores` makes, by the net frozen, if it can be."""
+    def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
+        """Return a function like that of `output_scores`, compiled for inference, or None if that is not possible."""
         passes = freeze_passes(self.net.graph, self.net.run, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None
@@ -127,30 +135,36 @@ class Evaluator:
 
         return scores
 
-    def _continued(self, state: Params) -> Params:
-        """Return the state with what recurrent layers carry over from the last batch."""
-        continued = dict(state)
+    def _with_recurrent_state(self, state: Params) -> Params:
+        """Return the state with the recurrent state after the last batch."""
+        merged = dict(state)
         for layer in self.net.graph.layers:
             if layer.carried and layer.key in self._last:
                 last = self._last[layer.key]
-                continued[layer.key] = {**state[layer.key], **{p.slot.index: last[p.slot.index] for p in layer.carried}}
-        return continued
+                merged[layer.key] = {**state[layer.key], **{p.slot.index: last[p.slot.index] for p in layer.carried}}
+        return merged
 
 
 def check_outputs(net: Net, ap_version: str | None) -> None:
-    """Raise `GraphError` if a net's outputs are to be detections, as an `ap_version` says, and are not."""
+    """Raise `GraphError` if `ap_version` is set and a net's outputs are not detections."""
     if ap_version is not None and (problems := output_problems(net.graph, net.outputs)):
         raise GraphError(Problem(problem, file=net.graph.file) for problem in problems)
 
 
 def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
-    """Return the scores of batches: of each the loss and the outputs."""
+    """Return the scores of a test.
+
+    Args:
+        results: the loss and the outputs of each batch.
+        graph: the test net's graph.
+        ap_version: the version of average precision, or None if the outputs are not detections.
+    """
     if not results:
         return Scores(0.0, {})
     if ap_version is not None:
         losses, outputs = zip(*results, strict=True)
         precisions = average_precisions(outputs, ap_version)
-        means = {name: mean_precision(of_output) for name, of_output in precisions.items()}
+        means = {name: mean_precision(by_class) for name, by_class in precisions.items()}
         return Scores(float(np.mean(losses)), means, precisions)
     _check_shapes([outputs for _, outputs in results], graph)
     loss, outputs = jax.tree.map(lambda *xs: np.mean(np.stack(xs), axis=0), *results)
@@ -158,7 +172,7 @@ def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) ->
 
 
 def output_scores(net: Net) -> Callable[..., Any]:
-    """Make `scores(params, state, batch, key)`, which gives the loss and the output blobs, and the new state."""
+    """Make `scores(params, state, batch, key)`, which returns `((loss, outputs), new_state)`."""
 
     def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
         total, outputs = net.loss(params, state, batch, key)
@@ -174,35 +188,37 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
         raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
 
 
-def share_trained(test: Graph, own: Variables, train: Graph, trained: Variables) -> Variables:
-    """Return a test net's variables: those of the train net's layers of the same names, else its own."""
-    return Variables(_shared(test, own.params, train, trained.params), _shared(test, own.state, train, trained.state))
+def share_trained(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
+    """Return a test net's variables: the train net's arrays for layers of the same names, otherwise initial values."""
+    return Variables(
+        _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
+    )
 
 
-def _shared(test: Graph, own: Params, train: Graph, trained: Params) -> Params:
+def _share_tree(test: Graph, initial: Params, train: Graph, trained: Params) -> Params:
     by_name = {layer.name: layer for layer in reversed(train.layers)}
 
     def pick(key: str, index: int, value: Any) -> Any:
         source = by_name.get(test.layer(key).name)
-        if source is None or index >= len(source.params):  # what a net carries is its own
+        if source is None or index >= len(source.params):  # recurrent state is not shared
             return value
         owner = source.params[index].owner
         return trained[owner.layer][owner.index]
 
-    return {key: {i: pick(key, i, value) for i, value in blobs.items()} for key, blobs in own.items()}
+    return {key: {i: pick(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
 
 
 def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
-    """Return what is wrong with layers whose params differ between test and train net."""
+    """Return a message for each layer whose params have different shapes in the test net and the train net."""
     by_name = {layer.name: layer for layer in train.layers}
-    found = []
+    problems = []
     for layer in test.layers:
         if (source := by_name.get(layer.name)) is None:
             continue
         here, there = ([p.spec.shape for p in side.params] for side in (layer, source))
         if here != there:
-            found.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
-    return found
+            problems.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
+    return problems
 
 
 _WIDTH = 5  # of the rows of DetectionEvaluate
@@ -212,7 +228,7 @@ Precisions = dict[int, float]
 
 
 def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
-    """Return what is wrong with the outputs of a test net that is to be scored by detection."""
+    """Return a message for each output of a test net that has not the shape of detections."""
     shapes = {name: graph.blobs[name].shape for name in outputs}
     return [
         f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_WIDTH} numbers, as "
@@ -223,41 +239,41 @@ def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
 
 
 def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> dict[str, Precisions]:
-    """Return the average precision of each class that occurs, by output and by the class's number.
+    """Return the average precision of each class that occurs, by output and class number.
 
     Args:
-        batches: the outputs of each batch. Rows are [-1, class, number of objects, -1, -1] or, for a detection,
-            [image, class, score, true positive, false positive]; those of a negative class are padding.
-        version: how it is computed, see `average_precision`.
+        batches: the outputs of each batch, of shape (..., 5). Rows are [-1, class, number of objects, -1, -1] or, for a
+            detection, [image, class, score, true positive, false positive]; rows of a negative class are padding.
+        version: the version of average precision; see `average_precision`.
     """
     rows = {
         name: np.concatenate([np.asarray(batch[name]).reshape(-1, _WIDTH) for batch in batches]) for name in batches[0]
     }
-    return {name: _by_class(of_output, version) for name, of_output in rows.items()}
+    return {name: _by_class(output_rows, version) for name, output_rows in rows.items()}
 
 
 def mean_precision(precisions: Precisions) -> np.ndarray:
-    """Return the mean over the classes: mAP. A class that is never found counts as 0."""
+    """Return the mean over the classes (mAP), float32; a class without detections counts as 0."""
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
 def _by_class(rows: np.ndarray, version: str) -> Precisions:
     counts, detections = rows[rows[:, 0] < 0], rows[rows[:, 0] >= 0]
-    found: Precisions = {}
+    precisions: Precisions = {}
     for label in np.unique(counts[counts[:, 1] >= 0, 1]).astype(int).tolist():
-        of_class = detections[detections[:, 1] == label, 2:]
-        if not of_class[:, 1:].any():
+        class_rows = detections[detections[:, 1] == label, 2:]
+        if not class_rows[:, 1:].any():
             log.warning("Missing true_pos for label: %d", label)
         positives = int(counts[counts[:, 1] == label, 2].sum())
-        found[label] = average_precision(of_class, positives, version)  # type: ignore[arg-type]
-    return found
+        precisions[label] = average_precision(class_rows, positives, version)  # type: ignore[arg-type]
+    return precisions
 
 
 _FIELD = "carried"
 
 
 def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
-    """Return the carried arrays of a state by layer: of each its shape, and its numbers as float32 in base64."""
+    """Return the recurrent state as JSON values, by layer: shapes, and float32 numbers in base64."""
     return {
         layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.carried]}
         for layer in graph.layers
@@ -266,27 +282,30 @@ def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
 
 
 def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return a state that holds only the arrays that `encode_carried` was given.
+    """Return the recurrent state that `encode_carried` encoded, `{layer: {index: array}}`.
 
-    What was carried from batches of another size is left out, so that it starts at zero again.
+    State of batches of another size is omitted, so that the layer starts at zero.
 
     Raises:
-        DataError: if it is not of that form.
+        DataError: if the record has another form.
     """
-    found: Params = {}
+    state: Params = {}
     for layer in graph.layers:
         stored = record.get(layer.key)
         if not (layer.carried and isinstance(stored, Mapping) and _FIELD in stored):
             continue
         try:
-            arrays = [_decode(one) for one in stored[_FIELD]]
+            arrays = [_decode(value) for value in stored[_FIELD]]
         except (TypeError, ValueError, KeyError) as error:
-            raise DataError(layer.problem(f"what it carries is damaged in the snapshot: {error}")) from error
+            raise DataError(layer.problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
         if [a.shape for a in arrays] == [param.spec.shape for param in layer.carried]:
-            found[layer.key] = {p.slot.index: jnp.asarray(a) for p, a in zip(layer.carried, arrays, strict=True)}
+            state[layer.key] = {p.slot.index: jnp.asarray(a) for p, a in zip(layer.carried, arrays, strict=True)}
         else:
-            log.warning("layer '%s' of the test net carried other shapes, and starts at zero again", layer.name)
-    return found
+            message = (
+                "the recurrent state of layer '%s' of the test net has other shapes in the snapshot; it starts at 0"
+            )
+            log.warning(message, layer.name)
+    return state
 
 
 def _encode(array: Any) -> dict[str, Any]:
@@ -305,22 +324,25 @@ _EACH, _ALL = PartitionSpec(DATA), PartitionSpec()
 
 
 def supports_parallel_eval(net: Net) -> bool:
-    """Return whether a net's batches can be tested in any order, compiled, with no look at indices."""
+    """Return whether a net's batches can be tested in parallel.
+
+    The net must have no host layers, no recurrent state and no indices that are checked on the host.
+    """
     carries = any(layer.carried for layer in net.graph.layers)
     return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
 
 
 class MeshEvaluator:
-    """A test net with its own place in the data, as `Evaluator`, on the devices of a mesh.
+    """Tests a net as `Evaluator` does, on the devices of a mesh.
 
     Args:
-        net: the test net, one that `supports_parallel_eval`; its reading has the mesh's share.
+        net: the test net, for which `supports_parallel_eval` holds; its `reading` must have the mesh's share.
         mesh: the devices; each row takes a batch.
-        loader: where its batches come from.
+        loader: the loader of its batches.
         ap_version: as for `Evaluator`.
 
     Raises:
-        GraphError: if outputs are to be detections and are not.
+        GraphError: if `ap_version` is set and the outputs are not detections.
     """
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
@@ -330,12 +352,12 @@ class MeshEvaluator:
         self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
         scores = output_scores(net)
 
-        def of_one(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
-            found, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
-            return jax.tree.map(lambda x: x[None], found)
+        def per_device(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
+            result, _ = scores(params, state, {name: x[0] for name, x in batch.items()}, key[0])
+            return jax.tree.map(lambda x: x[None], result)
 
         specs = (_ALL, _ALL, _EACH, _EACH)
-        run = jax.shard_map(of_one, mesh=mesh, in_specs=specs, out_specs=_EACH, axis_names={DATA}, check_vma=False)
+        run = jax.shard_map(per_device, mesh=mesh, in_specs=specs, out_specs=_EACH, axis_names={DATA}, check_vma=False)
         self._forward = net.jit(run)
 
     def __call__(
@@ -346,15 +368,17 @@ class MeshEvaluator:
         each: Callable[[int, Scores], object] | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> Scores:
-        """Average over `batches` forward passes; all processes must call it together. `each` as for `Evaluator`.
+        """Average the scores of several forward passes; all processes must call it together.
 
-        So is `stopping`, which must say the same in all processes.
+        Args:
+            variables, batches, key, each: as for `Evaluator`.
+            stopping: as for `Evaluator`; it must return the same in all processes.
 
         Raises:
-            DataError: if a batch cannot be read, or is of another shape than the net's.
-            Stopped: if it is stopped.
+            DataError: if a batch cannot be read, or its shape differs from the net's.
+            Stopped: if the test was stopped.
         """
-        params, state = self._everywhere(variables)
+        params, state = self._replicate(variables)
         results: list[Any] = []
         for result in self._rounds(params, state, batches, key):
             if stopping():
@@ -365,11 +389,11 @@ class MeshEvaluator:
         return mean_scores(results, self.net.graph, self._ap_version)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the place in the data, by layer."""
+        """Return the position in the data, by layer."""
         return self.loader.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go to a place that `get_state` gave; raises `DataError` if it is none."""
+        """Restore a state that `get_state` returned; raise `DataError` if it is not such a state."""
         self.loader.set_state(state)
 
     def _rounds(self, params: Params, state: Params, batches: int, key: jax.Array) -> Iterator[Any]:
@@ -378,24 +402,24 @@ class MeshEvaluator:
         spare: dict[str, np.ndarray] | None = None
         while done < batches:
             count = min(n, batches - done)
-            # the device that takes a batch is settled by its number in the whole of the data
+            # a batch's number in the data set determines the row of the mesh that takes it
             rows = [(self.loader.number + i) % n for i in range(count)]
-            own = self.loader.take(count)
-            for batch in own:
+            local_batches = self.loader.take(count)
+            for batch in local_batches:
                 check_shapes(batch, self._shapes)
-            by_row = dict(zip((row for row in rows if self._share.owns(row)), own, strict=True))
-            spare = own[0] if own else spare or self._zeros()  # for devices that no batch is left for
-            here = range(self._share.first, self._share.first + self._share.count)
-            placed = join_batches(self._mesh, [by_row.get(row, spare) for row in here], 0)
+            by_row = dict(zip((row for row in rows if self._share.owns(row)), local_batches, strict=True))
+            spare = local_batches[0] if local_batches else spare or self._zeros()  # for rows without a batch
+            local_rows = range(self._share.first, self._share.first + self._share.count)
+            placed = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
             keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
-            found = all_gather(self._forward(params, state, placed, self._keys(keys)))
-            loss, outputs = jax.tree.map(np.asarray, found)
+            results = all_gather(self._forward(params, state, placed, self._keys(keys)))
+            loss, outputs = jax.tree.map(np.asarray, results)
             for row in rows:
                 yield loss[row], {name: blob[row] for name, blob in outputs.items()}
             done += count
 
     def _keys(self, keys: list[jax.Array]) -> jax.Array:
-        """Place a key for each row of the mesh; every process has them all."""
+        """Place the keys, which every process has, on the rows of the mesh."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
         sharding = jax.sharding.NamedSharding(self._mesh, _EACH)
         return jax.random.wrap_key_data(place(data, sharding))
@@ -404,12 +428,12 @@ class MeshEvaluator:
         blobs = self.net.graph.blobs
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
-    def _everywhere(self, variables: Variables) -> Variables:
-        """Place what only the test net has on all devices; what is trained lies there."""
+    def _replicate(self, variables: Variables) -> Variables:
+        """Replicate arrays that only the test net has on all devices; trained arrays are there already."""
 
-        def placed(array: Any) -> jax.Array:
-            lies_there = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
-            found: jax.Array = array if lies_there else place(np.asarray(array), replicated(self._mesh))
-            return found
+        def replicate(array: Any) -> jax.Array:
+            is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
+            result: jax.Array = array if is_placed else place(np.asarray(array), replicated(self._mesh))
+            return result
 
-        return jax.tree.map(placed, variables)
+        return jax.tree.map(replicate, variables)

@@ -1,4 +1,4 @@
-"""The finite check: stops training that has left the finite numbers before anything is saved."""
+"""The check for NaN and infinity, which stops training before non-finite numbers are saved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
 
-UNREAD = 100  # losses to let pass before reading as many older ones, which the device has long finished
+UNREAD = 100  # losses that stay unread, so that older losses, which are read, are long finished on the device
 
 ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
@@ -24,19 +24,19 @@ ADVICE = (
 
 
 class FiniteCheck:
-    """Looks for NaN and infinity in losses and parameters as training goes on.
+    """Checks losses and parameters for NaN and infinity during training.
 
-    Losses are looked at when somebody reads them anyway, before a snapshot, and when they are old: a training step
-    never waits. With `every_step` it does, and what was not finite is traced to its layer.
+    Losses are checked when they are read anyway, before a snapshot, and when they are old, so that a training step
+    never waits. With `every_step` each step waits, and a non-finite number is traced to its layer.
 
     Args:
         net: the train net.
         iter_size: passes per iteration.
-        every_step: whether `trace` is given every step, whose arguments must then outlive it.
+        every_step: whether `trace` is called after every step; the step must then not donate its arguments.
 
     Attributes:
-        every_step: as given.
-        good: the newest snapshot of finite numbers, if there is one.
+        every_step: as above.
+        good: the newest snapshot with finite numbers, or None.
     """
 
     def __init__(self, net: Net, iter_size: int, every_step: bool = False) -> None:
@@ -48,10 +48,10 @@ class FiniteCheck:
         self._all_finite = jax.jit(_all_finite)
 
     def note(self, iteration: int, losses: jax.Array) -> None:
-        """Take in the loss of an iteration, or those of several from `iteration` on.
+        """Store the loss of an iteration, or the losses of several iterations beginning at `iteration`.
 
         Raises:
-            SolverError: if an old loss is found not to be finite.
+            SolverError: if an old loss is not finite.
         """
         self._unread.append((iteration, losses))
         if self.every_step:
@@ -62,38 +62,45 @@ class FiniteCheck:
     def trace(
         self, iteration: int, before: TrainState, batches: Mapping[str, jax.Array], after: TrainState, loss: jax.Array
     ) -> None:
-        """Look at an iteration's numbers at once: the loss, and the state that it made of `before` with `batches`.
+        """Check the loss and the new state of an iteration immediately.
+
+        Args:
+            iteration: the number of the iteration.
+            before: the state before the iteration.
+            batches: the batches of the iteration.
+            after: the state after it.
+            loss: its loss.
 
         Raises:
-            SolverError: if one is not finite, with the layer where that began.
+            SolverError: if a number is not finite, naming the layer where it arose.
         """
         if not self._all_finite((loss, after.params, after.state)):
-            self._unread.append((iteration, loss))  # so that `check` says it too
+            self._unread.append((iteration, loss))  # so that `check` raises too
             keys = [pass_key(before, number) for number in range(self._iter_size)]
             culprit = find_nonfinite(self._net, before.variables, batches, keys, after.variables)
             raise SolverError(self._problem(iteration, culprit))
 
     def check(self, variables: Variables | None = None) -> None:
-        """Look at all losses so far, and at `variables`: the parameters and statistics, as they lie.
+        """Check all losses so far and, if not None, the parameters and running statistics in `variables`.
 
         Raises:
-            SolverError: if one is not finite; again each time, until `restart`.
+            SolverError: if a number is not finite; raised by each call until `restart`.
         """
         self._read(len(self._unread))
         if variables is not None and not self._all_finite(variables):
-            found = not_finite(variables)
-            assert found is not None
+            culprit = not_finite(variables)
+            assert culprit is not None
             since = "at the start" if self._finite is None else f"after iteration {self._finite}, whose loss was finite"
-            raise SolverError(self._problem(None, found._replace(message=f"{found.message} {since}")))
+            raise SolverError(self._problem(None, culprit._replace(message=f"{culprit.message} {since}")))
 
     def restart(self, good: str) -> None:
-        """Forget what was: training goes on from a snapshot."""
+        """Discard all losses, because training continues from the snapshot `good`."""
         self.good, self._finite = good, None
         self._unread.clear()
 
     def _read(self, n: int) -> None:
         for _ in range(n):
-            first, losses = self._unread[0]  # one that is not finite stays
+            first, losses = self._unread[0]  # a non-finite loss stays in the list
             for iteration, value in enumerate(np.ravel(losses).tolist(), first):
                 if not math.isfinite(value):
                     since = "" if self._finite is None else f"; it was finite up to iteration {self._finite}"

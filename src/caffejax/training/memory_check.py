@@ -1,4 +1,4 @@
-"""Whether there is memory to train a net in, by an estimate for which nothing is allocated or compiled."""
+"""The check that training fits into memory, by an estimate that allocates and compiles nothing."""
 
 from __future__ import annotations
 
@@ -15,84 +15,86 @@ from ..net import Net
 from ..options import Run
 from .reporting import log
 
-# what XLA takes was 0.7 to 1.1 of the estimate: what is refused takes more than there is
+# XLA's measured use was 0.7 to 1.1 of the estimate, so that a refused net really does not fit
 _MARGIN = 1.5
 _NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
-_SURE = 8 * 4  # bytes for each number in params and tops: more than training ever takes
+_UPPER_BOUND = 8 * 4  # bytes for each element of params and tops; training never takes more
 
 
-def check_memory(net: Net, device: jax.Device, given: int | None, rebuilt: Callable[[Run], Net]) -> None:
-    """Check that training fits into the memory that is free, before any is taken.
+def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[Run], Net]) -> None:
+    """Check that training fits into free memory, before any is allocated; warn if it may not.
+
+    Nets with layers on the host are not checked.
 
     Args:
-        net: the train net; those with layers on the host are not looked at.
-        device: where it will run.
-        given: the `memory_limit` that the user gave, which counts in place of what is free. With remat it is what to
-            aim at, and need not be reached.
-        rebuilt: makes the net anew, to compute in another way.
+        net: the train net.
+        device: the device to train on.
+        memory_limit: the user's limit in bytes, which replaces the free memory. With rematerialization it is a target
+            that need not be reached.
+        rebuild: a function that builds the net with other run settings.
 
     Raises:
-        SolverError: if it takes more than one and a half times as much, with what would fit.
+        SolverError: if training takes more than one and a half times the free memory, with changes that would fit.
     """
     graph, run = net.graph, net.run
     if net.has_host_layers or not any(graph.losses):
         return
     room = device_memory(device) or free_memory()
-    if given is not None:
-        room = max(room, given) if run.remat == "auto" else given
-    if _SURE * sum(net_sizes(graph)) < room:
+    if memory_limit is not None:
+        room = max(room, memory_limit) if run.remat == "auto" else memory_limit
+    if _UPPER_BOUND * sum(net_sizes(graph)) < room:
         return
     limit = run.memory_limit if run.remat == "auto" else None
     takes = _takes(net, limit)
     if takes <= room:
         return
-    source = "memory_limit gives" if room == given else "are free"
-    found = (
+    source = "memory_limit gives" if room == memory_limit else "are free"
+    message = (
         f"training takes about {in_words(takes)}, {in_words(takes - room)} more than the {in_words(room)} that {source}"
     )
     if takes <= _MARGIN * room:
-        log.warning("%s: it may fail", found)
+        log.warning("%s: it may fail", message)
         return
-    remedies = "; ".join(_remedies(net, room, rebuilt)) or _NOTHING
-    escape = "" if room == given else "; --memory_limit=SIZE says that there is more"
-    raise SolverError(Problem(f"{found}; {remedies}{escape}", file=graph.file))
+    remedies = "; ".join(_remedies(net, room, rebuild)) or _NOTHING
+    escape = "" if room == memory_limit else "; --memory_limit=SIZE says that there is more"
+    raise SolverError(Problem(f"{message}; {remedies}{escape}", file=graph.file))
 
 
 def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
-    found = training_memory(net, batch) if limit is None else training_memory(net, batch, limit)
-    return found.peak_without_remat if limit is None else found.peak
+    memory = training_memory(net, batch) if limit is None else training_memory(net, batch, limit)
+    return memory.peak_without_remat if limit is None else memory.peak
 
 
-def _remedies(net: Net, room: int, rebuilt: Callable[[Run], Net]) -> Iterator[str]:
-    """Yield what would fit: each change by itself; all together if none does."""
+def _remedies(net: Net, room: int, rebuild: Callable[[Run], Net]) -> Iterator[str]:
+    """Yield each single change with which training would fit; all changes together if no single one is enough."""
     run, none = net.run, True
-    tried: list[tuple[str, Net, int | None]] = []
+    changes: list[tuple[str, Net, int | None]] = []
     if run.remat == "none":
-        tried.append(("--remat=auto", net, room))
+        changes.append(("--remat=auto", net, room))
     if run.precision != "bfloat16":
         limit = room if run.remat == "auto" else None
-        tried.append(("--precision=bfloat16", rebuilt(replace(run, precision="bfloat16")), limit))
-    for flag, changed, limit in tried:
+        changes.append(("--precision=bfloat16", rebuild(replace(run, precision="bfloat16")), limit))
+    for flag, changed, limit in changes:
         if (takes := _takes(changed, limit)) <= room:
             none = False
             yield f"{flag} would fit ({in_words(takes)})"
-    if found := _smaller_batch(net, room, room if run.remat == "auto" else None):
+    if smaller := _smaller_batch(net, room, room if run.remat == "auto" else None):
         none = False
-        yield f"a batch of {found[0]} would fit ({in_words(found[1])})"
-    if none and tried:
-        flags, smallest = " ".join(flag for flag, _, _ in tried), tried[-1][1]
-        if found := _smaller_batch(smallest, room, room):
-            yield f"{flags} with a batch of {found[0]} would fit ({in_words(found[1])})"
+        yield f"a batch of {smaller[0]} would fit ({in_words(smaller[1])})"
+    if none and changes:
+        flags, smallest = " ".join(flag for flag, _, _ in changes), changes[-1][1]
+        if smaller := _smaller_batch(smallest, room, room):
+            yield f"{flags} with a batch of {smaller[0]} would fit ({in_words(smaller[1])})"
 
 
 def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | None:
-    """Return the largest half, quarter and so on of the batch that fits, and what that takes."""
+    """Return the largest of a half, a quarter etc. of the batch that fits, and its bytes; None if none of them fits."""
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:
             takes = _takes(net, limit, batch)
         except GraphError:
-            return None  # a batch that does not go with the net's shapes
+            return None  # the net's shapes do not allow this batch
         if takes <= room:
             return batch, takes
     return None

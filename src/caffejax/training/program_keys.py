@@ -1,4 +1,4 @@
-"""Cache keys of compiled functions: everything that determines what they compute; see `kernels.program_cache`."""
+"""Cache keys of compiled functions, from everything that determines their results; see `kernels.program_cache`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..layers.registry import is_own
 from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
 
-# settings of a solver that its compiled functions do not depend on: rates are arguments, the rest is the loop's
-_OF_THE_LOOP = (
+# settings that compiled functions do not depend on: rates are arguments, the trainer uses the others
+_LOOP_SETTINGS = (
     *("net", "net_param", "train_net", "train_net_param", "train_state", "test_net", "test_net_param", "test_state"),
     *("test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "lr_policy", "gamma"),
     *("power", "stepsize", "stepvalue", "max_iter", "display", "average_loss", "snapshot", "snapshot_prefix"),
@@ -25,34 +25,34 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
     """Return the cache key of a solver's function, or None if it must not be stored.
 
     Args:
-        name: which function of the two it is.
+        name: the function's name, "step", "steps" or "forward".
         net: the train net.
         param: the solver's settings.
     """
     settings = SolverParameter()
     settings.CopyFrom(param)
-    for field in _OF_THE_LOOP:
+    for field in _LOOP_SETTINGS:
         settings.ClearField(field)
-    of_net = net_function(name, net)
-    return None if of_net is None else of_net + settings.SerializeToString(deterministic=True)
+    net_key = net_function(name, net)
+    return None if net_key is None else net_key + settings.SerializeToString(deterministic=True)
 
 
 def net_function(name: str, net: Net) -> bytes | None:
     """Return the cache key of a function of a net, or None if it must not be stored.
 
-    None where more than this package's sources and the net says it: of types that others have registered, and of those
-    that are made for one layer, which may read files.
+    The key is None if the function depends on more than the net and this package's sources: for layer types registered
+    by others, and types that are built for one layer, which may read files.
     """
     graph = net.graph
     if graph.has_host_layers or any(layer.context.per_layer or not is_own(layer.type) for layer in graph.layers):
         return None
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in (name, net.run, type(net).__module__, type(net).__qualname__, *_graph(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
-        found.update(f"{len(data)}\n".encode() + data)
+        digest.update(f"{len(data)}\n".encode() + data)
     if any(layer.look is not None and not isinstance(layer.look.finish, Normalize | None) for layer in graph.layers):
         return None
-    return found.digest()
+    return digest.digest()
 
 
 def _graph(graph: Graph) -> Iterator[Any]:

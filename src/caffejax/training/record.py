@@ -1,4 +1,4 @@
-"""The record in a snapshot: what is neither weights nor history. Its form is checked when it is read."""
+"""The record in a snapshot: positions in the data, seed, key and scores, as JSON that is validated when it is read."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..errors import Problem, WeightsError, is_integer
 from ..human_readable import in_words
 
 _LARGEST = 2**63 - 1
-_LARGEST_TEXT = 16 << 20  # bytes; places in data take a few dozen for each layer
-_KEY_NUMBERS = (2, 4)  # of 32 bits, in a key of JAX's
+_LARGEST_TEXT = 16 << 20  # bytes; a position takes a few dozen for each data layer
+_KEY_LENGTHS = (2, 4)  # 32-bit numbers in a JAX key
 
 
 def format_record(record: Mapping[str, Any], file: str) -> str:
     """Return a record as JSON.
 
     Raises:
-        WeightsError: if it is larger than what is read again.
+        WeightsError: if the record is larger than `parse_record` accepts.
     """
     text = json.dumps(record)
     if len(text) > _LARGEST_TEXT:
@@ -29,10 +29,10 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
 
 
 def parse_record(text: str, file: str) -> dict[str, Any]:
-    """Return the record that is written in a text, `validate_record`; an empty one if there is no text.
+    """Return the validated record of a JSON text, or an empty record if the text is empty.
 
     Raises:
-        WeightsError: naming the file and what is wrong.
+        WeightsError: if the text is too large, not JSON, or not a record; naming the file.
     """
     if len(text) > _LARGEST_TEXT:
         raise WeightsError(Problem(f"damaged: its record has {in_words(len(text))}, {_at_most()}", file=file))
@@ -44,25 +44,25 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
 
 
 def validate_record(record: Any, file: str) -> dict[str, Any]:
-    """Return a record that is of the form that snapshots have; what a snapshot of Caffe's lacks may be missing.
+    """Return a record after checking its form; every field may be missing, as in Caffe's files.
 
-    That is `{"data": {"train": places, "test": [places, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`; places are by the names
-    of layers, and what is in them is for the sources to check.
+    The form is `{"data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
+    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`, with positions by layer
+    name. Data sources check the positions themselves.
 
     Raises:
-        WeightsError: naming the file and each field that is of another form.
+        WeightsError: naming the file and each field of another form.
     """
     if not isinstance(record, dict):
         raise WeightsError(Problem(f"damaged: its record is {_kind(record)}, not named fields", file=file))
-    problems = [Problem(f"damaged: {field} of its record is {found}", file=file) for field, found in _wrong(record)]
+    problems = [Problem(f"damaged: {field} of its record is {value}", file=file) for field, value in _wrong(record)]
     if problems:
         raise WeightsError(problems)
     return record
 
 
 def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the fields that are of another form, each with what it is."""
+    """Yield each field of another form, with its value and the expected form."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
         yield "'data'", f"{_kind(data)}, not the places of the train net and of the test nets"
@@ -75,7 +75,7 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not is_integer(seed) or not -_LARGEST < seed < _LARGEST:
         yield "'seed'", f"{_kind(seed)}, not a whole number"
     key = record.get("key", [0, 0])
-    if not isinstance(key, list) or len(key) not in _KEY_NUMBERS or not all(_is_whole(n, 2**32) for n in key):
+    if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_whole(n, 2**32) for n in key):
         yield "'key'", f"{_kind(key)}, not two or four numbers of 32 bits"
     scores = record.get("scores") or {}
     if not isinstance(scores, dict) or not all(_is_number(score) for score in scores.values()):
