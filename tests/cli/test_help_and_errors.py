@@ -199,7 +199,7 @@ def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytes
     (job / "solver.prototxt").write_text(
         re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "solver.prototxt/x"', SOLVER)
     )
-    prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is no folder"
+    prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
     where = "no such file; check the path and the working directory"
     said = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
     assert said.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]

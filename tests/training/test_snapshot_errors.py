@@ -81,7 +81,7 @@ def test_training_goes_on_and_tries_again(
     s.solve()
     s.close()
     assert said
-    pattern = r".*(cannot be written|cannot write).*\. Training goes on; the next snapshot is tried again"
+    pattern = r".*(cannot be written|cannot write).*\. Training continues; the next snapshot will be attempted"
     assert all(re.fullmatch(pattern, line) for line in said), said
     assert CheckpointFolder(tmp_path / "runs" / "x.orbax").steps() == [6, 8]
 

@@ -278,9 +278,9 @@ def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Work
     workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
     tests = setup.tests
     for i, evaluator in enumerate(tests.evaluators):
-        variables = share_trained(evaluator.net.graph, tests.own[i](), setup.net.graph, trained)
+        variables = share_trained(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
         workspaces[evaluator.net] = Workspace(evaluator.net, variables, evaluator.loader)
-        tests.own[i] = partial(_current, evaluator, workspaces[evaluator.net])
+        tests.net_variables[i] = partial(_current, evaluator, workspaces[evaluator.net])
 
 
 def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Variables:

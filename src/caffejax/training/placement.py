@@ -55,7 +55,7 @@ class Placement(Protocol):
         """The devices, if there are several."""
 
     def shardings(self, state: TrainState) -> Any:
-        """Return the output shardings of the train state, or None on a single device."""
+        """Return the shardings (and layouts) of the train state that a step returns, or None on one device."""
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
         """Return a net's initial variables, or a function that makes those that weight files do not provide."""
@@ -63,37 +63,47 @@ class Placement(Protocol):
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Return the initial train state of these variables, placed."""
+        """Return the initial train state of these variables, placed on the devices."""
 
     def place(self, state: TrainState) -> TrainState:
         """Place a state that every process has."""
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a placed state as one device would have it; those with shardings are read so."""
+        """Return the shapes of a placed state in the form of one device, with shardings to read checkpoints with."""
 
-    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
-        """Place a state that was read as wanted; `each` is the running statistics of each device, where known."""
+    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
+        """Place a state that was read in the form of `abstract_state`.
+
+        Args:
+            state: the state.
+            device_statistics: the running statistics of each device, or None if the snapshot does not have them.
+        """
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return a placed state as one device would have it, with the first device's running statistics."""
+        """Return a placed state in the form of one device, gathered, with the first device's running statistics."""
 
     def variables(self, state: TrainState) -> Variables:
-        """Return params and running statistics likewise."""
+        """Return the params and running statistics of `gather`."""
 
     def sharded(self, state: TrainState) -> tuple[TrainState, Params | None]:
-        """Return a placed state likewise, but as it lies; and the running statistics of each of several devices."""
+        """Return a placed state as `gather`, but sharded, and the running statistics of each of several devices."""
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration, those of each of this process's devices stacked as `stack` does."""
+        """Read the batches of an iteration: for each of this process's rows of devices, the result of `stack`."""
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Place what was read; `axis` counts the axes in front of a batch's own."""
+        """Place the batches that `read` returned.
+
+        Args:
+            batches: the batches.
+            axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
+        """
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs as one device would have them of all batches joined."""
+        """Return a step's outputs in the form of one device that takes the joined batch."""
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield what each pass of the next update is given on each of this process's devices."""
+        """Yield the arguments of each pass of the next update, on each of this process's devices."""
 
 
 class OnDevice:
@@ -106,7 +116,7 @@ class OnDevice:
         self._batches: jax.Device | NamedSharding = device
 
     def shardings(self, state: TrainState) -> None:
-        """Return None: on one device there is no choice."""
+        """Return None: the step keeps the state's device."""
         return None
 
     def init_variables(self, net: Net, key: jax.Array) -> Initializer:
@@ -116,51 +126,53 @@ class OnDevice:
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Make the state that training starts from, on the device."""
-        found: TrainState = jax.device_put(init_train_state(variables, optimizer, key), self._device)
-        return found
+        """Return the initial train state on the device."""
+        state: TrainState = jax.device_put(init_train_state(variables, optimizer, key), self._device)
+        return state
 
     def place(self, state: TrainState) -> TrainState:
-        """Return the state as it lies: on the device, or where somebody has put it, such as cut over several.
+        """Place a state that the user has set.
 
-        One that lies whole on each of several, or on the host, as that of a solver of several devices does, is copied
-        to the device.
+        A state on one device, or sharded by the user over several, stays where it is. A state on the host or replicated
+        on several devices, as that of a solver with several devices, is copied to the device.
 
         Raises:
-            SolverError: if it is cut in a way that XLA cannot go on with by itself.
+            SolverError: if the state is sharded in a way that XLA cannot partition automatically.
         """
         leaves = jax.tree.leaves(state)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
-        cut = {x.sharding for x in arrays if not x.is_fully_replicated}
-        found: TrainState
-        if cut:
-            self._batches = replicated(_mesh_of(cut))
-            found = jax.tree.map(lambda x: x if getattr(x, "sharding", 0) in cut else place(x, self._batches), state)
-            return found
+        shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
+        placed: TrainState
+        if shardings:
+            self._batches = replicated(_mesh_of(shardings))
+            placed = jax.tree.map(
+                lambda x: x if getattr(x, "sharding", 0) in shardings else place(x, self._batches), state
+            )
+            return placed
         self._batches = self._device
         if len(arrays) == len(leaves) and all(len(x.sharding.device_set) == 1 for x in arrays):
             return state
-        found = place(state, SingleDeviceSharding(self._device))
-        return found
+        placed = place(state, SingleDeviceSharding(self._device))
+        return placed
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a state, and where it lies."""
+        """Return the shapes of a state, with shardings."""
         return abstract_state(state)
 
-    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
-        """Return the state as it was read; what was not, put on the device."""
+    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
+        """Return the state with NumPy arrays placed on the device."""
         return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return the state as it is."""
+        """Return the state unchanged."""
         return state
 
     def variables(self, state: TrainState) -> Variables:
-        """Return params and statistics as they are."""
+        """Return the params and running statistics unchanged."""
         return state.variables
 
     def sharded(self, state: TrainState) -> tuple[TrainState, None]:
-        """Return the state as it is."""
+        """Return the state unchanged."""
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
@@ -168,46 +180,53 @@ class OnDevice:
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches on the device, or on those that the state is cut over."""
-        (only,) = batches
-        found: dict[str, jax.Array] = jax.device_put(dict(only), self._batches)
-        return found
+        """Put the batches on the device, or on all devices of a sharded state."""
+        (stacked,) = batches
+        placed: dict[str, jax.Array] = jax.device_put(dict(stacked), self._batches)
+        return placed
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
         """Return a step's outputs."""
         return {name: np.asarray(blob) for name, blob in blobs.items()}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield what each pass of the next update is given."""
-        yield from passes_of(state.params, state.state, batches, iteration_key(state), passes)
+        """Yield the arguments of each pass of the next update."""
+        yield from pass_arguments(state.params, state.state, batches, iteration_key(state), passes)
 
 
 def _mesh_of(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh that arrays are cut over; raise `SolverError` unless it is one, and left to XLA."""
-    found = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
-    if len(found) == 1 == len({type(s) for s in shardings}):
-        (mesh,) = found
+    """Return the mesh of sharded arrays; raise `SolverError` if there are several, or its axes are not automatic."""
+    meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
+    if len(meshes) == 1 == len({type(s) for s in shardings}):
+        (mesh,) = meshes
         if all(kind == AxisType.Auto for kind in mesh.axis_types):
             return mesh
     raise SolverError(
-        "a state that is cut over devices must be so over one mesh, with axes of AxisType.Auto; or make the solver "
-        "with devices="
+        "a sharded state must be sharded over one mesh, with axes of AxisType.Auto; or make the solver with devices="
     )
 
 
-def passes_of(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:
-    """Yield what each of so many passes is given, on one device."""
+def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:
+    """Yield the arguments of each pass of an update on one device.
+
+    Args:
+        params: the params.
+        state: the running statistics.
+        batches: the result of `stack`.
+        key: the key of the iteration.
+        passes: the number of passes.
+    """
     for i in range(passes):
         yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, i)
 
 
 class OnMesh:
-    """Training on a mesh of devices, each row of which takes a batch of its own.
+    """Training on a mesh of devices; each row takes a separate batch.
 
     Args:
         mesh: the devices.
-        graph: the train net's.
-        shard: what is cut over the rows; see `Parallel`.
+        graph: the train net's graph.
+        shard: the arrays to shard over the rows: "none", the optimizer's history, or also the params; see `Parallel`.
     """
 
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
@@ -217,113 +236,117 @@ class OnMesh:
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
-        """Return where a state's arrays lie, and in which layout where that is not JAX's."""
-        everywhere, each = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
+        """Return the shardings of a state's arrays, with the layouts that differ from JAX's default."""
+        everywhere, by_row = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
         slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
-        params, slot = (jax.tree.map(tpu_conv_layout, state.params, cut) for cut in (self._params(state.params), slot))
+        params, slot = (
+            jax.tree.map(tpu_conv_layout, state.params, shardings)
+            for shardings in (self._param_shardings(state.params), slot)
+        )
         others = jax.tree.map(lambda _: everywhere, state.opt_state)
         history = History(tuple(slot for _ in find_history(state.opt_state).history))
         return state.replace(  # type: ignore[attr-defined]
             params=params,
-            state=jax.tree.map(lambda _: each, state.state),
+            state=jax.tree.map(lambda _: by_row, state.state),
             opt_state=with_history(others, history),
             iteration=everywhere,
             key=everywhere,
         )
 
-    def _params(self, params: Params) -> Any:
+    def _param_shardings(self, params: Params) -> Any:
         return param_shardings(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables:
-        """Make a net's first params, cut as they are to be, and its running statistics."""
-        return net.init(key, shardings=self._params(jax.eval_shape(net.init, key).params))
+        """Return a net's initial params, sharded, and its running statistics."""
+        return net.init(key, shardings=self._param_shardings(jax.eval_shape(net.init, key).params))
 
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Make the state that training starts from, cut as it is to be."""
+        """Return the initial train state, sharded."""
         shapes = jax.eval_shape(lambda v: init_train_state(v, optimizer, jax.random.key(0)), variables)
-        lying = self.shardings(shapes)
-        params = reshard(variables.params, lying.params)
-        history = wait_on_cpu(jax.jit(optimizer.init, out_shardings=lying.opt_state)(params))
+        shardings = self.shardings(shapes)
+        params = reshard(variables.params, shardings.params)
+        history = wait_on_cpu(jax.jit(optimizer.init, out_shardings=shardings.opt_state)(params))
         return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
 
     def place(self, state: TrainState) -> TrainState:
-        """Place a state that every process has; every device has its running statistics."""
-        found = place(*self._but_statistics(state))
-        return self.place_restored(found.replace(state=state.state), None)
+        """Place a state that every process has, with its running statistics on every device."""
+        placed = place(*self._without_statistics(state))
+        return self.place_restored(placed.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a state, and how it lies, but for running statistics, which are few."""
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
-        found: TrainState = abstract_state(state).replace(state=one)  # type: ignore[attr-defined]
-        return found
+        """Return the shapes of a state, with shardings except for running statistics, which are small."""
+        statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
+        shapes: TrainState = abstract_state(state).replace(state=statistics)  # type: ignore[attr-defined]
+        return shapes
 
-    def place_restored(self, state: TrainState, each: Params | None) -> TrainState:
-        """Reshard arrays that are not placed yet. Devices without saved statistics use those of other devices."""
-        n, of_devices = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
+    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
+        """Reshard arrays that are not placed yet; devices without saved statistics use the statistics of others."""
+        n, by_row = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
 
-        def of_all(one: Any, some: Any = None) -> jax.Array:
-            rows = np.asarray(one)[None] if some is None else np.asarray(some)
-            found: jax.Array = place(rows[np.arange(n) % len(rows)], of_devices)
-            return found
+        def place_rows(first: Any, saved: Any = None) -> jax.Array:
+            rows = np.asarray(first)[None] if saved is None else np.asarray(saved)
+            placed: jax.Array = place(rows[np.arange(n) % len(rows)], by_row)
+            return placed
 
-        statistics = jax.tree.map(of_all, state.state, *(() if each is None else (each,)))
-        found: TrainState = reshard(*self._but_statistics(state)).replace(state=statistics)
-        return found
+        statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
+        restored: TrainState = reshard(*self._without_statistics(state)).replace(state=statistics)
+        return restored
 
-    def _but_statistics(self, state: TrainState) -> tuple[Any, Any]:
-        """Return a state without them, and where its arrays lie."""
+    def _without_statistics(self, state: TrainState) -> tuple[Any, Any]:
+        """Return a state without running statistics, and the shardings of its arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})  # type: ignore[attr-defined]
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return the state as one device would have it; all processes must call it together.
+        """Return the state in the form of one device; all processes must call it together.
 
-        What lies whole on each device does so still; what is cut comes to the host, as it may not fit one device.
+        Replicated arrays stay on the devices. Sharded arrays are gathered on the host, as they may not fit one device.
         """
-        found: TrainState = gather_to_host(self.sharded(state)[0])
-        return found
+        gathered: TrainState = gather_to_host(self.sharded(state)[0])
+        return gathered
 
     def variables(self, state: TrainState) -> Variables:
-        """Return params and running statistics likewise; all processes must call it together."""
-        found: Variables = gather_to_host(self.sharded(state)[0].variables)
-        return found
+        """Return the params and running statistics of `gather`; all processes must call it together."""
+        variables: Variables = gather_to_host(self.sharded(state)[0].variables)
+        return variables
 
     def sharded(self, state: TrainState) -> tuple[TrainState, Params]:
-        """Return the state likewise, but as it lies, and the running statistics of each device."""
+        """Return the state with the first device's running statistics, and the running statistics of each device."""
         return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration, of each pass one for each of this process's devices.
+        """Read the batches of an iteration: in each pass one batch for each of this process's rows of devices.
 
         Raises:
-            DataError: also for a batch of another shape than the net's: devices that train together need one shape.
+            DataError: if a batch cannot be read, or its shape differs from the net's.
         """
-        read = [loader.take(self._share.of) for _ in range(passes)]
-        for batch in (batch for of_pass in read for batch in of_pass):
+        by_pass = [loader.take(self._share.of) for _ in range(passes)]
+        for batch in (batch for batches in by_pass for batch in batches):
             check_shapes(batch, self._shapes)
-        return [stack([of_pass[row] for of_pass in read]) for row in range(self._share.count)]
+        return [stack([batches[row] for batches in by_pass]) for row in range(self._share.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put each device's batches on it."""
+        """Put the batches of each row of devices on the row."""
         return join_batches(self.mesh, batches, axis)
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs: rows of all devices, and what is the same on all. All processes must call it."""
-        each, same = (jax.tree.map(np.asarray, all_gather(found)) for found in blobs)
-        return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in each.items()}}
+        """Return a step's outputs, the devices' rows joined; all processes must call it together."""
+        different, same = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
+        return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in different.items()}}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield what each pass of the next update is given, one device of this process after the other."""
+        """Yield the arguments of each pass of the next update, for one device of this process after the other."""
         params = all_gather(state.params)
         for row in range(self._share.first, self._share.first + self._share.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
 
-            def here(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:
-                (found,) = (s.data for s in array.addressable_shards if s.device == device)
-                return found if axis is None else jnp.squeeze(found, axis)
+            def on_device(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:
+                (data,) = (s.data for s in array.addressable_shards if s.device == device)
+                return data if axis is None else jnp.squeeze(data, axis)
 
-            own = jax.tree.map(here, params), jax.tree.map(lambda x: here(x, 0), state.state)
-            key = jax.random.wrap_key_data(here(jax.random.key_data(state.key)))
-            key = jax.random.fold_in(jax.random.fold_in(key, here(state.iteration)), row)
-            yield from passes_of(*own, {name: here(x, 1) for name, x in batches.items()}, key, passes)
+            variables = jax.tree.map(on_device, params), jax.tree.map(lambda x: on_device(x, 0), state.state)
+            key = jax.random.wrap_key_data(on_device(jax.random.key_data(state.key)))
+            key = jax.random.fold_in(jax.random.fold_in(key, on_device(state.iteration)), row)
+            row_batches = {name: on_device(x, 1) for name, x in batches.items()}
+            yield from pass_arguments(*variables, row_batches, key, passes)

@@ -1,4 +1,4 @@
-"""What a solver says while it works: Caffe's own log lines, so that scripts which parse them go on working."""
+"""Progress of training: Caffe's log lines, which scripts can parse, the smoothed loss and the speed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import numpy as np
 
 log = logging.getLogger("caffejax.solver")
 
-_READ_BEHIND = 200  # iterations, after which the device has long finished
+_READ_BEHIND = 200  # losses that stay unread, so that older losses, which are read, are long finished on the device
 
 
 class Display(NamedTuple):
-    """What a solver displays.
+    """The values that a solver displays.
 
     Attributes:
-        iteration: the number of the iteration whose outputs these are.
-        loss: the mean over the last `average_loss` iterations.
-        rate: its learning rate.
-        outputs: the train net's; empty after the last iteration, where Caffe states the loss only.
-        pace: how fast training went since the last display; None likewise.
+        iteration: the number of the iteration.
+        loss: the mean loss of the last `average_loss` iterations.
+        rate: the learning rate of the iteration.
+        outputs: the train net's output blobs; empty after the last iteration, where Caffe displays the loss only.
+        pace: the speed of training since the last display, or None after the last iteration.
     """
 
     iteration: int
@@ -36,9 +36,9 @@ class Display(NamedTuple):
 
 
 class SmoothedLoss:
-    """The running mean of the last `window` losses, as Caffe computes it.
+    """The running mean of the last `window` losses, computed as in Caffe.
 
-    Losses are read from the device when they are asked for, or so late that reading them does not wait.
+    Losses are read from the device when `value` is read, or so late that reading them does not wait.
     """
 
     def __init__(self, window: int) -> None:
@@ -49,19 +49,19 @@ class SmoothedLoss:
         self._mean = 0.0
 
     def note(self, losses: jax.Array) -> None:
-        """Take in the loss of an iteration, or those of several."""
+        """Store the loss of an iteration, or the losses of several iterations."""
         self._unread.append(losses)
         if len(self._unread) > _READ_BEHIND:
             self._read(1)
 
     @property
     def noted(self) -> bool:
-        """Whether there was a loss."""
+        """Whether `note` was called."""
         return bool(self._unread or self._losses)
 
     @property
     def value(self) -> float:
-        """The mean, up to the last iteration; 0 before the first."""
+        """The mean up to the last iteration; 0 before the first."""
         self._read(len(self._unread))
         return self._mean
 
@@ -82,22 +82,22 @@ class SmoothedLoss:
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yield `name = value` for each number of each output blob, with its share of the loss where it has one."""
+    """Yield `name = value` for each element of each output blob, with its weighted loss if it has a loss weight."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
-            share = f" (* {weight:g} = {weight * value:g} loss)" if weight else ""
-            yield f"{name} = {value:g}{share}"
+            loss = f" (* {weight:g} = {weight * value:g} loss)" if weight else ""
+            yield f"{name} = {value:g}{loss}"
 
 
 def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield the lines of the train net's or a test net's outputs."""
+    """Yield Caffe's lines for the outputs of a net; `prefix` is "Train" or "Test"."""
     for index, line in enumerate(score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"
 
 
 def display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield the lines of what is displayed every `interval` iterations, and of the last loss."""
+    """Yield Caffe's lines for the values displayed every `interval` iterations, or for the last loss."""
     if display.pace is None:
         yield f"Iteration {display.iteration}, loss = {display.loss:g}"
         return
@@ -118,13 +118,13 @@ _SLOW = 1e-3  # seconds; a read that takes longer can delay training
 
 
 class Pace(NamedTuple):
-    """How fast training went for a while; tests and snapshots in between count as time, as in Caffe.
+    """The speed of training in a period; tests and snapshots count as time, as in Caffe.
 
     Attributes:
-        seconds: how long it was.
-        iterations_per_second: updates.
-        images_per_second: examples, those of all devices.
-        waiting: the share of the time, 0 to 1, in which devices waited for data.
+        seconds: the length of the period.
+        iterations_per_second: updates per second.
+        images_per_second: examples per second, on all devices together.
+        waiting: the fraction of the time, 0 to 1, in which devices waited for data.
     """
 
     seconds: float
@@ -134,12 +134,12 @@ class Pace(NamedTuple):
 
 
 class Stopwatch:
-    """The pace since the last lap.
+    """Measures the speed of training since the last lap.
 
     Args:
-        iteration: how many updates there have been.
-        batch_size: examples in each.
-        waited: gives the seconds for which devices have waited for data so far.
+        iteration: the number of updates so far.
+        batch_size: examples per update.
+        waited: a function that returns the seconds for which devices have waited for data so far.
     """
 
     def __init__(self, iteration: int, batch_size: int, waited: Callable[[], float]) -> None:
@@ -163,13 +163,13 @@ class Stopwatch:
 
 
 class DataWait:
-    """The time that a device stood idle because its batches were still being read.
+    """Measures the time in which a device was idle because its batches were still being read.
 
-    The host runs ahead of an accelerator, so a read that takes long need not delay anything: it counts from when the
-    device had nothing more to do. When that was is looked at where reads are slow; of quick ones half is counted.
+    The host runs ahead of an accelerator, so that a slow read need not delay training: its time counts from the moment
+    when the device became idle. That moment is watched while reads are slow; otherwise half of the read is counted.
 
     Attributes:
-        seconds: the time so far.
+        seconds: the idle time so far.
     """
 
     def __init__(self) -> None:
@@ -179,14 +179,14 @@ class DataWait:
         self._watcher: ThreadPoolExecutor | None = None
 
     def note(self, result: jax.Array) -> None:
-        """Take in an array that is ready when all that was started is."""
+        """Store an array that is ready when all started work is done."""
         self._last = result
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count the time inside as a read; never wait for the device."""
+        """Measure the block as a read of batches; this never waits for the device."""
         idle, began = self._idle(), time.perf_counter()
-        ready_at = self._watched() if self._slow and not idle else None
+        ready_at = self._watch_result() if self._slow and not idle else None
         yield
         ended = time.perf_counter()
         took = ended - began
@@ -199,14 +199,14 @@ class DataWait:
     def _idle(self) -> bool:
         return self._last is None or self._last.is_ready()  # type: ignore[attr-defined]
 
-    def _watched(self) -> Future[float]:
-        """Return when the last result is ready, as another thread sees it."""
+    def _watch_result(self) -> Future[float]:
+        """Return the future time at which the last result is ready; another thread waits for it."""
         if self._watcher is None:
             self._watcher = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
         return self._watcher.submit(_when_ready, self._last)
 
 
 def _when_ready(result: jax.Array | None) -> float:
-    with suppress(Exception):  # what failed on the device is reported by whoever reads it
+    with suppress(Exception):  # errors of the device are raised where results are read
         jax.block_until_ready(result)
     return time.perf_counter()

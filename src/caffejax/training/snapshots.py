@@ -1,4 +1,4 @@
-"""Snapshots: `<prefix>_iter_<n>.caffemodel` and `.solverstate` for Caffe, `<prefix>.orbax/<n>` to go on from."""
+"""Snapshots: `<prefix>_iter_<n>.caffemodel` and `.solverstate` for Caffe, `<prefix>.orbax/<n>` to resume from."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ from .record import validate_record
 from .reporting import log
 from .train_step import TrainState, Updater
 
-FORMAT = 1  # of the checkpoint's record and names
+FORMAT = 1  # the version of a checkpoint's record and names
 
 
 class Background:
-    """A thread for one job at a time. What goes wrong in it is raised by the next call of any method."""
+    """A thread that runs one job at a time; the next call of any method raises a job's error."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._job: Future[object] | None = None
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Start a job once the one before is done."""
+        """Wait for the previous job, then start a job."""
         self.wait()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
         self._job = self._pool.submit(job)
 
     def check(self) -> None:
-        """Raise what went wrong in a job that has ended. Never wait."""
+        """Raise the error of a job that has ended; never wait."""
         if self._job is not None and self._job.done():
             self.wait()
 
     def settle(self) -> None:
-        """Wait until the job has ended; raise nothing yet."""
+        """Wait until the job has ended, without raising its error."""
         if self._job is not None:
             wait([self._job])
 
     def wait(self) -> None:
-        """Wait for the job, and raise what went wrong in it."""
+        """Wait for the job, and raise its error."""
         job, self._job = self._job, None
         if job is not None:
             job.result()
 
     def close(self) -> None:
-        """Wait for the job and end the thread."""
+        """Wait for the job, raise its error and end the thread."""
         try:
             self.wait()
         finally:
@@ -76,19 +76,19 @@ class Snapshots:
     """Writes and reads a solver's snapshots.
 
     Args:
-        param: the solver's settings: snapshot, snapshot_prefix.
-        file: the solver's prototxt, which gives the prefix where there is none.
-        keep: which checkpoints stay.
-        checkpoint_only: write no files of Caffe's.
-        on_error: "stop" if a snapshot that cannot be written is an error at once; "continue" if only the newest must be
-            there in the end. Several processes stop: the others wait for what one cannot write.
+        param: the solver's settings.
+        file: the solver's prototxt, or None; it determines the prefix if the settings have none.
+        keep: the checkpoints to keep. default: all.
+        checkpoint_only: whether to write no files of Caffe.
+        on_error: "stop": a snapshot that cannot be written is an error. "continue": training continues with a warning,
+            and only the newest snapshot must be complete at the end. Several processes need "stop".
 
     Attributes:
-        prefix: what all their names begin with.
-        on_error: as given.
+        prefix: the prefix of all names.
+        on_error: as above.
 
     Raises:
-        SolverError: if snapshots are due and their folder cannot be made or written.
+        SolverError: if the settings ask for snapshots and their folder cannot be created or written.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Snapshots:
         self._folder = CheckpointFolder(f"{self.prefix}.orbax", keep, together=True)
         self._background = Background()
         self.on_error: OnSnapshotError = on_error
-        self._missing: CaffejaxError | None = None  # why the newest is not there
+        self._newest_error: CaffejaxError | None = None  # the reason why the newest snapshot is missing
         if param.snapshot:
             self.prepare()
 
@@ -115,52 +115,59 @@ class Snapshots:
         iteration: int,
         record: Mapping[str, Any],
         last_update: Params | None = None,
-        each: Params | None = None,
+        device_statistics: Params | None = None,
     ) -> None:
-        """Start writing a snapshot: Caffe's two files and the checkpoint. Training may go on; see `wait`.
+        """Start to write a snapshot, Caffe's two files and the checkpoint, while training may continue; see `wait`.
 
-        All processes write the checkpoint, each the parts of arrays that it has. The first writes Caffe's files, for
-        which arrays that are cut come together in its memory, one at a time.
+        All processes write their shards of the checkpoint. The first process writes Caffe's files, for which sharded
+        arrays are gathered in its memory one at a time.
 
-        With `snapshot_diff`, Caffe's diffs are what the last update subtracted: `last_update`, zeros if None. `each` is
-        the running statistics of each of several devices.
+        Args:
+            state: the train state, which may be sharded.
+            graph: the train net.
+            iteration: the number of updates so far.
+            record: the positions, seed and scores to store.
+            last_update: the arrays that the last update subtracted, stored as Caffe's diffs with `snapshot_diff`; None:
+                zeros.
+            device_statistics: the running statistics of each of several devices, or None.
 
         Raises:
-            WeightsError, SolverError: if this snapshot cannot be started, or the one before could not be written, and
-                `on_error` says "stop".
+            WeightsError, SolverError: if `on_error` is "stop" and this snapshot cannot be started, or the previous one
+                could not be written.
         """
         try:
             self.prepare()
         except SolverError as error:
             return self._failed(error)
-        self._attend(self._background.wait)  # to the one before
-        self._missing = None
-        own = {**record, "format": FORMAT, "solver": format_text(self._param)}
+        self._handle_errors(self._background.wait)  # of the previous snapshot
+        self._newest_error = None
+        full_record = {**record, "format": FORMAT, "solver": format_text(self._param)}
         several = jax.process_count() > 1
-        if several:  # each has its parts of the arrays, and all start together
-            self._folder.save(iteration, to_arrays(state, each), own, record.get("scores"))
+        if several:  # each process has its shards, and all start together
+            self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
         if not several or not self._checkpoint_only:
             state, last_update = to_host(state), gather_to_first(last_update)
-        each = each if several else jax.tree.map(np.array, each)
+        if not several:
+            device_statistics = jax.tree.map(np.array, device_statistics)
         write_caffe = self._caffe_files(state, graph, iteration, record, last_update)
         log.info("Snapshotting solver state to checkpoint %s%s%d", self._folder.path, os.sep, iteration)
 
         def write() -> None:
             if not several:
                 write_caffe()
-                self._folder.save(iteration, to_arrays(state, each), own, record.get("scores"))
+                self._folder.save(iteration, to_arrays(state, device_statistics), full_record, record.get("scores"))
                 return
             try:
                 write_caffe()
             finally:
-                self._folder.wait()  # others wait for this one, whatever becomes of Caffe's files
+                self._folder.wait()  # other processes wait for this one, even if Caffe's files fail
 
         self._background.submit(write)
 
     def _caffe_files(
         self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
     ) -> Callable[[], None]:
-        """Return what writes Caffe's files, in the first process, of what has come together there."""
+        """Return a function that writes Caffe's files from gathered arrays; it does nothing in other processes."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
@@ -179,16 +186,18 @@ class Snapshots:
     def restore(
         self, path: str | os.PathLike[str], updater: Updater, graph: Graph
     ) -> tuple[TrainState, dict[str, Any], Params | None]:
-        """Read the state in a snapshot, its record, and the running statistics of each device if it has them.
+        """Read a snapshot; of a checkpoint, each device and process reads its shards.
 
         Args:
-            path: a checkpoint folder, for its newest step; one step of it (`<prefix>.orbax/<n>`); or a
-                .solverstate[.h5], which has no record if Caffe wrote it.
-            updater: what is to go on with it: of several devices or processes each reads its part of a checkpoint.
+            path: a checkpoint folder, for its newest step; a step in it (`<prefix>.orbax/<n>`); or a .solverstate[.h5].
+            updater: the updater that will continue from the state.
             graph: the train net.
 
+        Returns:
+            The train state, the record (empty for files of Caffe), and the running statistics of each device or None.
+
         Raises:
-            WeightsError: if there is none, or it is of another net or solver type.
+            WeightsError: if the snapshot does not exist, cannot be read, or belongs to another net or solver type.
         """
         if is_caffe_state(Path(path)):
             return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
@@ -205,15 +214,17 @@ class Snapshots:
             arrays, record = checkpoints.restore(step, target, all_processes)
         finally:
             checkpoints.close()
-        state, each = reader.state(arrays)
-        return state, record, each
+        state, device_statistics = reader.state(arrays)
+        return state, record, device_statistics
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs from this prefix, if this one writes there; of several processes the first does.
+        """Keep other runs from this prefix until the block ends, if this run writes snapshots.
+
+        With several processes, the first holds the lock.
 
         Raises:
-            SolverError: if another run has it.
+            SolverError: if another run holds the lock.
         """
         writes = self._param.snapshot or self._param.snapshot_after_train
         if writes and is_first():
@@ -222,13 +233,13 @@ class Snapshots:
                 try:
                     yield
                 finally:
-                    self._background.settle()  # where training has failed, its last snapshot may be under way
+                    self._background.settle()  # if training failed, its last snapshot may not be complete yet
         else:
             yield
 
     def check(self) -> None:
-        """Raise `WeightsError` if a snapshot could not be written, or warn, as `on_error` says; never wait."""
-        self._attend(self._background.check)
+        """Raise `WeightsError` if a snapshot could not be written, or warn if `on_error` is "continue"; never wait."""
+        self._handle_errors(self._background.check)
 
     def wait(self) -> None:
         """Wait until the last snapshot is complete; raise `WeightsError` if it could not be written."""
@@ -236,33 +247,33 @@ class Snapshots:
         self._check_newest()
 
     def close(self) -> None:
-        """Wait until the last snapshot is complete, and end background work; raise `WeightsError` likewise."""
+        """Wait as `wait` does, and end background work; raise `WeightsError` if the last snapshot was not written."""
         try:
             self._background.close()
         finally:
             self._folder.close()
         self._check_newest()
 
-    def _attend(self, to: Callable[[], None]) -> None:
+    def _handle_errors(self, action: Callable[[], None]) -> None:
         try:
-            to()
+            action()
         except WeightsError as error:
             self._failed(error)
 
     def _failed(self, error: CaffejaxError) -> None:
         if self.on_error == "stop":
             raise error
-        self._missing = error
+        self._newest_error = error
         for problem in error.problems:
-            log.warning("%s. Training goes on; the next snapshot is tried again", problem)
+            log.warning("%s. Training continues; the next snapshot will be attempted", problem)
 
     def _check_newest(self) -> None:
-        error, self._missing = self._missing, None
+        error, self._newest_error = self._newest_error, None
         if error is not None:
             raise error
 
     def prepare(self) -> None:
-        """Make the folder; raise `SolverError` if snapshots cannot be written to it."""
+        """Create the folder of snapshots; raise `SolverError` if they cannot be written to it."""
         if not is_first():
             return
         parent = Path(self.prefix).parent
@@ -274,16 +285,16 @@ class Snapshots:
 
 
 def check_folder(prefix: str) -> None:
-    """Raise `SolverError` if it can be seen that snapshots cannot be written; nothing is made."""
+    """Raise `SolverError` if snapshots of a prefix cannot be written, without creating anything."""
     parent = Path(prefix).parent
-    there = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        what = "not writable" if there.is_dir() else "no folder"
-        raise SolverError(f"cannot write to snapshot prefix '{prefix}': '{there}' is {what}")
+    existing = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
+    if not (existing.is_dir() and os.access(existing, os.W_OK)):
+        reason = "not writable" if existing.is_dir() else "not a folder"
+        raise SolverError(f"cannot write to snapshot prefix '{prefix}': '{existing}' is {reason}")
 
 
 def check_snapshot(path: str | os.PathLike[str]) -> None:
-    """Raise `WeightsError` if there is no snapshot to go on from."""
+    """Raise `WeightsError` if a snapshot to resume from does not exist."""
     if is_caffe_state(Path(path)):
         check_there([path], WeightsError)
     else:
@@ -294,16 +305,21 @@ def _check_record(record: dict[str, Any], path: str) -> None:
     if record.get("weights"):
         raise WeightsError(Problem("holds weights only; convert it and give it as --weights", file=path))
     if record.get("format") != FORMAT:
-        raise WeightsError(Problem(f"is of format {record.get('format')}; this version reads {FORMAT}", file=path))
+        message = f"has format {record.get('format')}, but this version of caffejax reads format {FORMAT}"
+        raise WeightsError(Problem(message, file=path))
     validate_record(record, path)
 
 
 def prefix_of(param: SolverParameter, file: Path | None) -> str:
-    """Return the prefix by Caffe's rule: in a folder, the solver file's stem; if empty, the solver file's path."""
-    given = param.snapshot_prefix
-    if not given:
+    """Return the prefix by Caffe's rule.
+
+    If snapshot_prefix is empty, it is the solver file's path without extension; if it is a folder, the solver file's
+    stem is appended.
+    """
+    prefix = param.snapshot_prefix
+    if not prefix:
         return str(file.with_suffix("")) if file else "solver"
-    return str(Path(given) / (file.stem if file else "solver")) if os.path.isdir(given) else given
+    return str(Path(prefix) / (file.stem if file else "solver")) if os.path.isdir(prefix) else prefix
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:

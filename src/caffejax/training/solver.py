@@ -63,7 +63,7 @@ class Callback:
 class Solver(Trainer):
     """Trains a net, tests it, and saves snapshots.
 
-    Making a solver changes nothing else in the process. Programs that own their process call `caffejax.tune_process`
+    Creating a solver has no other effect on the process. Programs that own their process call `caffejax.tune_process`
     before, which makes training faster and stores compiled programs on disk for the next start; the command line does.
 
     Args:

@@ -1,4 +1,4 @@
-"""A solver's test nets: when they are due, what they scored, which checkpoint was the best."""
+"""A solver's test nets: their schedule, their scores and the best checkpoint by score."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ class Tests:
         param: the solver's settings.
         nets: the test nets.
         train: the net that is trained.
-        key: for params that only a test net has, and what is random in tests.
-        device: where to run.
-        open_loader: what opens a net's data.
-        mesh: several devices, for nets that `supports_parallel_eval`.
+        key: the random key of tests, and of params that only a test net has.
+        device: the device to run on.
+        open_loader: a function that opens a net's data.
+        mesh: several devices, used by nets for which `supports_parallel_eval` holds; or None.
 
     Attributes:
-        evaluators: one for each net.
-        own: for each net, what gives its variables, of which those count that the train net does not have.
-        scores: the mean of each output in the last test; of nets with the same output the first counts.
+        evaluators: the evaluator of each net.
+        net_variables: for each net, a function that returns its variables; arrays that the train net has are
+            placeholders.
+        scores: the mean of each output in the last test; if several nets have the same output, the first net's.
 
     Raises:
-        GraphError: if layers of one name have other blobs than in the train net, or eval_type is "detection" and a
-            net has other outputs.
+        GraphError: if a layer's blobs have other shapes than in the train net, or eval_type is "detection" and a net's
+            outputs are not detections.
         DataError: if a test net's data cannot be opened.
     """
 
@@ -71,12 +72,14 @@ class Tests:
             return Evaluator(net, device, open_loader(net), ap_version)
 
         self.evaluators = [evaluator(net) for net in nets]
-        self.own = [_own(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)]
+        self.net_variables = [
+            _initial_variables(net, jax.random.fold_in(key, 1 + i), train) for i, net in enumerate(nets)
+        ]
         self._tested_ahead: int | None = None
         self.scores: dict[str, float] = {}
 
     def due(self, iteration: int) -> bool:
-        """Return whether a test is due at this iteration, and has not been made ahead."""
+        """Return whether a test is due at this iteration and was not run ahead."""
         interval = self._param.test_interval
         return bool(interval) and iteration % interval == 0 and self._tested_ahead != iteration
 
@@ -91,11 +94,15 @@ class Tests:
         """Test every net with the train net's variables; log and return the scores.
 
         Args:
-            iteration: for messages and keys.
-            variables: the train net's.
-            ahead: in place of the test that is due at this iteration; else that is made as well, as in Caffe.
-            stopping: asked before each batch; if it says so the test ends, without scores, and the nets go back to
-                where they were in their data. None is returned then.
+            iteration: the number of updates so far, for messages and keys.
+            variables: the train net's variables.
+            ahead: whether this test replaces the test that is due at this iteration. Otherwise that test is run too, as
+                in Caffe.
+            stopping: called before each batch; if it returns True, the test stops and the nets return to their previous
+                positions in the data.
+
+        Returns:
+            The scores of each net, or None if the test was stopped.
         """
         before = self.get_state()
         try:
@@ -104,7 +111,7 @@ class Tests:
             log.info("Test interrupted.")
             try:
                 self.set_state(before)
-            except DataError as error:  # an iterator of the user's cannot go back
+            except DataError as error:  # a user's iterator cannot go back
                 log.warning("%s", error)
             return None
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
@@ -112,10 +119,14 @@ class Tests:
         return results
 
     def keep(self, last: int | None, best: str | None) -> Keep:
-        """Return which checkpoints stay, given how many of the newest and an output to rank by.
+        """Return the checkpoints to keep.
+
+        Args:
+            last: the number of newest checkpoints to keep, or None.
+            best: the output by which the best checkpoint is kept, or None; a lower loss or a higher score is better.
 
         Raises:
-            SolverError: if there is no such output.
+            SolverError: if no test net has the output.
         """
         nets = [evaluator.net for evaluator in reversed(self.evaluators)]
         outputs = {name: net.graph.losses.get(name, 0) for net in nets for name in net.outputs}
@@ -124,11 +135,11 @@ class Tests:
         return Keep(last, best, lowest=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
-        """Return every net's place in its data, and what its recurrent layers carry over."""
+        """Return each net's position in its data and recurrent state."""
         return [evaluator.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
-        """Go to places that `get_state` gave."""
+        """Restore the states that `get_state` returned."""
         for evaluator, state in zip(self.evaluators, states, strict=False):
             evaluator.set_state(state)
 
@@ -142,9 +153,9 @@ class Tests:
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if isinstance(evaluator, Evaluator):
             variables = to_first_device(all_gather(variables))
-        own = share_trained(graph, self.own[i](), self._train.graph, variables)
+        test_variables = share_trained(graph, self.net_variables[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
-        scores = evaluator(own, self._param.test_iter[i], key, stopping=stopping)
+        scores = evaluator(test_variables, self._param.test_iter[i], key, stopping=stopping)
         if self._param.test_compute_loss:
             log.info(f"Test loss: {scores.loss:g}")
         for line in precision_lines(scores.precisions) if self._param.show_per_class_result else ():
@@ -154,18 +165,18 @@ class Tests:
         return scores
 
 
-def _own(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that gives a net's first variables; numbers hold the place of the train net's arrays."""
-    in_their_place = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
+def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
+    """Return a function that returns a test net's initial variables, with 0.0 for arrays of the train net."""
+    placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_room(net.graph)
-    variables = share_trained(net.graph, _shapes(net), train.graph, in_their_place)
-    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # it has some of its own
-        variables = share_trained(net.graph, net.init(key), train.graph, in_their_place)
+    variables = share_trained(net.graph, _shapes(net), train.graph, placeholders)
+    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks some arrays
+        variables = share_trained(net.graph, net.init(key), train.graph, placeholders)
     return lambda: variables
 
 
 def _shapes(net: Net) -> Variables:
-    """Return the shapes of what `net.init` makes, for which nothing is traced."""
+    """Return the shapes of the arrays that `net.init` creates, without tracing it."""
 
     def shape(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)

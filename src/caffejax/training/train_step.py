@@ -22,8 +22,8 @@ from ..net.net import average_statistics
 from ..options import Parallel
 from ..parallel import data_parallel
 
-# Numbers in the largest params that are updated apart from the backward pass, so that their gradients are added up at
-# once. Gradients kept for that are little beside activations in float32, but not beside those in bfloat16.
+# Elements of the largest params that are updated after a barrier behind the backward pass, so that all gradients are
+# added up together. The gradients stored for that are small compared with float32 activations, not with bfloat16 ones.
 _MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
@@ -33,9 +33,9 @@ class TrainState:
 
     Attributes:
         params: learnable params, `{layer: {index: array}}`.
-        state: running statistics, likewise.
+        state: running statistics, `{layer: {index: array}}`.
         opt_state: the optimizer's state.
-        iteration: updates done so far, int32.
+        iteration: the number of updates so far, int32.
         key: the random key of training; see `iteration_key`.
     """
 
@@ -55,10 +55,10 @@ class StepResult(NamedTuple):
     """The result of a training step.
 
     Attributes:
-        loss: the mean over the passes; of several steps that were made at once, one for each.
-        outputs: the last pass's output blobs.
-        update: what the last step subtracted, where that is kept.
-        asked: the sum of what all devices' processes ask for, where they are several; see `parallel.Requests`.
+        loss: the mean loss of the passes; for several steps in one dispatch, the loss of each step.
+        outputs: the output blobs of the last pass.
+        update: the arrays that the last step subtracted from the params, or None if they are not kept.
+        requests: the sum of all processes' encoded requests, or None for one process; see `parallel.Requests`.
     """
 
     loss: jax.Array
@@ -94,7 +94,7 @@ class Updater(Protocol):
     def sharded_state(self) -> tuple[TrainState, Params | None]:
         """The state with sharded arrays, and the running statistics of each of several devices."""
 
-    def restore(self, state: TrainState, each: Params | None) -> None:
+    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
         """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
 
     @property
@@ -142,12 +142,12 @@ def init_train_state(
 
 
 def abstract_state(state: TrainState) -> TrainState:
-    """Return the shapes of a state's arrays, with shardings, and the key's as its data."""
+    """Return the shapes of a state's arrays, with shardings; the key is replaced by its data."""
     with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
-    found: TrainState = jax.tree.map(
+    shapes: TrainState = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
     )
-    return found
+    return shapes
 
 
 Passes = Callable[..., tuple[Params, Params, jax.Array, Blobs]]
@@ -158,16 +158,20 @@ Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 def make_update(
     optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool, most_apart: float = math.inf
 ) -> Update:
-    """Make the end of a step, a pure function `update(grads, train_state, rate)`.
+    """Make the second half of a step, a pure function `update(grads, train_state, rate)`.
 
-    Gradients are sums over an iteration's passes; some may be bfloat16, as they were added up over devices. It returns
-    the new state, and what it subtracted with `keep_update`.
+    It returns the new state and, with `keep_update`, the arrays that it subtracted from the params, otherwise None.
+
+    Args:
+        optimizer: the update rule. It takes gradients that are sums over an iteration's passes; some may be bfloat16.
+        keep_update: whether to return the subtracted arrays.
+        most_apart: the largest number of elements of params that are updated after a barrier.
     """
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
         params, grads = updated_apart(ts.params, grads, most_apart)
-        grads = jax.tree.map(to_float32, grads)  # here, where it is fused with the update
+        grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
         updates, opt_state = optimizer.update(grads, ts.opt_state, params, rate=rate, iteration=ts.iteration)
         subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
         new: TrainState = ts.replace(  # type: ignore[attr-defined]
@@ -200,7 +204,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
             return (jax.tree.map(jnp.add, total, grads), after), (loss, aux.blobs)
 
         start = (jax.tree.map(lambda p: vary_as(jnp.zeros_like(p), p), params), state)
-        # one pass is straight code to the compiler, and host layers cannot be in a compiled loop
+        # a single pass needs no loop, and host layers cannot be in a compiled loop
         if iter_size > 1 and not net.has_host_layers and not has_varying_shapes(batches):
             (grads, state), (losses, every) = jax.lax.scan(one, start, (jnp.arange(iter_size), dict(batches)))
             outputs = jax.tree.map(lambda o: o[-1], every)
@@ -212,7 +216,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
 
 def make_forward(net: Net) -> Passes:
-    """Make one forward pass, a function as `make_passes` makes, without gradients."""
+    """Make a function like that of `make_passes` that runs one forward pass; its gradients are empty."""
 
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -232,12 +236,19 @@ def make_step(
     mesh: Mesh | None = None,
     parallel: Parallel = Parallel(),
 ) -> Step:
-    """Make one update, a pure function `step(train_state, batches, rate, asked=None)`.
+    """Make a training step, a pure function `step(train_state, batches, rate, requests=None)`.
 
-    `batches` is what `stack` makes of `iter_size` batches; on a mesh, what `parallel.join_batches` makes of such. With
-    `keep_update`, the result holds what was subtracted from each param. On a mesh, the state and the result's outputs
-    are as `parallel.data_parallel` has them, gradients are added up as `parallel` says, and `requests`, a number of
-    each device, is added up with them.
+    `batches` is the result of `stack` for `iter_size` batches; on a mesh, of `parallel.join_batches`. On a mesh, the
+    state and outputs have the form of `parallel.data_parallel`, and `requests`, one number for each device, is added up
+    over devices together with the gradients.
+
+    Args:
+        net: the train net.
+        optimizer: the update rule.
+        iter_size: the number of passes.
+        keep_update: whether the result contains the arrays that were subtracted from the params.
+        mesh: the devices, or None for one device.
+        parallel: the settings of training on several devices.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
@@ -262,30 +273,30 @@ def make_step(
 
 
 def _with_requests(passes: Passes) -> Callable[..., Any]:
-    """Return passes that are given what is asked for beside the batches, and return it beside the gradients.
+    """Return passes that take `(batches, requests)` and return `(grads, sum of requests)` instead of the gradients.
 
-    So it is added up over devices where these are, by the same collective.
+    The same collective then adds up gradients and requests over devices.
     """
 
-    def both(params: Params, state: Params, given: Any, key: jax.Array) -> Any:
-        batches, requests = given
+    def with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
+        batches, requests = inputs
         grads, state, loss, outputs = passes(params, state, batches, key)
         return (grads, None if requests is None else jnp.sum(requests)), state, loss, outputs
 
-    return both
+    return with_requests
 
 
 def make_steps(step: Step) -> Step:
-    """Make several updates one function: for small nets, where dispatching a step takes as long as the step.
+    """Make a function of several steps, for small nets, where dispatching a step takes as long as the step.
 
-    Batches and rates have one more axis in front, and so has the result's loss; the rest of it is the last update's.
+    Batches, rates and the result's loss have a new first axis of the steps; other results are those of the last step.
     """
 
     def steps(
         ts: TrainState, batches: Mapping[str, jax.Array], rates: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
-        def one(carry: tuple[TrainState, Any], given: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
-            new, result = step(carry[0], *given, requests)
+        def one(carry: tuple[TrainState, Any], inputs: Any) -> tuple[tuple[TrainState, Any], jax.Array]:
+            new, result = step(carry[0], *inputs, requests)
             return (new, result[1:]), result.loss
 
         first = jax.tree.map(lambda a: a[0], (dict(batches), rates))
@@ -297,7 +308,7 @@ def make_steps(step: Step) -> Step:
 
 
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
-    """Do as `jax.lax.scan`, unrolled; keep the last outputs only, as their shapes may change. n is at least 1."""
+    """Run an unrolled `jax.lax.scan` of n >= 1 steps; only the last outputs are kept, since shapes may change."""
     losses = []
     for i in range(n):
         carry, (loss, outputs) = body(carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()}))
@@ -311,8 +322,8 @@ def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Stack the batches of one iteration along a new first axis; as lists, if they differ in their shapes."""
-    if len(batches) == 1:  # a view: no copy
+    """Stack the batches of one iteration along a new first axis; blobs are lists if the batches' shapes differ."""
+    if len(batches) == 1:  # a view, without a copy
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):
         return {name: [b[name] for b in batches] for name in batches[0]}

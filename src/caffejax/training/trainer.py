@@ -103,7 +103,7 @@ class Trainer:
                 self.snapshot(wait=False)
                 if self._requests is None and self._request == "stop":  # requested while the snapshot was made
                     self._stopped = self._take_request() == "stop"
-                    self.snapshots.wait()  # the last must be written
+                    self.snapshots.wait()  # the last snapshot must be written
                     return
 
     def request(self, what: Request) -> None:
@@ -164,7 +164,7 @@ class Trainer:
         Raises:
             WeightsError: if it cannot be read or is of another net; the solver then stays as it was.
         """
-        state, record, each = self.snapshots.restore(snapshot, self._updater, self.net.graph)
+        state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
         assert_equal({"the snapshot": str(int(state.iteration))})
         before = self._positions()
         try:
@@ -173,7 +173,7 @@ class Trainer:
         except CaffejaxError:
             self._set_positions(before)
             raise
-        self._updater.restore(state, each)
+        self._updater.restore(state, device_statistics)
         self.iteration = int(state.iteration)
         self.tests.scores = dict(record.get("scores") or {})
         if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
@@ -243,8 +243,9 @@ class Trainer:
         record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
         if isinstance(self.rate_schedule, Plateau):
             record["plateau"] = dict(self.rate_schedule.state)
-        state, each = self._updater.sharded_state
-        self.snapshots.save(state, self.net.graph, self.iteration, record, self._updater.last_update, each)
+        state, device_statistics = self._updater.sharded_state
+        last_update = self._updater.last_update
+        self.snapshots.save(state, self.net.graph, self.iteration, record, last_update, device_statistics)
         checkpoint = f"{self.snapshots.prefix}.orbax{os.sep}{self.iteration}"
         self._finite_check.good = checkpoint
         self._notify("on_snapshot", checkpoint)

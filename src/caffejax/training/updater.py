@@ -48,16 +48,16 @@ class CompiledUpdater:
 
     Args:
         setup: the parts of training.
-        start: where to start, placed.
-        finite_check: what traces NaN and infinity, if it is to look at every step.
-        steps_per_dispatch: how many updates to start at once, where the net allows that.
+        start: the initial state, placed on the devices.
+        finite_check: the check for NaN and infinity, called after each step if its `every_step` is set.
+        steps_per_dispatch: the number of updates to dispatch together, if the net allows that.
 
     Attributes:
-        last_update, steps_per_dispatch, waited: as `Updater` has them.
+        last_update, steps_per_dispatch, waited: as in `Updater`.
 
     Raises:
         GraphError: if a layer without a backward pass would need one.
-        SolverError: if it is to look at every step on several devices.
+        SolverError: if every step is to be checked on several devices.
     """
 
     def __init__(self, setup: Setup, start: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1) -> None:
@@ -69,7 +69,7 @@ class CompiledUpdater:
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
         if debug_nans and placement.mesh is not None:
-            raise SolverError("debug_nans looks at the numbers of one device; train on one")
+            raise SolverError("debug_nans checks the numbers of one device; train on one device")
         mesh = placement.mesh
         parallel = setup.config.parallel
         step = make_step(
@@ -82,9 +82,9 @@ class CompiledUpdater:
             steps = training_function("steps", net, param)
             self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
         else:
-            left = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
+            options = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
             self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
-            self._step, self._steps = self._jit_on_mesh(step, **left), self._jit_on_mesh(make_steps(step), **left)
+            self._step, self._steps = self._jit_on_mesh(step, **options), self._jit_on_mesh(make_steps(step), **options)
         one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
         self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
 
@@ -94,7 +94,7 @@ class CompiledUpdater:
 
     @property
     def train_state(self) -> TrainState:
-        """Params and the like as one device has them; of running statistics the first device's."""
+        """The state in the form of one device, with the first device's running statistics."""
         return self._placement.gather(self._state)
 
     @train_state.setter
@@ -104,22 +104,22 @@ class CompiledUpdater:
 
     @property
     def variables(self) -> Variables:
-        """Params and running statistics, likewise."""
+        """The parameters and running statistics of `train_state`."""
         return self._placement.variables(self._state)
 
     @property
     def abstract_state(self) -> TrainState:
-        """The shapes of `train_state`, and how a checkpoint is to be read."""
+        """The shapes of `train_state`, with the shardings that a checkpoint is restored with."""
         return self._placement.abstract_state(self._state)
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """As `train_state`, but as it lies; and the running statistics of each of several devices."""
+        """The state with sharded arrays, and the running statistics of each of several devices or None."""
         return self._placement.sharded(self._state)
 
-    def restore(self, state: TrainState, each: Params | None) -> None:
+    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
         """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
-        self._state, self.last_update = self._placement.place_restored(state, each), None
+        self._state, self.last_update = self._placement.place_restored(state, device_statistics), None
 
     @property
     def waited(self) -> float:
@@ -134,16 +134,22 @@ class CompiledUpdater:
         debug_info: bool = False,
         requests: jax.Array | None = None,
     ) -> StepResult:
-        """Make an update for each rate, the first of them that of `iteration`; `requests` is as for `make_step`.
+        """Make an update with each rate.
+
+        Args:
+            iteration: the number of the first update.
+            rates: the learning rates, float32.
+            debug_info: whether to log debug info before the update.
+            requests: as for `make_step`.
 
         Raises:
             DataError: if a batch cannot be read.
             LayerError: for an index out of range.
-            SolverError: if `finite_check` looks at every step and finds a number that is not finite.
+            SolverError: if `finite_check` checks every step and a number is not finite.
         """
         with self._wait.reading():
-            read = [self._placement.read(self._loader, self._iter_size) for _ in rates]
-        result = self._updates(iteration, rates, read, requests, debug_info)
+            batches = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        result = self._updates(iteration, rates, batches, requests, debug_info)
         self._wait.note(result.loss)
         return result
 
@@ -151,19 +157,20 @@ class CompiledUpdater:
         self,
         iteration: int,
         rates: Sequence[np.float32],
-        read: Sequence[Sequence[Batches]],
+        batches: Sequence[Sequence[Batches]],
         requests: jax.Array | None,
         debug_info: bool,
     ) -> StepResult:
-        if len(read) == 1:
-            return self._update(iteration, read[0], rates[0], requests, debug_info)
-        together = [stack(of_device) for of_device in zip(*read, strict=True)]
-        if any(map(has_varying_shapes, [*together, *read[0]])):
+        if len(batches) == 1:
+            return self._update(iteration, batches[0], rates[0], requests, debug_info)
+        stacked = [stack(device_batches) for device_batches in zip(*batches, strict=True)]
+        if any(map(has_varying_shapes, [*stacked, *batches[0]])):
             results = [
-                self._update(iteration + i, *given, requests) for i, given in enumerate(zip(read, rates, strict=True))
+                self._update(iteration + i, *inputs, requests)
+                for i, inputs in enumerate(zip(batches, rates, strict=True))
             ]
             return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
-        placed = self._placement.put(together, 2)
+        placed = self._placement.put(stacked, 2)
         self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), requests)
         self.last_update = result.update
         return result
@@ -186,8 +193,8 @@ class CompiledUpdater:
         placed = self._placement.put(batches)
         before = self._state
         if self._check_indices.needed:
-            for given in self._placement.passes(before, placed, self._iter_size):
-                self._check_indices(*given)
+            for arguments in self._placement.passes(before, placed, self._iter_size):
+                self._check_indices(*arguments)
         if debug_info:
             self._log_debug_info(placed)
         self._state, result = self._step(before, placed, rate, requests)
@@ -199,6 +206,6 @@ class CompiledUpdater:
     def _log_debug_info(self, placed: Batches) -> None:
         assert self._debug_info is not None
         passes = self._placement.passes(self._state, placed, self._iter_size)
-        for given in itertools.islice(passes, self._iter_size):  # those of the first device
-            for line in self._debug_info.lines(*given):
+        for arguments in itertools.islice(passes, self._iter_size):  # the passes of the first device
+            for line in self._debug_info.lines(*arguments):
                 log.info(line)
