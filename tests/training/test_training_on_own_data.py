@@ -106,7 +106,7 @@ def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: 
         Solver("solver.prototxt")
     caught.match(MISSING.format("test net #0", "test_data"))
     assert main(["train", "--solver=solver.prototxt"]) == 1
-    assert "To train from the command line, put data layers" in capsys.readouterr().err
+    assert "To train from the command line, replace the Input layers by data layers" in capsys.readouterr().err
     with pytest.raises(SolverError, match=MISSING.format("test net #0", "test_data")):
         Solver("solver.prototxt", data=rows())
     Path("net.prototxt").write_text(
