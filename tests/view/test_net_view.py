@@ -11,14 +11,14 @@ from caffejax.errors import SchemaError
 from caffejax.graph import build_graph, net_state
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.summary import summarize
-from caffejax.view import see
-from caffejax.view.net_view import all_problems, text_of, told
+from caffejax.view import load_view
+from caffejax.view.net_view import all_problems, text_of, to_json
 
 
 def looked_at(folder: Path, text: str) -> Any:
     file = folder / "net.prototxt"
     file.write_text(text)
-    return see(file)
+    return load_view(file)
 
 
 @pytest.mark.parametrize("net", ["googlenet", "lstm", "faster_rcnn_toy/test"])
@@ -27,7 +27,7 @@ def test_numbers_are_the_summary_s(net: str, phase: Any) -> None:
     file = config("x").parents[1] / f"{net}.prototxt" if "/" in net else config(net)
     message = read_net(file)
     summary = summarize(build_graph(message, net_state(message, phase), file=str(file)))
-    layers = told(see(file))["phases"][phase]["layers"]
+    layers = to_json(load_view(file))["phases"][phase]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in summary.layers]
     for layer, known in zip(layers, summary.layers, strict=True):
         fields = ("shapes", "paramShapes", "parameters", "multiplyAdds", "receptiveField", "stride", "family")
@@ -39,7 +39,7 @@ def test_numbers_are_the_summary_s(net: str, phase: Any) -> None:
 
 def test_a_net_that_is_wrong_is_told_with_all_problems_and_what_is_known(tmp_path: Path) -> None:
     seen = looked_at(tmp_path, WRONG)
-    net = json.loads(json.dumps(told(seen)))
+    net = json.loads(json.dumps(to_json(seen)))
     by_layer = {problem["layer"]: problem for problem in net["problems"]}
     assert by_layer.keys() == SAID.keys()
     assert all(SAID[name] in problem["message"] for name, problem in by_layer.items())
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_whole_is_drawn_as_far_as_it_goes(
     assert len(seen.phases["TRAIN"].layers) == layers
     problems = [str(problem) for problem, _ in all_problems(seen)]
     assert any(message in problem for problem in problems) or not message
-    told(seen)
+    to_json(seen)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes | str | None,
     if isinstance(content, bytes):
         file.write_bytes(content)
     with pytest.raises(SchemaError, match=message):
-        see(file)
+        load_view(file)
 
 
 def test_absent_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_stages_choose_layers(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(
         f'{DATA} layer {{ name: "r" type: "ReLU" bottom: "data" top: "r" include {{ stage: "deep" }} }}'
     )
-    counts = [len(see(tmp_path / "net.prototxt", stages=s).phases["TEST"].layers) for s in ([], ["deep"])]
+    counts = [len(load_view(tmp_path / "net.prototxt", stages=s).phases["TEST"].layers) for s in ([], ["deep"])]
     assert counts == [1, 2]
 
 
@@ -118,5 +118,5 @@ def test_prototxt_of_a_layer_is_its_own_without_weights() -> None:
 
 def test_hostile_nets_are_told_as_they_are(tmp_path: Path) -> None:
     seen = looked_at(tmp_path, hostile())
-    layers = told(seen)["phases"]["TRAIN"]["layers"]
+    layers = to_json(seen)["phases"]["TRAIN"]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in seen.net.layer]

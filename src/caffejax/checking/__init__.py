@@ -1,6 +1,6 @@
-"""Which of the models that people have load: in which phases, what is missing, whether weights fit.
+"""Check many model files: in which phases they load, what is missing, and whether weights fit.
 
-`check.check_file` looks at one; `check_files` at many, each in a process.
+`check.check_file` checks one file; `check_files` checks many in worker processes.
 """
 
 from .check_report import Finding, PhaseReport, Report, WeightsReport

@@ -33,12 +33,12 @@ _KEPT = 2  # and for each activation: itself and its gradient
 def check_file(
     path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), reading: Reading = Reading()
 ) -> Report:
-    """Look at a net or a solver; nothing is run, and no data is opened that is not there.
+    """Check a net or a solver. No layer runs, and missing data is not opened.
 
     Args:
         path: a prototxt.
-        weights: files to compare with a net; if none are given, those beside it that are called as it is.
-        reading: how data is read, where it is there.
+        weights: weights files to compare with the net; default: files beside it with the same base name.
+        reading: how existing data is read.
     """
     file = Path(path)
     try:
@@ -74,7 +74,7 @@ def _net_report(
 
 
 def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
-    """Check the settings and the nets inside; of nets that are only named, say whether they are there."""
+    """Check the settings of a solver and the nets inside it; for nets named by path, note whether the files exist."""
     problems: tuple[Problem, ...] = ()
     try:
         solver_param.check_solver(param)
@@ -141,7 +141,7 @@ def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence
 
 
 def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Leave out states with a stage in which nothing differs from the phase without."""
+    """Drop states with stages whose reports equal the report of the phase without stages."""
     plain = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(p for p in phases if "+" not in p.state or not _same(p, plain[p.state.partition("+")[0]]))
 
@@ -151,7 +151,7 @@ def _same(a: PhaseReport, b: PhaseReport) -> bool:
 
 
 def weights_report(graph: Graph, path: Path) -> WeightsReport:
-    """Compare a file's blobs with a net's, by the layers' names, as loading them would."""
+    """Compare a weights file's blobs with a net's by layer name, as loading does."""
     try:
         stored = read_caffemodel(path)
         _, report = match_blobs(graph, stored, path, copies=not is_hdf5(path))

@@ -65,10 +65,10 @@ class PhaseReport:
     """A net in one state.
 
     Attributes:
-        state: the phase, with the stages after a plus sign each.
-        outcome: "loads", "fails", or "no data": there is a data layer, but for other states only.
+        state: the phase, followed by "+stage" for each stage.
+        outcome: "loads", "fails", or "no data" if all data layers belong to other states.
         findings: why it fails.
-        assumed: data layers whose source is absent: what was assumed of their tops.
+        assumed: assumptions on the tops of data layers whose source is missing.
         compiled: number of compiled layers.
         on_host: layers that run on the host, as `name (type)`.
         parameters: number of elements of all blobs.
@@ -89,14 +89,14 @@ class PhaseReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A file.
+    """The report on a file.
 
     Attributes:
         file: its path.
         kind: "net", "solver" or "other".
-        findings: what is wrong with the file itself, or with a solver's settings.
-        phases: a net's states, or those of the nets inside a solver.
-        notes: what is worth knowing: old forms, settings of forks that are ignored, nets that a solver names.
+        findings: problems of the file itself, or of a solver's settings.
+        phases: reports on a net's states, or on the states of the nets inside a solver.
+        notes: old forms, settings of forks that are ignored, nets that a solver names.
     """
 
     file: str

@@ -25,14 +25,14 @@ _LENGTH = 8  # bytes before each reply: its length
 
 
 class _Worker:
-    """One process, started when it is first needed, and again after a crash or a hang."""
+    """One worker process, started on first use and again after a crash or a hang."""
 
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = imports
         self._process: subprocess.Popen[bytes] | None = None
 
     def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
-        """Return the report on a file, or one that says what became of the process."""
+        """Return the report on a file; after a crash or a hang, a report that describes it."""
         try:
             process = self._started()
             assert process.stdin is not None

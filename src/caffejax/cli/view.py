@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
     from pathlib import Path
 
-    from ..view import SeenNet
+    from ..view import NetView
 
 HELP = "show a net in a browser"
 _PICTURES = (".svg", ".png", ".pdf", ".jpg", ".jpeg", ".dot")
@@ -61,7 +61,7 @@ def _say_where(server: ThreadingHTTPServer) -> None:
     print(f"Showing the net at http://{host!s}:{port}/ until interrupted (Ctrl-C)", flush=True)
 
 
-def _report(seen: SeenNet, out: Path) -> None:
+def _report(seen: NetView, out: Path) -> None:
     """Print the page's path, and raise the net's problems as an error.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Gradients derived in every way there is: autodiff of forward, the hand-written Backward, finite differences."""
+"""Gradient checks: compare autodiff, the hand-written Backward and finite differences."""
 
 from .check_gradients import Report, Row, Worst, check_gradients
 

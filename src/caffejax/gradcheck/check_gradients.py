@@ -54,15 +54,15 @@ class Row:
         layer: the layer's key in its graph.
         type: its type.
         argument: `bottom 0 (data)` or `blob 1`.
-        rule_autodiff: hand-written rule against autodiff, over all elements; None without one of them.
-        rule_differences: the rule against finite differences, over the elements checked; None without a rule, but zeros
-            stand for that of a layer on the host.
-        autodiff_differences: autodiff against finite differences, likewise; None for layers on the host.
+        rule_autodiff: hand-written rule against autodiff, over all elements; None if one of them is missing.
+        rule_differences: the rule against finite differences, over the checked elements; None without a rule. For a
+            layer on the host without a rule, zeros replace the rule's gradient.
+        autodiff_differences: autodiff against finite differences, over the checked elements; None on the host.
         size: number of elements.
-        checked: elements with a finite difference.
-        skipped: elements that were tried and lie too near a kink for one.
-        zero: whether all that there is says that the gradient is zero everywhere, so that little was seen.
-        verdict: "ok", or what is wrong.
+        checked: number of elements with a finite difference.
+        skipped: number of tried elements that are too near a kink for a finite difference.
+        zero: whether all gradients are zero everywhere, so that the comparison proves little.
+        verdict: "ok", or a description of the problem.
     """
 
     layer: str
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def _compared(self) -> list[Worst]:
-        """The comparisons that count: with the rule, if there is one."""
+        """The comparisons that decide the verdict: with the rule, if there is one."""
         with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
         return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
 
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of all layers checked, in the order of execution. `str(report)` is a table."""
+    """The rows of all checked layers, in the order of execution. `str(report)` is a table."""
 
     rows: tuple[Row, ...]
 
@@ -151,13 +151,13 @@ MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compare
 
 @dataclass(frozen=True)
 class Derivations:
-    """The gradients of a case, one per argument in each way.
+    """The gradients of a case by each method, one per argument.
 
     Attributes:
         differences: by finite differences.
-        autodiff: by autodiff of forward; None on the host, where there is none.
-        rule: by the hand-written rule, if there is one; on the host zeros without one.
-        net: as nets make them, where the type prefers its rule.
+        autodiff: by autodiff of forward; None on the host.
+        rule: by the hand-written rule, or None; on the host zeros without one.
+        net: by the net's choice of method, for types that prefer their rule.
     """
 
     differences: Sequence[Differences]
@@ -167,7 +167,7 @@ class Derivations:
 
 
 def derive(case: Case, samples: int | None, random: np.random.Generator) -> Derivations:
-    """Derive the gradients of one layer in every way there is."""
+    """Compute the gradients of one layer by all available methods."""
     gradient = case.context.type.gradient
     return Derivations(
         differences=by_differences(case, samples, random),
@@ -177,10 +177,15 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
     )
 
 
-def compare(layer: str, case: Case, found: Derivations) -> list[Row]:
+def compare(layer: str, case: Case, derivations: Derivations) -> list[Row]:
     """Compare the derivations for each argument of the case, which belongs to the layer of that key."""
     nothing = [None] * len(case.arguments)
-    ways = (found.differences, found.autodiff or nothing, found.rule or nothing, found.net or nothing)
+    ways = (
+        derivations.differences,
+        derivations.autodiff or nothing,
+        derivations.rule or nothing,
+        derivations.net or nothing,
+    )
     return [_row(layer, case.context.type, *one) for one in zip(case.arguments, *ways, strict=True)]
 
 
@@ -259,7 +264,7 @@ def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> s
 def _of_preferred(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
-    """Judge a type that prefers its rule to the derivative: the rule need only point the derivative's way."""
+    """Judge a type that prefers its rule to the derivative: the rule must only point in the derivative's direction."""
     if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
@@ -310,32 +315,30 @@ def check_gradients(
 ) -> Report:
     """Compare autodiff, the hand-written Backward and central finite differences, in float64.
 
-    Every layer is checked by itself, at the bottoms that a forward pass gives it, for random diffs of its tops;
-    with respect to each bottom (but labels and indices) and each learnable param. Rule and autodiff must agree
-    to 1e-6, both with finite differences to 1e-6. Elements on a kink are compared between rule and autodiff
-    only. Layers on the host have no autodiff: there the rule is compared with finite differences. Types that prefer
-    their rule have a gradient that is not the derivative: there autodiff must agree with finite differences, the
-    net's gradient with the rule, and the rule must point the derivative's way.
+    Each layer is checked separately, at the bottoms of a forward pass and for random diffs of its tops, with respect to
+    each bottom (except labels and indices) and each learnable param. Rule and autodiff must agree to 1e-6, and both
+    with finite differences to 1e-6. Elements on a kink are compared between rule and autodiff only. Layers on the host
+    have no autodiff; their rule is compared with finite differences. Types that prefer their rule have a gradient that
+    is not the derivative: autodiff must agree with finite differences, the net's gradient with the rule, and the rule
+    must point in the derivative's direction.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
         check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
 
     Args:
-        net_or_layer: a net; or a registered layer type or its name; or a Python layer, that is a class or function
-            as a Python layer names it, at the top level of a module. Those with Caffe's interface compute in float32,
-            so theirs is compared to 1e-3.
-        param: the lone layer's LayerParameter; name, bottoms and tops may be left out.
-        bottoms: the lone layer's bottoms: each a shape, to be filled at random, or an array.
-        blobs: the single layer's blobs; default: random.
-        layers: names of the net's layers to check; all but the Splits that the net inserted, unless given.
-        weights: the net's variables or a .caffemodel; from the fillers unless given.
-        inputs: arrays by name for blobs that the net is fed. The rest comes from the data layers' sources or at
-            random: standard normal, labels valid class indices.
-        phase: the lone layer's phase; a net has its own.
-        samples: how many elements of each array finite differences are taken of; unless given 64, fewer for
-            large arrays.
-        seed: for everything random. Layers that are random themselves use one key throughout.
+        net_or_layer: a net; a registered layer type or its name; or a Python layer, a class or function at the top
+            level of a module. Python layers with Caffe's interface compute in float32 and are compared to 1e-3.
+        param: the LayerParameter of a single layer; name, bottoms and tops may be omitted.
+        bottoms: the bottoms of a single layer: each a shape, to be filled at random, or an array.
+        blobs: the blobs of a single layer; default: random.
+        layers: names of the net's layers to check; default: all except automatically inserted Splits.
+        weights: the net's variables or a .caffemodel; default: drawn by the fillers.
+        inputs: arrays by name for input blobs. Others come from the data layers' sources, or are random: standard
+            normal, with valid class indices for labels.
+        phase: the phase of a single layer; a net has a phase already.
+        samples: number of elements of each array to check by finite differences; default: 64, fewer for large arrays.
+        seed: seed of all random numbers. Random layers use one fixed key.
 
     Raises:
         CaffejaxError: for layers that do not exist, shapes that do not fit, files that cannot be read.
@@ -367,7 +370,7 @@ def cases(
     random: np.random.Generator,
     key: jax.Array,
 ) -> list[tuple[Layer, Case]]:
-    """Return the layers (all, if None) as they are in one forward pass; leave out those without arguments."""
+    """Return the layers (default: all) with their arrays of one forward pass, without layers that have no arguments."""
     chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
     pairs = []
@@ -389,10 +392,10 @@ def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, see
 def _chosen(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
     if names is None:
         return [layer for layer in graph.layers if not layer.inserted_split]
-    known = {layer.key for layer in graph.layers}
-    if unknown := [name for name in names if name not in known]:
+    keys = {layer.key for layer in graph.layers}
+    if unknown := [name for name in names if name not in keys]:
         raise GraphError(
-            Problem(f"the net has no layer '{name}' in phase {graph.phase}{did_you_mean(name, known)}", file=graph.file)
+            Problem(f"the net has no layer '{name}' in phase {graph.phase}{did_you_mean(name, keys)}", file=graph.file)
             for name in unknown
         )
     return [layer for layer in graph.layers if layer.key in names]
@@ -411,15 +414,15 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 
 
 def _gradient_exists(layer: Layer, bottom: int) -> bool:
-    """Return whether there is a gradient to check: a user's backward makes only those that the net asks for."""
+    """Return whether there is a gradient to check: a user's backward computes only the gradients that the net needs."""
     return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 
 
 def _points(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
-    """Compute blobs, bottoms and tops of each of the layers in one forward pass."""
-    wanted = {layer.key for layer in layers}
+    """Return blobs, bottoms and tops of each of the layers in one forward pass."""
+    keys = {layer.key for layer in layers}
     schedule = one_by_one(schedule_of(net.graph))
 
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
@@ -433,7 +436,7 @@ def _points(
                 blobs = layer.arrays(*variables)
                 bottoms = tuple(before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)
-            if layer.key in wanted:
+            if layer.key in keys:
                 points[layer.key] = (blobs, bottoms, tops)
             return PassOutputs(dict(zip(layer.tops, map(_to_float64, tops), strict=True)), {}, jnp.zeros(()))
 

@@ -24,12 +24,12 @@ ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Steps and tolerances for layers that compute in some dtype.
+    """Steps and tolerances for layers that compute in a dtype.
 
     Attributes:
-        steps: relative to the element's or its array's typical size.
-        agreement: of two extrapolations, relative to the larger gradients.
-        tolerance: of a derivative against the differences: what is left of smooth functions' is below a tenth of it.
+        steps: step sizes, relative to the typical size of the element or its array.
+        agreement: allowed difference of two extrapolations, relative to the larger gradients.
+        tolerance: allowed error of a derivative against the differences; at least ten times a smooth function's error.
         eps: the dtype's relative spacing.
     """
 
@@ -44,7 +44,7 @@ FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.f
 
 
 def tolerances_for(case: Case) -> Tolerances:
-    """Return what can be asked of the case's layer."""
+    """Return the tolerances for the dtype that the case's layer computes in."""
     runs = case.context.type.implementation
     return FLOAT32 if isinstance(runs, OnHost) and runs.in_float32 else FLOAT64
 
@@ -56,9 +56,9 @@ class Differences:
     Attributes:
         at: flat indices of the elements.
         values: the differences.
-        resolved: where they can be believed.
-        noise: what rounding may contribute to each.
-        tolerance: the relative error that a derivative may have against them.
+        resolved: mask of the differences that are reliable.
+        noise: bound of the rounding error of each.
+        tolerance: allowed relative error of a derivative against them.
     """
 
     at: np.ndarray
@@ -69,9 +69,9 @@ class Differences:
 
 
 def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
-    """Derive the arguments' gradients at `samples` random elements of each (all, if there are no more).
+    """Compute the gradients by finite differences at `samples` random elements of each argument, or at all elements.
 
-    Unless given, the number is 64, and less (to 4) where one evaluation handles more than 100,000 numbers.
+    samples: default: 64, and fewer (down to 4) if one evaluation handles more than 100,000 numbers.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = tolerances_for(case)
@@ -94,11 +94,11 @@ def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    """Compute how (tops . top diffs) changes for each move of each element, and the size of the terms it sums.
+    """Return the change of (tops . top diffs) for each move of each element, and the magnitude of its terms.
 
     Args:
         case: the layer.
-        places: flat indices into all arguments laid end to end, shape (n,).
+        places: flat indices into all arguments concatenated, shape (n,).
         moves: shape (n, steps, 2).
     """
     index = np.repeat(places, moves[0].size)
@@ -133,7 +133,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 def _extrapolate(
     up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, tolerances: Tolerances
 ) -> tuple[np.ndarray, ...]:
-    """Compute for each element the difference, how far two extrapolations and two slopes differ, and its noise.
+    """Return for each element the difference, the disagreement of two extrapolations and of two slopes, and the noise.
 
     Three arguments have shape (n, steps); all results (n,).
     """

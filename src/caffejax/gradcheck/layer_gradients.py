@@ -1,4 +1,4 @@
-"""One layer with its arrays, and its gradients by autodiff, by the hand-written rule, and as a net computes them."""
+"""One layer with its arrays, and its gradients by autodiff, by the hand-written rule, and by the net's choice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 
 class Argument(NamedTuple):
-    """Which array a gradient is taken with respect to."""
+    """The array that a gradient is taken with respect to."""
 
     kind: Literal["blob", "bottom"]
     number: int
@@ -30,13 +30,13 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A layer, its float64 arrays, and the diffs on its tops.
+    """A layer, its float64 arrays, and the diffs of its tops.
 
     Attributes:
         context: the layer, with the key of its forward pass.
-        blobs, bottoms: what forward takes.
-        tops: what it returns.
-        top_diffs: one per top, of its shape.
+        blobs, bottoms: the inputs of forward.
+        tops: the results of forward.
+        top_diffs: one per top, of the same shape.
         arguments: the arrays to take gradients with respect to.
     """
 
@@ -58,7 +58,7 @@ class Case:
         return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
-        """Pick what belongs to the arguments, of one thing per blob and one per bottom."""
+        """Return the items that belong to the arguments, from one item per blob and one per bottom."""
         return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
 
     def place(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
@@ -75,7 +75,7 @@ def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
 
 
 def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
-    """Draw diffs for these tops from +-[0.5, 1.5): none so small that its part of the gradient hides."""
+    """Draw diffs for these tops from +-[0.5, 1.5), so that no diff is too small to show an error."""
 
     def one(top: jax.Array) -> jax.Array:
         sign = random.choice([-1.0, 1.0], top.shape)
@@ -85,12 +85,12 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
 
 
 def by_autodiff(case: Case) -> list[np.ndarray] | None:
-    """Derive the arguments' gradients by autodiff of forward; None for a layer on the host."""
+    """Compute the gradients by autodiff of forward; None for a layer on the host."""
     return None if case.on_host else _by_vjp(case, compute_tops)
 
 
 def by_net(case: Case) -> list[np.ndarray]:
-    """Derive the arguments' gradients as a net does unless told to use the rules."""
+    """Compute the gradients as a net does by default."""
 
     def tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
         return call(replace(context, run=replace(context.run, backward="autodiff")), blobs, bottoms)[0]
@@ -110,7 +110,7 @@ def _by_vjp(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
 
 
 def by_rule(case: Case) -> list[np.ndarray]:
-    """Derive the arguments' gradients by the type's hand-written rule.
+    """Compute the gradients by the type's hand-written rule.
 
     Raises:
         LayerError: if the rule returns a wrong number of gradients, or one of a wrong shape.
@@ -141,7 +141,7 @@ def lone_layer(
     phase: Phase,
     random: np.random.Generator,
 ) -> tuple[Net, dict[str, np.ndarray], Variables]:
-    """Make the net, the arrays given for its inputs, and its variables.
+    """Make a net of a single layer; return it with its inputs and variables.
 
     Raises:
         CaffejaxError: for a type that does not exist, a text that cannot be read, shapes that do not fit.
@@ -186,7 +186,7 @@ def _as_shape(bottom: Any) -> tuple[int, ...] | None:
 
 
 def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
-    """Draw variables, params normal, statistics from [0.5, 1.5); or take the blobs given."""
+    """Return the variables: the passed blobs, or random ones: params normal, statistics from [0.5, 1.5)."""
     started = net.init(jax.random.key(0), jnp.float64)
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)

@@ -1,4 +1,4 @@
-"""Folding: what is constant is computed once, and layers that do nothing go."""
+"""Constant folding: compute constants once, fold per-channel factors into weights, remove identity layers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ Constants = dict[str, Any]  # arrays of NumPy or JAX
 
 
 def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
-    """Take factors and biases by channel into the weights of the layers before them, and leave out what does nothing.
+    """Fold per-channel factors and biases into the weights of the layers before them, and remove identity layers.
 
     Args:
-        graph: each blob made once, see `inference_graph`. Its inputs and outputs keep their names.
-        variables: its params and state, as the net has them; there may be more than it needs.
+        graph: a graph in which each blob has one producer, see `inference_graph`. Its inputs and outputs keep their
+            names.
+        variables: params and state of the net; they may contain arrays of other layers.
 
     Returns:
-        A graph, and all that it needs, of which each layer owns its own: arrays, and such `ScaledWeight`s as are
-        multiplied when they are asked for; see `materialize`.
+        The folded graph and its variables. Each layer owns its params: arrays, or `ScaledWeight`s whose product is
+        computed on use; see `materialize`.
     """
-    graph = _without_idle(graph)
+    graph = _without_identities(graph)
     folding = _Folding(graph, variables)
     for layer in graph.layers:
         folding.add(layer)
@@ -38,7 +39,7 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 
 
 def materialize(variables: Trees) -> Trees:
-    """Return folded params and state as JAX's arrays."""
+    """Return folded params and state as JAX arrays."""
 
     arrays: Trees = jax.tree.map(
         lambda x: x if isinstance(x, jax.Array) else jax.device_put(np.asarray(x)), tuple(variables)
@@ -46,13 +47,13 @@ def materialize(variables: Trees) -> Trees:
     return arrays
 
 
-def _without_idle(graph: Graph) -> Graph:
-    """Leave out layers whose tops are their bottoms, but for tops that are wanted by their names."""
+def _without_identities(graph: Graph) -> Graph:
+    """Remove layers that only copy their bottoms, unless a top is an output."""
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
         layer = replace(layer, bottoms=tuple(names.get(b, b) for b in layer.bottoms))
-        if _does_nothing(layer) and not any(top in graph.outputs for top in layer.tops):
+        if _is_identity(layer) and not any(top in graph.outputs for top in layer.tops):
             bottoms = layer.bottoms if len(layer.tops) == len(layer.bottoms) else layer.bottoms * len(layer.tops)
             names.update(zip(layer.tops, bottoms, strict=True))
         else:
@@ -60,13 +61,13 @@ def _without_idle(graph: Graph) -> Graph:
     return replace(graph, layers=tuple(layers))
 
 
-def _does_nothing(layer: Layer) -> bool:
+def _is_identity(layer: Layer) -> bool:
     traits = layer.type.traits
     return traits.copies or (traits.is_identity is not None and traits.is_identity(layer.context))
 
 
 class _Folding:
-    """The layers that are kept so far, with their arrays."""
+    """The layers kept so far, with their arrays."""
 
     def __init__(self, graph: Graph, variables: Trees) -> None:
         self._graph, self._variables = graph, variables
@@ -77,10 +78,10 @@ class _Folding:
 
     def add(self, layer: Layer) -> None:
         arrays = layer.arrays(*self._variables)
-        if not self._is_taken(layer, arrays):
-            own = [replace(p, owner=p.slot) for p in layer.all_params]
+        if not self._fold_into_maker(layer, arrays):
+            owned = [replace(p, owner=p.slot) for p in layer.all_params]
             n = len(layer.params)
-            self._keep(replace(layer, params=tuple(own[:n]), carried=tuple(own[n:])), arrays)
+            self._keep(replace(layer, params=tuple(owned[:n]), carried=tuple(owned[n:])), arrays)
 
     def result(self) -> tuple[Graph, Trees]:
         layers = tuple(self._layers.values())
@@ -95,10 +96,10 @@ class _Folding:
         self._layers[layer.key], self._arrays[layer.key] = layer, arrays
         self._makers.update(dict.fromkeys(layer.tops, layer.key))
 
-    def _is_taken(self, layer: Layer, arrays: Arrays) -> bool:
-        """Take a layer into the one that makes its bottom, if it is no more than a factor and a bias by channel."""
-        known = layer.type.traits.by_channel
-        if known is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
+    def _fold_into_maker(self, layer: Layer, arrays: Arrays) -> bool:
+        """Fold a per-channel factor and bias into the layer that makes its bottom; return whether it was folded."""
+        by_channel = layer.type.traits.by_channel
+        if by_channel is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
         (bottom,) = layer.bottoms
         maker = self._layers.get(self._makers.get(bottom, ""))
@@ -110,13 +111,15 @@ class _Folding:
         ):
             return False
         shape = self._graph.blobs[bottom].shape
-        if not known.applies(layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0):
+        if not by_channel.applies(
+            layer.context, [tuple(a.shape) for a in arrays], 1, shape[1] if len(shape) > 1 else 0
+        ):
             return False
-        by = known.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
-        taken = maker.type.traits.fold_scale_bias(maker.context, self._arrays[maker.key], *by)
-        if taken is None:
+        by = by_channel.factor_and_bias(layer.context, tuple(map(np.asarray, arrays)))
+        folded = maker.type.traits.fold_scale_bias(maker.context, self._arrays[maker.key], *by)
+        if folded is None:
             return False
-        message, blobs = taken
+        message, blobs = folded
         slots = [Slot(maker.key, i) for i in range(len(blobs))]
         specs = [ParamSpec(tuple(b.shape)) for b in blobs]
         params = tuple(Param(s, s, spec, "", 1, 1, False) for s, spec in zip(slots, specs, strict=True))
@@ -127,32 +130,32 @@ class _Folding:
 
 
 def without_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
-    """Compute what does not depend on the inputs' numbers.
+    """Compute the blobs that do not depend on the values of the inputs.
 
     Returns:
-        The graph without the layers that do so, and the blobs that they make.
+        The graph without the layers that compute these blobs, and the blobs by name.
     """
-    known: Constants = {}
+    constants: Constants = {}
     layers = []
     for layer in graph.layers:
-        tops = _constant_tops(graph, layer, variables, known)
+        tops = _constant_tops(graph, layer, variables, constants)
         if tops is None:
             layers.append(layer)
         else:
-            known |= tops
-    return replace(graph, layers=tuple(layers)), known
+            constants |= tops
+    return replace(graph, layers=tuple(layers)), constants
 
 
-def _constant_tops(graph: Graph, layer: Layer, variables: Trees, known: Mapping[str, Any]) -> Constants | None:
-    """Return a layer's tops if they are always the same."""
+def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapping[str, Any]) -> Constants | None:
+    """Return a layer's tops if they are constant, else None."""
     if layer.type.is_fed or layer.type.on_host or layer.carried or not layer.bottoms:
         return None
-    if not layer.type.traits.depends_only_on_shapes and not known.keys() >= set(layer.bottoms):
+    if not layer.type.traits.depends_only_on_shapes and not constants.keys() >= set(layer.bottoms):
         return None
     if (compute_tops := host_function(layer)) is not None:
-        return compute_tops([known.get(b, _zeros(graph, b)) for b in layer.bottoms])
+        return compute_tops([constants.get(b, _zeros(graph, b)) for b in layer.bottoms])
     params, state = variables
-    before = {b: jax.device_put(np.asarray(known.get(b, _zeros(graph, b)))) for b in layer.bottoms}
+    before = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
     return dict(compute(part_of([layer]), PassInputs(params, state, {}, None, {}), before).values)
 
 
@@ -162,7 +165,7 @@ def _zeros(graph: Graph, blob: str) -> np.ndarray:
 
 
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
-    """Return a function of a layer's bottoms that computes its tops, by name, with NumPy; None where there is none."""
+    """Return a function that computes a layer's tops, by name, from its bottoms with NumPy, or None."""
     runs = layer.type.implementation
     if not isinstance(runs, Traced) or runs.host_forward is None or layer.all_params or any(layer.loss_weights):
         return None

@@ -1,8 +1,8 @@
-"""A frozen net for inputs of certain shapes: which parts are programs, with their weights, and what runs them.
+"""A net compiled for inputs of certain shapes: its partition into programs, their packed weights, and their execution.
 
-Outside of JAX's transformations the parts run one after the other on the arrays themselves: oneDNN's programs and the
-layers that can compute with NumPy need no compiler; XLA compiles each of the other parts. Within `jax.jit` and other
-transformations all parts are traced.
+Outside of JAX's transformations, the parts run in sequence on arrays: oneDNN programs and layers with a NumPy
+implementation need no compiler; XLA compiles the other parts. Within `jax.jit` and other transformations all parts are
+traced.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
 Packed = MutableMapping[tuple[Any, str], np.ndarray]
-Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # reads blobs by name, adds what it makes; may need a key
+Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # (blobs by name, key): adds its results
 
 
 class CompiledShapes:
-    """A frozen net for inputs of certain shapes.
+    """A net compiled for inputs of certain shapes.
 
     Args:
-        graph: its layers, for these shapes.
+        graph: the layers, for these shapes.
         variables: their params and state.
-        options: how it computes.
-        device: the CPU that it is to run on; None for other platforms, which leave all to XLA.
-        packed: weights that were packed for other shapes, by what they are and how; those packed here are added.
+        options: how the net computes.
+        device: the CPU to run on; None for other platforms, which leave all parts to XLA.
+        packed: cache of packed weights by part key and packing, shared between shapes; it is extended.
 
     Attributes:
         schedule: its parts.
-        programs: those that are programs, by the part's key.
-        compiles: whether XLA has to compile some parts.
+        programs: the parts that are oneDNN programs, by key.
+        compiles: whether XLA compiles some parts.
     """
 
     def __init__(
@@ -79,26 +79,26 @@ class CompiledShapes:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes that a call needs beside its inputs and outputs; each that runs at the same time has its own."""
+        """Bytes that a call needs beside its inputs and outputs; concurrent calls need as much each."""
         return sum(p.executable.workspace_bytes for p in self.programs.values())
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
+        inputs = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
         layers = [layer for layer in self.graph.layers if not layer.type.is_fed]
-        taken = sum(len(p.part.layers) for p in self.programs.values())
+        lowered = sum(len(p.part.layers) for p in self.programs.values())
         packed, workspace = in_words(self.packed_bytes), in_words(self.workspace_bytes)
         return (
-            f"{given}: {taken} of {len(layers)} layers in {counted(len(self.programs), 'program')}, "
+            f"{inputs}: {lowered} of {len(layers)} layers in {counted(len(self.programs), 'program')}, "
             f"packed weights {packed}, workspace {workspace}"
         )
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
-        """Run on arrays that are no tracers."""
+        """Run on arrays, not tracers."""
         if key is not None and not self.may_draw:
-            key = None  # each call would take it apart
+            key = None  # a key that no layer uses would still cost time in each call
         if not self.programs:
-            found: Values = self._whole((), self._arrays, inputs, key)
-            return found
+            outputs: Values = self._whole((), self._arrays, inputs, key)
+            return outputs
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
             step(values, key)
@@ -107,7 +107,7 @@ class CompiledShapes:
         return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
 
     def _as_jax(self, array: Any, name: str = "") -> jax.Array:
-        """Return a blob as JAX's array; of what the caller feeds, who may write to it, a copy."""
+        """Return a blob as a JAX array; an input array is copied, since the caller may write to it later."""
         if isinstance(array, jax.Array):
             return array
         if name in self.graph.input_names:
@@ -115,7 +115,7 @@ class CompiledShapes:
         return compiling.as_jax(array, self._device, committed=not compiling.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
-        """Yield a step for each program, for each layer that can compute with NumPy, and for what is between them."""
+        """Yield a step for each program, each layer with a NumPy implementation, and each group of other layers."""
         for part in self.schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
@@ -125,8 +125,8 @@ class CompiledShapes:
                 yield self._compiled_step(part)
                 continue
             for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
-                layers, own = zip(*group, strict=True)
-                yield from own if has_step else [self._compiled_step(part_of(layers))]
+                layers, group_steps = zip(*group, strict=True)
+                yield from group_steps if has_step else [self._compiled_step(part_of(layers))]
 
     def _compiled_step(self, part: Part) -> Step:
         params, state = materialize(_used([part], self._variables))
@@ -143,7 +143,7 @@ class CompiledShapes:
 
     @cached_property
     def _arrays(self) -> Trees:
-        """Params and state, where there are no packed weights that suffice to run."""
+        """Params and state as JAX arrays, for nets without programs."""
         return materialize(self._variables)
 
     @cached_property
@@ -163,17 +163,17 @@ class CompiledShapes:
 
     @cached_property
     def _traced_weights(self) -> Arrays:
-        """The packed weights as JAX's arrays, in the programs' order."""
-        with jax.ensure_compile_time_eval():  # whatever is being traced
+        """The packed weights as JAX arrays, in the order of the programs."""
+        with jax.ensure_compile_time_eval():  # concrete arrays, even during tracing
             return tuple(map(self._as_jax, self._packed.values()))
 
     @cached_property
     def _place(self) -> dict[Any, int]:
-        """The place of each program's packed weights among `_traced_weights`."""
+        """Index of each program's packed weights in `_traced_weights`."""
         return {key: i for i, key in enumerate(self.programs)}
 
     def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Run in a function that is being traced: differentiable, and for any platform."""
+        """Run within a traced function; differentiable, and for any platform."""
         return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
@@ -184,16 +184,18 @@ class CompiledShapes:
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
     ) -> Values:
-        def runner(part: Part, given: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+        def runner(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             lowered = self.programs.get(part.key)
             if lowered is None:
-                return self._runner(part, given, before, keep)
-            tops = run_program(lowered, packed[self._place[part.key]], given, [before[name] for name in lowered.reads])
+                return self._runner(part, pass_inputs, before, keep)
+            tops = run_program(
+                lowered, packed[self._place[part.key]], pass_inputs, [before[name] for name in lowered.reads]
+            )
             return PassOutputs(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
 
-        given = PassInputs(*variables, inputs, key, {})
+        pass_inputs = PassInputs(*variables, inputs, key, {})
         before = self._constants
-        values = run(self.schedule, given, before=before, wanted=self.graph.outputs, runner=runner).values
+        values = run(self.schedule, pass_inputs, before=before, wanted=self.graph.outputs, runner=runner).values
         return {name: values[name] for name in self.graph.outputs}
 
     def _program(
@@ -202,10 +204,10 @@ class CompiledShapes:
         return _run_program(lowered, packed, bottoms)
 
     def _operation(
-        self, lowered: Lowered, packed: jax.Array, given: PassInputs, bottoms: Sequence[jax.Array]
+        self, lowered: Lowered, packed: jax.Array, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
-        """Run a program, or its layers one by one where it cannot run."""
-        leaves, tree = jax.tree.flatten((given.params, given.state))
+        """Run a program as a primitive with a fallback to its layers where the program cannot run."""
+        leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
 
         def plain(_: jax.Array, *arrays: jax.Array) -> Arrays:
             params, state = jax.tree.unflatten(tree, arrays[: len(leaves)])
@@ -231,12 +233,12 @@ class CompiledShapes:
         return Operation(plain, program, smooth=False, batched=batched)(packed, *leaves, *bottoms)
 
 
-def _pack(lowered: Lowered, known: Packed) -> np.ndarray:
-    """Return a program's packed weights; those of the same layers in the same packing are the same."""
+def _pack(lowered: Lowered, cache: Packed) -> np.ndarray:
+    """Return a program's packed weights, shared by programs with the same layers and the same packing."""
     key = lowered.part.key, lowered.executable.packing
-    packed = known.get(key)
+    packed = cache.get(key)
     if packed is None:
-        packed = known[key] = lowered.executable.pack(lowered.weights)
+        packed = cache[key] = lowered.executable.pack(lowered.weights)
     return packed
 
 
@@ -280,7 +282,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
 
 
 def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
-    """Take the tops of an Input layer as they are fed."""
+    """Leave the tops of an Input layer as they were passed."""
 
 
 def _used(parts: Sequence[Part], variables: Trees) -> Trees:

@@ -1,4 +1,4 @@
-"""A net as a function of its inputs alone."""
+"""A net compiled for inference: a function of its inputs with fixed weights."""
 
 from __future__ import annotations
 
@@ -24,29 +24,28 @@ from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes
 
-_KEPT = 16  # combinations of shapes that stay ready
+_MAX_SHAPES = 16  # combinations of shapes that stay compiled
 
 
 @refuse_in_forks("__call__", "ready")
 class Frozen:
-    """A net in phase TEST as a function of its inputs alone, with constants folded and weights packed.
+    """A net in phase TEST compiled for inference, with constants folded and weights packed.
 
-    Called with the inputs by name it gives the outputs by name; inputs may have any shapes that the net can take. For
-    each combination of shapes that it meets, primitives are made and weights packed once. Several threads may call it.
-    Inside of `jax.jit`, `jax.vmap` and `jax.grad` (by the inputs) it is a function like any other. Layers that carry
-    something from one forward pass to the next begin anew at each call. Copied or pickled it is the same function, to
-    be made ready anew.
+    A call takes inputs by name, of any shapes that the net supports, and returns the outputs by name. On the first use
+    of a combination of shapes, primitives are created and the weights packed. It is thread-safe, and works inside
+    `jax.jit`, `jax.vmap` and `jax.grad` with respect to the inputs. Recurrent layers start from their initial state at
+    each call. A copied or pickled net is the same function, but is compiled again.
 
     Args:
-        graph: the layers that its outputs need, each blob made once; see `inference_graph`.
-        variables: params and state; there may be more than it needs.
-        options: how it computes.
+        graph: the layers that the outputs need, with one producer for each blob; see `inference_graph`.
+        variables: params and state; they may contain arrays of other layers.
+        options: how the net computes.
 
     Attributes:
         graph: its layers, after folding.
 
     Raises:
-        WeightsError: for params and state that do not fit.
+        WeightsError: for params and state of wrong shapes.
     """
 
     def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
@@ -61,80 +60,86 @@ class Frozen:
         self._forget()
 
     def __reduce__(self) -> Any:
-        # as it is after folding; what was made ready is of this process and stays here
-        return _restored, (type(self), self.graph, self.variables, self._options)
+        # the folded graph; compiled shapes belong to this process and are not pickled
+        return _restore, (type(self), self.graph, self.variables, self._options)
 
     def __copy__(self) -> Frozen:
         return self._with_graph(self.graph)
 
     def _with_graph(self, graph: Graph) -> Frozen:
         other = object.__new__(type(self))
-        vars(other).update(vars(self))  # also the weights that are packed
+        vars(other).update(vars(self))  # packed weights are shared
         other.graph = graph
         other._forget()
         return other
 
     def _forget(self) -> None:
         self._ready: OrderedDict[Any, CompiledShapes] = OrderedDict()
-        self._direct: dict[Any, Callable[[Mapping[str, Any]], Blobs]] = {}  # the same, for calls in few steps
+        self._direct: dict[
+            Any, Callable[[Mapping[str, Any]], Blobs]
+        ] = {}  # by shapes only, for calls with less overhead
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
         """Return the outputs.
 
         Args:
-            inputs: an array for each of `fed`, of any shapes that the net can take.
-            key: for layers that are random.
+            inputs: an array for each of `input_names`, of any shapes that the net supports.
+            key: PRNG key for random layers.
 
         Raises:
-            CaffejaxError: naming what is missing, unknown, or of a shape that the net cannot take.
+            CaffejaxError: naming inputs that are missing, unknown, or of an unsupported shape.
         """
         try:
-            given = {name: inputs[name] for name in self._fed}
-            shapes = _shapes(given.values()) if key is None else None
+            arrays = {name: inputs[name] for name in self._fed}
+            shapes = _shapes(arrays.values()) if key is None else None
             if shapes is not None and (direct := self._direct.get(shapes)) is not None:
-                return direct(given)
-            ready = self._for(given)
-            if any(isinstance(leaf, jax.core.Tracer) for leaf in (*given.values(), key)):
-                return ready.traced(given, key)
+                return direct(arrays)
+            ready = self._for(arrays)
+            if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
+                return ready.traced(arrays, key)
             if shapes is not None and ready.programs and only_cpus():
                 self._direct[shapes] = ready
-            return ready(given, key)
+            return ready(arrays, key)
         except (KeyError, TypeError, IndexError, ValueError):
             check_inputs(self.graph, self.graph.input_names, inputs)
             raise
 
     @property
     def variables(self) -> Variables:
-        """Params and state of its layers, after folding: made at each use: to run, it has packed weights."""
+        """Params and state of its layers after folding. Each access creates them; calls use the packed weights."""
         return Variables(*map(dict, materialize(self._folded)))
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The blobs that `inputs` must hold."""
+        """Names of the inputs."""
         return self._fed
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The blobs that it gives."""
+        """Names of the outputs."""
         return self.graph.outputs
 
     def with_batch(self, batch: int, axis: int = 0) -> Frozen:
-        """Return the same for another batch size, made ready: the length of that axis of all that it is fed.
+        """Return the net compiled for another batch size.
+
+        Args:
+            batch: the new length of the batch axis of each input.
+            axis: the batch axis.
 
         Raises:
-            GraphError: naming every layer that cannot take it.
+            GraphError: naming every layer that does not support the batch size.
         """
         other = self._with_graph(with_batch(self.graph, batch, axis))
         other.ready()
         return other
 
     def ready(self) -> CompiledShapes:
-        """Make it ready for inputs of the shapes that the net was built for, on the default device."""
+        """Compile for the input shapes that the net was built for, on the default device."""
         return self._for({name: self.graph.blobs[name] for name in self.input_names})
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
-        """Return whether a call with such inputs may draw random numbers; then it needs a key."""
+        """Return whether a call with such inputs may draw random numbers, and so needs a key."""
         return self._for({name: inputs[name] for name in self._fed}).may_draw
 
     def __repr__(self) -> str:
@@ -142,7 +147,7 @@ class Frozen:
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
     def trimmed(self, blobs: Blobs) -> Blobs:
-        """Return blobs without rows of padding; see `Net.trimmed`."""
+        """Return blobs without padding rows; see `Net.trimmed`."""
         return trimmed_blobs(self.graph, blobs)
 
     def _for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
@@ -153,13 +158,13 @@ class Frozen:
             with self._lock:  # one thread makes it, the others wait
                 ready = self._ready.get(key)
                 if ready is None:
-                    ready = self._ready[key] = self._made(inputs, device)
-                    while len(self._ready) > _KEPT:
+                    ready = self._ready[key] = self._compile(inputs, device)
+                    while len(self._ready) > _MAX_SHAPES:
                         self._ready.popitem(last=False)
                         self._direct.clear()
         return ready
 
-    def _made(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
+    def _compile(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
         check_inputs(self.graph, self.input_names, inputs)
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
@@ -168,14 +173,14 @@ class Frozen:
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Return the shapes of arrays, of tracers none; nothing if some are no arrays."""
+    """Return the shapes of the arrays, with None for tracers; None if a value is not an array."""
     try:
         return tuple([None if isinstance(a, jax.core.Tracer) else a.shape for a in arrays])
     except AttributeError:
         return None
 
 
-def _restored(kind: type[Frozen], graph: Graph, variables: Variables, options: Run) -> Frozen:
+def _restore(kind: type[Frozen], graph: Graph, variables: Variables, options: Run) -> Frozen:
     frozen = object.__new__(kind)
     frozen._set(graph, variables, options)
     return frozen

@@ -1,4 +1,4 @@
-"""Lowering of layer types to oneDNN programs, by Caffe's type name."""
+"""Lowerings of layer types to oneDNN programs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Lowering = Callable[["Call"], Tops]
 
 @dataclass(frozen=True)
 class Call:
-    """A layer to be put into a program.
+    """A layer to lower.
 
     Attributes:
-        writer: the program.
-        context: what the layer computes with.
+        writer: builder of the program.
+        context: the layer's settings and site.
         blobs: its params and state.
-        bottoms: its bottoms.
-        shapes: its tops' shapes.
+        bottoms: values of its bottoms.
+        shapes: shapes of its tops.
     """
 
     writer: ProgramBuilder
@@ -46,12 +46,12 @@ class Call:
 
     @property
     def out(self) -> tuple[int, ...]:
-        """The first top's shape."""
+        """Shape of the first top."""
         return self.shapes[0]
 
     @property
     def param(self) -> Any:
-        """The type's own parameter message."""
+        """The parameter message of the layer's type."""
         return self.context.param
 
     @property
@@ -61,11 +61,11 @@ class Call:
 
     @property
     def like(self) -> jax.ShapeDtypeStruct:
-        """What has the first bottom's shape and dtype."""
+        """Shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, np.float32)
 
     def weight(self, i: int) -> int:
-        """Put one of its blobs into the program; return the weight's number."""
+        """Add blob `i` to the program; return the weight's number."""
         return self.writer.weight(self.blobs[i])
 
 
@@ -73,7 +73,7 @@ LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowers(*types: str) -> Callable[[Lowering], Lowering]:
-    """Register what puts layers of some types into a program; it gives None where it cannot."""
+    """Register the lowering of layer types; it returns None for unsupported settings."""
 
     def register(lowering: Lowering) -> Lowering:
         LOWERINGS.update(dict.fromkeys(types, lowering))
@@ -84,17 +84,17 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
-    """Convolve, with what its padding becomes where sizes are rounded."""
-    return _convolved(call, correlation(call.context, (call.like,)))
+    """Convolution, with padding extended where Caffe rounds the output size."""
+    return _lower_convolution(call, correlation(call.context, (call.like,)))
 
 
 @lowers("ConvolutionDepthwise")
 def depthwise(call: Call) -> Value | None:
-    """Convolve each channel with a kernel of its own."""
-    return _convolved(call, correlation(by_channels(call.context, call.like), (call.like,)))
+    """Convolution of each channel with a separate kernel."""
+    return _lower_convolution(call, correlation(by_channels(call.context, call.like), (call.like,)))
 
 
-def _convolved(call: Call, c: Correlation) -> Value | None:
+def _lower_convolution(call: Call, c: Correlation) -> Value | None:
     size = c.size(call.like)
     window = c.window.ending(size, convolution_output(size, c.window)).without_rest(size)
     return _weighted("convolution", call, c, window)
@@ -102,7 +102,7 @@ def _convolved(call: Call, c: Correlation) -> Value | None:
 
 @lowers("Deconvolution")
 def deconvolution(call: Call) -> Value | None:
-    """Spread each number times the kernel."""
+    """Transposed convolution."""
     c = correlation(call.context, (call.like,))
     return _weighted("deconvolution", call, c, c.window)
 
@@ -119,13 +119,13 @@ def _weighted(word: str, call: Call, c: Correlation, window: Window) -> Value | 
 
 @lowers("InnerProduct")
 def inner_product(call: Call) -> Value | None:
-    """Multiply rows by the weight."""
+    """Product of rows and the weight."""
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
     if (
         call.context.type.traits.fold_scale_bias is None
-    ):  # another form: the weight is a bottom, or its rows are divided first
+    ):  # a fork's form: the weight is a bottom, or its rows are normalised
         return None
     x = call.x
     if not 2 <= len(shape) <= 5:
@@ -134,13 +134,13 @@ def inner_product(call: Call) -> Value | None:
 
 
 def _blobs(call: Call) -> dict[str, Numbers]:
-    """Put weight and bias, if there is one, into the program."""
+    """Add weight and, if present, bias to the program."""
     return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
 
 
 @lowers("Pooling")
 def pooling(call: Call) -> Value | None:
-    """Maxima or means, where oneDNN divides by as many cells as Caffe."""
+    """Max or mean pooling, if oneDNN divides means by the same cell count as Caffe."""
     method = pool_method(call.param)
     if method == "STOCHASTIC":
         return None
@@ -156,7 +156,7 @@ def pooling(call: Call) -> Value | None:
 
 
 def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
-    """Return which of oneDNN's means divides by what Caffe's does: by all cells, or by those of the plane."""
+    """Return oneDNN's mean that divides by Caffe's cell count: all cells of a window, or the cells inside the plane."""
     areas = window_areas(size, window, out)
     if np.all(areas == np.prod(window.kernel)):
         return "padded_mean"
@@ -169,13 +169,13 @@ def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[in
 
 @lowers("ReLU")
 def relu(call: Call) -> Value:
-    """max(x, 0), or with a slope below 0."""
+    """max(x, 0), or a leaky ReLU."""
     return call.writer.apply(call.x, "relu", call.param.negative_slope)
 
 
 @lowers("ReLU6")
 def relu6(call: Call) -> Value | None:
-    """x held between 0 and 6."""
+    """x clipped to [0, 6]."""
     return None if call.param.negative_slope else call.writer.apply(call.x, "clip", 0, 6)
 
 
@@ -211,7 +211,7 @@ def absval(call: Call) -> Value:
 
 @lowers("Clip")
 def clip(call: Call) -> Value | None:
-    """x held between bounds."""
+    """x clipped between bounds."""
     p = call.param
     return None if p.min > p.max else call.writer.apply(call.x, "clip", p.min, p.max)
 
@@ -225,14 +225,14 @@ def power(call: Call) -> Value | None:
 
 @lowers("Exp")
 def exp(call: Call) -> Value:
-    """A power of the base."""
+    """base ** (scale * x + shift)."""
     p, by = call.param, log_base(call.param)
     return call.writer.apply(call.writer.apply(call.x, "linear", by * p.scale, by * p.shift), "exp")
 
 
 @lowers("Log")
 def log(call: Call) -> Value:
-    """The logarithm to the base."""
+    """Logarithm of scale * x + shift to the base."""
     p = call.param
     x = call.writer.apply(call.writer.apply(call.x, "linear", p.scale, p.shift), "log")
     return call.writer.apply(x, "linear", 1 / log_base(p))
@@ -240,7 +240,7 @@ def log(call: Call) -> Value:
 
 @lowers("PReLU")
 def prelu(call: Call) -> Value | None:
-    """max(x, 0), with a slope below 0 for each channel, or for all."""
+    """Leaky ReLU, with a slope for each channel or one for all."""
     slope = np.asarray(call.blobs[0], np.float32)
     if slope.ndim == 0:
         return call.writer.apply(call.x, "relu", float(slope))
@@ -249,7 +249,7 @@ def prelu(call: Call) -> Value | None:
 
 @lowers("Axpy")
 def axpy(call: Call) -> Value | None:
-    """a * x + y, with a factor for each channel of each item."""
+    """a * x + y, with a factor for each channel of each image."""
     factors, x, y = call.bottoms
     if len(x.shape) < 3:
         return None
@@ -259,7 +259,7 @@ def axpy(call: Call) -> Value | None:
 
 @lowers("Eltwise")
 def eltwise(call: Call) -> Value | None:
-    """The sum, product or maximum of all bottoms."""
+    """Sum, product or maximum of all bottoms."""
     p, name = call.param, call.param.EltwiseOp.Name(call.param.operation)
     if any(c != 1 for c in p.coeff):
         return None
@@ -283,7 +283,7 @@ def lrn(call: Call) -> Value | None:
 
 @lowers("Softmax")
 def softmax(call: Call) -> Value | None:
-    """exp(x) normalised to sum 1 along an axis."""
+    """Softmax along an axis."""
     axis = canonical_axis(call.param.axis, call.x.shape)
     if call.param.temperature != 1:
         return None
@@ -292,7 +292,7 @@ def softmax(call: Call) -> Value | None:
 
 @lowers("Normalize")
 def normalize(call: Call) -> Value | None:
-    """SSD's: each place over its length, times a scale."""
+    """SSD's Normalize: the channels at each position divided by their length, times a scale."""
     p, w, shape = call.context.layer.norm_param, call.writer, call.x.shape
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
@@ -308,7 +308,7 @@ def normalize(call: Call) -> Value | None:
 
 @lowers("BatchNorm", "Scale", "Bias", "BN")
 def by_channel(call: Call) -> Value | None:
-    """A factor and a bias for each channel, which could not be folded."""
+    """A factor and a bias for each channel that could not be folded."""
     known = call.context.type.traits.by_channel
     shapes = [np.shape(b) for b in call.blobs]
     if known is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
@@ -326,20 +326,20 @@ def by_channel(call: Call) -> Value | None:
 
 @lowers("Concat")
 def concat(call: Call) -> Value | None:
-    """Bottoms one after the other."""
+    """Concatenation along an axis."""
     axis = concat_axis(call.context, call.bottoms)
     return call.writer.add("concat", call.bottoms, call.out, axis=axis)
 
 
 @lowers("Flatten", "Reshape")
 def reshape(call: Call) -> Value:
-    """The same numbers in another shape."""
+    """A reshape."""
     return call.writer.add("reshape", [call.x], call.out)
 
 
 @lowers("Slice")
 def slice_(call: Call) -> list[Value]:
-    """A part for each top."""
+    """A split into the tops."""
     axis, points = cuts(call.context, call.x.shape)
     parts = []
     for start, shape in zip([0, *points], call.shapes, strict=True):
@@ -350,18 +350,18 @@ def slice_(call: Call) -> list[Value]:
 
 @lowers("Crop")
 def crop(call: Call) -> Value:
-    """A part, as large as another bottom."""
+    """A slice of the other bottom's size."""
     begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
     return call.writer.add("slice", [call.x], call.out, **{"from": begin})
 
 
 @lowers("Permute")
 def permute(call: Call) -> Value:
-    """The axes in another order."""
+    """A permutation of the axes."""
     return call.writer.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
 
 
 @lowers("ShuffleChannel")
 def shuffle_channel(call: Call) -> Value:
-    """Channels dealt out one from each group in turn."""
+    """A channel shuffle."""
     return call.writer.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)

@@ -70,10 +70,10 @@ def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, d
 def _stages_of(
     part: Part, graph: Graph, image: Graph | None, variables: Trees, readers: Mapping[str, Counter[str]]
 ) -> list[tuple[Part, _PartBuilder | None]]:
-    """Return the parts that a part is cut into, each with its program if it is one.
+    """Return the parts that a part is split into, each with its program builder, or None for XLA.
 
-    All layers of types that oneDNN computes are lowered at first. Those whose settings it does not know are found on
-    the way; then the part is cut again, without them.
+    First all layers of types with a lowering are lowered. If some have unsupported settings, the part is split again
+    without them.
     """
     able = {layer.key for layer in part.layers if _may_lower(graph, layer)}
     while True:
@@ -93,7 +93,7 @@ def _stages_of(
 
 
 def _grouped(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
-    """Yield groups of layers that are able and groups of others in turn, each as large as dependencies allow."""
+    """Yield groups of able and other layers in turn, each as large as the dependencies allow."""
     waiting, kind = list(layers), False
     while waiting:
         missing = {top for layer in waiting for top in layer.tops}
@@ -119,7 +119,7 @@ def _readers(graph: Graph) -> Mapping[str, Counter[str]]:
 
 
 def _may_lower(graph: Graph, layer: Layer) -> bool:
-    """Return whether oneDNN computes a layer's type on blobs like these; its settings are not checked."""
+    """Return whether a layer's type has a lowering for blobs of these shapes and dtypes; settings are not checked."""
     if layer.type.name not in LOWERINGS or any(layer.loss_weights):
         return False
     blobs = [graph.blobs[name] for name in (*layer.bottoms, *layer.tops)]
@@ -127,7 +127,7 @@ def _may_lower(graph: Graph, layer: Layer) -> bool:
 
 
 def _one_image(graph: Graph) -> Graph | None:
-    """Return the graph for a batch of one, or None if it has layers that cannot take that."""
+    """Return the graph for a batch of one, or None if a layer does not support that."""
     if all(graph.blobs[name].shape[:1] == (1,) for name in graph.input_names):
         return graph
     try:
@@ -137,9 +137,9 @@ def _one_image(graph: Graph) -> Graph | None:
 
 
 def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Iterator[tuple[Sequence[Layer], Graph]]:
-    """Yield layers to be computed together, each time with the graph for the batch that is computed at a time.
+    """Yield layers that are computed together, with the graph for the batch that is computed at a time.
 
-    Large images go one by one through the layers before the first InnerProduct, whose weight is read once for all.
+    Large images are computed one by one up to the first InnerProduct, which reads its weight once for the whole batch.
     """
     first = next((i for i, layer in enumerate(layers) if layer.type.name == "InnerProduct"), len(layers))
     begin, end = layers[:first], layers[first:]
@@ -152,9 +152,9 @@ def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Itera
 
 
 def _one_by_one(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
-    """Return whether layers in a program compute each image by itself, and are faster so.
+    """Return whether the layers compute each image independently, and run faster on single images.
 
-    Programs mix images only where the shapes show it.
+    A program mixes images only where the shapes show it.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
     batches = {graph.blobs[name].shape[0] for name in names}

@@ -1,4 +1,4 @@
-"""When forward passes run compiled for inference: with fixed weights, where the results are the same."""
+"""Policy of when forward passes with fixed weights run through the compiled inference function."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class FrozenPasses:
         self._finish = compiling.jit(finish, run.kernels) if unfinished else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
-        """Return the blobs of one pass; the arguments are those of `Net.apply`."""
+        """Return the blobs of one pass; arguments as for `Net.apply`."""
         finished = inputs if self._finish is None else {**inputs, **self._finish(inputs)}
-        return self.of_finished(finished, lambda: key)
+        return self.run_finished(finished, lambda: key)
 
-    def of_finished(self, inputs: Mapping[str, Any], make_key: Callable[[], Any]) -> Blobs:
-        """Return the blobs of one pass on data that the data layers have finished; a key is made only if needed."""
+    def run_finished(self, inputs: Mapping[str, Any], make_key: Callable[[], Any]) -> Blobs:
+        """Return the blobs of one pass on data already finished by the data layers; a key is made only if needed."""
         blobs = self._frozen(inputs, make_key() if self._frozen.may_draw(inputs) else None)
         return {name: blobs[inference_name] for name, inference_name in self._names.items()}
 
@@ -63,10 +63,10 @@ class FrozenPasses:
 
 
 def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
-    """Freeze a net for passes that return some blobs, if the results are those of `Net.apply`.
+    """Compile a net's passes for inference, if their results equal `Net.apply`'s.
 
-    They are not in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent layers),
-    nor for other kernels and precisions than the default ones. A net is also not frozen if there is no memory for
+    The results differ in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
+    layers), and with kernels or precisions other than the defaults. A net is also not compiled if memory lacks for
     another copy of its weights.
 
     Args:
@@ -76,7 +76,7 @@ def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[
         blobs: names of the blobs to return.
 
     Returns:
-        The passes, or None if the net is not frozen.
+        The passes, or None if the net is not compiled.
     """
     inference_name = inference_names(graph)
     names = {name: inference_name[name] for name in blobs}

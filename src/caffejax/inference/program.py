@@ -17,7 +17,7 @@ import numpy as np
 from ..kernels.onednn_program import Numbers, Operation, Program, Shape, encode
 
 Steps = tuple[int, ...]
-_FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that compute what comes after in their pass
+_FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that later ones can be fused into
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ProgramBuilder:
     """A program under construction.
 
     Args:
-        arguments: shapes of what it is given.
+        arguments: shapes of the arguments.
     """
 
     def __init__(self, arguments: Sequence[Shape]) -> None:
@@ -46,7 +46,7 @@ class ProgramBuilder:
         return Value(i, self.arguments[i])
 
     def share(self, value: Value) -> None:
-        """Note that a value is read by several, or a result: what it is stays as it is."""
+        """Mark a value as a result or as read several times, so that no operation is fused into its producer."""
         self._shared.add(value.number)
 
     def weight(self, array: Any) -> int:
@@ -55,29 +55,29 @@ class ProgramBuilder:
         return len(self.weights) - 1
 
     def add(self, word: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
-        """Add an operation on values; return what it makes."""
+        """Add an operation with output shape `out`; return its result."""
         shape = tuple(out)
         self._operations.append(Operation(word, {"in": [v.number for v in values], **fields}, shape))
         return Value(len(self.arguments) + len(self._operations) - 1, shape)
 
     def apply(self, x: Value, word: str, a: float = 0, b: float = 0) -> Value:
-        """Compute a function of each number, where `x` is made if nothing else reads it."""
+        """Apply a function to each number, fused into the producer of `x` if nothing else reads `x`."""
         return self._after(x, word, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, word: str, array: Any) -> Value:
-        """Combine each channel with a number, likewise: "plus", "times", "maximum"."""
+        """Combine each channel with a number, by "plus", "times" or "maximum"; fused like `apply`."""
         return self._after(x, word, {"weight": self.weight(array)})
 
     def combine(self, word: str, x: Value, y: Value) -> Value:
-        """Combine two values, the second along the first, where the later of them is made if nothing else reads it."""
-        for own, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
-            if self._can_grow(own) and other.number < own.number:
-                return self._after(own, word, {"value": other.number})
+        """Combine two values, the second broadcast to the first; fused into the later producer if it has one reader."""
+        for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
+            if self._can_grow(target) and other.number < target.number:
+                return self._after(target, word, {"value": other.number})
         return self._after(self.add("apply", [x], x.shape), word, {"value": y.number})
 
     def _can_grow(self, x: Value) -> bool:
-        own = x.number - len(self.arguments)
-        return own >= 0 and self._operations[own].word in _FUSES and x.number not in self._shared
+        index = x.number - len(self.arguments)
+        return index >= 0 and self._operations[index].word in _FUSES and x.number not in self._shared
 
     def _after(self, x: Value, word: str, fields: dict[str, Numbers]) -> Value:
         if not self._can_grow(x):
@@ -88,9 +88,9 @@ class ProgramBuilder:
     def finish(self, results: Sequence[Value]) -> Program:
         """Return the program, with strides hoisted."""
         weights = [tuple(np.shape(w)) for w in self.weights]
-        wanted = [value.number for value in results]
-        operations, numbers = hoist_strides(self._operations, self.arguments, weights, wanted)
-        return encode(self.arguments, weights, operations, [numbers[n] for n in wanted])
+        outputs = [value.number for value in results]
+        operations, numbers = hoist_strides(self._operations, self.arguments, weights, outputs)
+        return encode(self.arguments, weights, operations, [numbers[n] for n in outputs])
 
 
 def hoist_strides(
@@ -99,69 +99,76 @@ def hoist_strides(
     """Move strides up through the convolutions of a program.
 
     Args:
-        operations: the program's, which stay as they are.
-        arguments: the shapes of its arguments.
-        weights: the shapes of its weights.
-        results: the values that are wanted.
+        operations: the operations; they are not changed.
+        arguments: shapes of the arguments.
+        weights: shapes of the weights.
+        results: numbers of the result values.
 
     Returns:
-        The operations, among them new ones that take every second cell of values which are also read whole; and for
-        each value of before its number now.
+        The operations, with additional ones that subsample values which are also read in full; and the new number of
+        each original value.
     """
     first = len(arguments)
-    made = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
-    thinned: list[dict[int, Steps]] = [{} for _ in made]  # by operation: what it reads only every so many cells of
+    hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
+    subsampled: list[dict[int, Steps]] = [
+        {} for _ in hoisted
+    ]  # for each operation: strides of the values that it reads subsampled
     readers_of: dict[int, list[Operation]] = defaultdict(list)
-    for o in made:
+    for o in hoisted:
         for number in {*_many(o.fields["in"]), *_added(o)}:
             readers_of[number].append(o)
-    for i in reversed(range(len(made))):
-        o, number = made[i], first + i
+    for i in reversed(range(len(hoisted))):
+        o, number = hoisted[i], first + i
         readers = readers_of[number]
         steps = _steps(readers, number, weights)
         if o.word != "convolution" or number in results or steps is None:
             continue
-        added = [n for n in _added(o) if _shape(n, made, arguments)[2:] != (1,) * len(steps)]
-        if any(_shape(n, made, arguments) != o.out for n in added):
+        added = [n for n in _added(o) if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
+        if any(_shape(n, hoisted, arguments) != o.out for n in added):
             continue
         for r in readers:
             r.fields["stride"] = (1,) * len(steps)
         o.fields["stride"] = tuple(a * b for a, b in zip(_many(o.fields["stride"]), steps, strict=True))
         o.out = _every(o.out, steps)
-        thinned[i] = dict.fromkeys(added, steps)
-    return _with_thinning(made, thinned, arguments)
+        subsampled[i] = dict.fromkeys(added, steps)
+    return _with_subsampling(hoisted, subsampled, arguments)
 
 
-def _with_thinning(
-    made: Sequence[Operation], thinned: Sequence[dict[int, Steps]], arguments: Sequence[Shape]
+def _with_subsampling(
+    operations: Sequence[Operation], subsampled: Sequence[dict[int, Steps]], arguments: Sequence[Shape]
 ) -> tuple[list[Operation], list[int]]:
-    now = list(range(len(arguments)))
-    found: list[Operation] = []
-    for o, wanted in zip(made, thinned, strict=True):
-        instead = {}
-        for value, steps in wanted.items():
+    numbers = list(range(len(arguments)))
+    result: list[Operation] = []
+    for o, inputs in zip(operations, subsampled, strict=True):
+        replacements = {}
+        for value, steps in inputs.items():
             zeros, ones = (0,) * len(steps), (1,) * len(steps)
             fields: dict[str, Numbers] = {
-                "in": [now[value]],
+                "in": [numbers[value]],
                 "stride": steps,
                 "kernel": ones,
                 "low": zeros,
                 "high": zeros,
             }
-            found.append(Operation("mean", fields, _every(_shape(value, made, arguments), steps)))
-            instead[value] = len(arguments) + len(found) - 1
-        fields = o.fields | {"in": [now[n] for n in _many(o.fields["in"])]}
+            result.append(Operation("mean", fields, _every(_shape(value, operations, arguments), steps)))
+            replacements[value] = len(arguments) + len(result) - 1
+        fields = o.fields | {"in": [numbers[n] for n in _many(o.fields["in"])]}
         after = [
-            (word, own | {"value": instead.get(n, now[n])} if isinstance(n := own.get("value"), int) else own)
-            for word, own in o.after
+            (
+                word,
+                fields_ | {"value": replacements.get(n, numbers[n])}
+                if isinstance(n := fields_.get("value"), int)
+                else fields_,
+            )
+            for word, fields_ in o.after
         ]
-        found.append(replace(o, fields=fields, after=after))
-        now.append(len(arguments) + len(found) - 1)
-    return found, now
+        result.append(replace(o, fields=fields, after=after))
+        numbers.append(len(arguments) + len(result) - 1)
+    return result, numbers
 
 
 def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Steps | None:
-    """Return the stride that all have who read a value, if none reads the cells between."""
+    """Return the stride common to all readers of a value if no reader uses the cells between, else None."""
     strides = {_many(r.fields["stride"]) if _skips(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None
@@ -175,12 +182,12 @@ def _skips(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
 
 
 def _added(o: Operation) -> tuple[int, ...]:
-    """Return the values that are combined with what an operation makes."""
+    """Return the values that are combined with an operation's result in the same pass."""
     return tuple(n for _, fields in o.after if isinstance(n := fields.get("value"), int))
 
 
-def _shape(number: int, made: Sequence[Operation], arguments: Sequence[Shape]) -> Shape:
-    return arguments[number] if number < len(arguments) else made[number - len(arguments)].out
+def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Shape]) -> Shape:
+    return arguments[number] if number < len(arguments) else operations[number - len(arguments)].out
 
 
 def _every(shape: Shape, steps: Steps) -> Shape:

@@ -1,6 +1,6 @@
-"""Accelerators to compile for: their data sheets, by name or from a file, and their devices in JAX.
+"""Accelerators to compile for: data sheets, by name or from a file, and their devices in JAX.
 
-A device is what JAX counts as one: for a TPU v4, whose chips have two cores, one core.
+A device is one JAX device: for a TPU v4, whose chips have two cores, one core.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ Platform = Literal["tpu", "cuda"]
 
 @dataclass(frozen=True)
 class Chip:
-    """One device.
+    """The data sheet of one device.
 
     Attributes:
         platform: "tpu" or "cuda".
-        name: how the compiler calls it: of a TPU the generation, such as "v5e".
-        memory: bytes.
-        bandwidth: of that memory, bytes per second.
-        bfloat16, tf32, float32: dense operations per second in products of such factors.
-        link: bytes per second that it sends to, and at the same time receives from, its neighbours.
-        network: bytes per second that it has of the network, likewise, to devices that links do not reach.
-        joined: how many devices links join: those of a host, or of a pod of TPUs.
-        cores: how many devices a chip is.
-        compiler: for "cuda", further facts that the compiler asks for: fields of XLA's GpuDeviceInfoProto.
+        name: the compiler's name for it; for a TPU the generation, such as "v5e".
+        memory: size of the memory in bytes.
+        bandwidth: bandwidth of the memory in bytes per second.
+        bfloat16, tf32, float32: peak dense operations per second for products of such factors.
+        link: bandwidth of the links to neighbours, in bytes per second and direction.
+        network: bandwidth to devices without links, in bytes per second and direction.
+        joined: number of devices joined by links: those of a host, or of a TPU pod.
+        cores: number of devices in a chip.
+        compiler: for "cuda", further fields of XLA's GpuDeviceInfoProto.
     """
 
     platform: Platform
@@ -59,17 +59,17 @@ class Chip:
     compiler: Mapping[str, Any] = field(default_factory=dict)
 
     def peak(self, precision: str) -> float:
-        """Return the operations per second of a net's precision."""
+        """Return the peak operations per second for a net's precision."""
         return float(getattr(self, precision))
 
 
 @dataclass(frozen=True)
 class Target:
-    """Several devices.
+    """Several devices of one kind.
 
     Attributes:
-        chip: what each is.
-        shape: how the chips are laid out; of GPUs one number.
+        chip: the device.
+        shape: layout of the chips; for GPUs one number.
     """
 
     chip: Chip
@@ -77,7 +77,7 @@ class Target:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """Number of devices."""
         return math.prod(self.shape) * self.chip.cores
 
     def __str__(self) -> str:
@@ -149,27 +149,27 @@ CHIPS = {
 
 
 def target_of(text: str) -> Target:
-    """Read a target: "tpu:v5e:2x2", "cuda:h100:4", or a chip of your own as "chip.toml:4".
+    """Parse a target: "tpu:v5e:2x2", "cuda:h100:4", or with a user's chip "chip.toml:4".
 
-    Such a file holds the fields of `Chip`, those for the compiler in a table `[compiler]`; with `like = "cuda:h100"`
-    only what differs.
+    Such a file contains the fields of `Chip`, with those for the compiler in a table `[compiler]`. With
+    `like = "cuda:h100"` only the differing fields are needed.
 
     Raises:
-        CaffejaxError: naming what is wrong, and what there is.
+        CaffejaxError: naming the problem and the valid values.
     """
     chip, _, shape = text.rpartition(":")
     counts = shape.split("x")
     if not chip or not all(n.isascii() and n.isdecimal() and len(n) < 10 and 0 < int(n) <= _MOST for n in counts):
         raise CaffejaxError(f"'{text}' is not a target; give one such as {_EXAMPLES}")
-    found = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
-    if found is None:
+    data_sheet = CHIPS.get(chip.lower()) or (_read(Path(chip)) if chip.endswith(".toml") else None)
+    if data_sheet is None:
         names = ", ".join(CHIPS)
         raise CaffejaxError(
             f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; known are {names}, or a .toml file"
         )
-    if found.platform == "cuda" and len(counts) > 1:
+    if data_sheet.platform == "cuda" and len(counts) > 1:
         raise CaffejaxError(f"'{text}': GPUs are counted, not laid out: {chip}:{math.prod(map(int, counts))}")
-    return Target(found, tuple(map(int, counts)))
+    return Target(data_sheet, tuple(map(int, counts)))
 
 
 def _read(path: Path) -> Chip:
@@ -188,16 +188,16 @@ def _read(path: Path) -> Chip:
 
 
 def _problems(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a file's contents."""
-    known = [field.name for field in fields(Chip)]
+    """Yield the problems of a chip file's contents."""
+    names = [field.name for field in fields(Chip)]
     like = table.get("like")
     if like is not None and (not isinstance(like, str) or like not in CHIPS):
         yield f"like must be one of {', '.join(CHIPS)}, not {like!r}"
     for name, value in table.items():
         if name == "like":
             continue
-        if name not in known:
-            yield f"'{name}' is not a field of a chip{did_you_mean(name, known)}"
+        if name not in names:
+            yield f"'{name}' is not a field of a chip{did_you_mean(name, names)}"
         elif name == "platform" and value not in ("tpu", "cuda"):
             yield f"platform must be tpu or cuda, not {value!r}"
         elif name == "name" and not (isinstance(value, str) and _NAME.fullmatch(value)):
@@ -211,7 +211,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
             yield f"{name} must be a positive number, not {value!r}"
     if like is None:
-        missing = [name for name in known if name not in table and name not in _HAVE_DEFAULTS]
+        missing = [name for name in names if name not in table and name not in _HAVE_DEFAULTS]
         if missing:
             yield f'needs {", ".join(missing)}; or like = "cuda:h100" and what differs'
 
@@ -229,7 +229,8 @@ def devices(target: Target) -> Sequence[Any]:
     """Return the target's devices.
 
     Raises:
-        CaffejaxError: if the compiler is not installed, and how to install it; or if there is no such layout.
+        CaffejaxError: if the compiler is not installed, with the command to install it; or if the layout does not
+            exist.
     """
     return _tpus(target) if target.chip.platform == "tpu" else _gpus(target)
 
@@ -242,12 +243,12 @@ def _tpus(target: Target) -> Sequence[Any]:
     shape = (*shape, *(1,) * (len(smallest) - len(shape)))
     layout = "x".join(map(str, shape))
     try:
-        found = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
+        devices = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
     except Exception as error:  # whatever libtpu raises for names and shapes that it does not have
         raise CaffejaxError(f"libtpu has no {target}: {_why(error)}") from error
-    if len(found) < target.devices:
-        raise CaffejaxError(f"libtpu lays {target} out as {len(found)} devices, not {target.devices}")
-    return found[: target.devices]
+    if len(devices) < target.devices:
+        raise CaffejaxError(f"libtpu lays {target} out as {len(devices)} devices, not {target.devices}")
+    return devices[: target.devices]
 
 
 def _gpus(target: Target) -> Sequence[Any]:
@@ -255,10 +256,10 @@ def _gpus(target: Target) -> Sequence[Any]:
         raise CaffejaxError('compiling for GPUs takes jax\'s CUDA plugin: pip install "caffejax[plan-cuda]"')
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
-        found = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
+        topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
     except Exception as error:  # likewise
         raise CaffejaxError(f"the CUDA compiler does not take {target}: {_why(error)}") from error
-    return found.devices
+    return topology.devices
 
 
 def _config(chip: Chip) -> str:

@@ -1,8 +1,8 @@
 """Statistics of a compiled program, from its HLO text: memory traffic, collectives, fusions, copies, host calls.
 
-The text is XLA's, after all passes, one instruction a line. Each top-level instruction reads its operands from the
-device's memory and writes its results there, once. Instructions inside fusions, and arrays in on-chip memory, cost
-nothing. The body of a loop counts as often as it runs, where XLA knows that.
+The text is XLA's after all passes, with one instruction a line. Each top-level instruction reads its operands from
+device memory and writes its results there once. Instructions inside fusions, and arrays in on-chip memory, cost no
+traffic. A loop body counts as often as it runs, if XLA knows the trip count.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ class Collective:
     """Collectives of one kind and size.
 
     Attributes:
-        kind: as XLA calls it, such as "all-reduce".
+        kind: XLA's name, such as "all-reduce".
         bytes: size of the result on each device.
-        count: how many there are.
-        over: number of devices in a group.
-        step: distance between the devices of a group, in the order of the mesh.
+        count: number of such collectives.
+        group_size: number of devices in a group.
+        group_stride: distance between the devices of a group, in the order of the mesh.
     """
 
     kind: str
     bytes: int
     count: int
-    over: int = 1
-    step: int = 1
+    group_size: int = 1
+    group_stride: int = 1
 
     @property
     def whole(self) -> int:
-        """Bytes of the whole array that all devices contribute to or receive."""
-        return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
+        """Size in bytes of the whole array that all devices contribute to or receive."""
+        return self.bytes * self.group_size if self.kind == "reduce-scatter" else self.bytes
 
     def is_within(self, model: int) -> bool:
-        """Whether each stays within a row of `model` devices."""
-        return self.step * self.over <= model
+        """Return whether each group stays within a row of `model` devices."""
+        return self.group_stride * self.group_size <= model
 
     def rows_of(self, model: int) -> int:
-        """Return how many rows of `model` devices each spans."""
-        return 1 if self.is_within(model) else max(1, self.over * self.step // model)
+        """Return the number of rows of `model` devices that each group spans."""
+        return 1 if self.is_within(model) else max(1, self.group_size * self.group_stride // model)
 
     def moved(self, devices: int, size: float) -> float:
-        """Return the least bytes that each of `devices` devices sends for an array of `size` bytes."""
+        """Return the minimum bytes that each of `devices` devices sends for an array of `size` bytes."""
         if self.kind == "collective-permute":
             return size if devices > 1 else 0.0
         return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
@@ -74,14 +74,14 @@ class Program:
     """Statistics of one device's program for one call.
 
     Attributes:
-        traffic: bytes to and from the device's memory.
-        accessed: bytes by the compiler's own estimate, on-chip memory included; None where it has none.
-        arguments, results, temporary: bytes that it takes in memory; results that reuse arguments are not counted.
+        traffic: bytes to and from device memory.
+        accessed: the compiler's estimate of bytes, on-chip memory included, or None.
+        arguments, results, temporary: memory in bytes; results that reuse arguments are not counted.
         collectives: largest first.
-        fusions: kernels that XLA made.
-        copies: that do no more than change a layout, or move.
-        host_calls: calls to the host.
-        float64: instructions that compute in float64.
+        fusions: number of XLA's fused kernels.
+        copies: number of instructions that only move data or change its layout.
+        host_calls: number of calls to the host.
+        float64: number of instructions that compute in float64.
     """
 
     traffic: int
@@ -97,17 +97,17 @@ class Program:
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes in all."""
+        """Total memory in bytes."""
         return self.arguments + self.results + self.temporary
 
     @property
     def n_collectives(self) -> int:
-        """How many collectives there are."""
+        """Number of collectives."""
         return sum(c.count for c in self.collectives)
 
 
 def program_of(compiled: Any) -> Program:
-    """Count what a compiled function (`jax.stages.Compiled`) does."""
+    """Return the statistics of a compiled function (`jax.stages.Compiled`)."""
     counts, memory = count(compiled.as_text()), compiled.memory_analysis()
     accessed = (compiled.cost_analysis() or {}).get("bytes accessed")
     return Program(
@@ -120,7 +120,7 @@ def program_of(compiled: Any) -> Program:
 
 
 def count(text: str) -> dict[str, Any]:
-    """Return those fields of `Program` that a compiled program's text shows."""
+    """Return the fields of `Program` that a compiled program's text determines."""
     module = _parsed(text)
     total = _Totals()
     _add(module, module.entry, 1, total)
@@ -144,12 +144,12 @@ class _Instruction(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the result in the device's memory."""
+        """Size of the result in device memory."""
         return _bytes(self.shape)
 
     def called(self, attribute: str) -> list[str]:
-        found = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.rest)
-        return re.findall(r"[\w.\-]+", found[1] or found[2]) if found else []
+        match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.rest)
+        return re.findall(r"[\w.\-]+", match[1] or match[2]) if match else []
 
 
 Computation = dict[str, _Instruction]
@@ -185,7 +185,7 @@ def _parsed(text: str) -> _Module:
 
 
 def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
-    """Add what a computation does to the total."""
+    """Add the cost of a computation to the total."""
     body = module.computations.get(name, {})
     for instruction in body.values():
         opcode = instruction.opcode
@@ -203,7 +203,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
 
 
 def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
-    """Return kind, size and group of a collective; on TPUs one may be fused with the slice that is taken of it."""
+    """Return kind, size and group of a collective; on TPUs it may be fused with a slice of its result."""
     kind = instruction.opcode.removesuffix("-start")
     if kind in COLLECTIVES:
         return kind, _result_bytes(instruction), *group_of(instruction.rest)
@@ -239,7 +239,7 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
 
 
 def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
-    """Count operands as far as they are read, and results as far as they are written: slices move no more."""
+    """Count the read part of each operand and the written part of each result: slices move only their part."""
     users: dict[str, list[tuple[int, _Instruction]]] = {}
     for instruction in inside.values():
         for place, name in enumerate(instruction.operands):
@@ -279,7 +279,7 @@ def _size(shape: str) -> int:
 
 
 def _result_bytes(instruction: _Instruction) -> int:
-    """Return the size of a collective's results: of one that is started, what follows its operands."""
+    """Return the size of a collective's results; for an asynchronous start, the part after its operands."""
     sizes = [size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))]  # which is none of its numbers
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
         return sum(sizes[len(sizes) // 2 :])
@@ -297,7 +297,7 @@ _PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
 def group_of(attributes: str) -> tuple[int, int]:
-    """Return how many devices a collective's first group has, and how far apart they are; (1, 1) if it says nothing."""
+    """Return size and stride of a collective's first group; (1, 1) if it has no groups."""
     if pair := _PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
     first = _first_group(attributes)

@@ -30,52 +30,52 @@ FORWARD = 1 / 3  # of a step, before there are gradients to add up: a backward p
 
 @dataclass(frozen=True)
 class Scaled:
-    """A training step on so many devices, each with as much to do as on the devices that it was compiled for.
+    """A training step on more devices, each with the same work as on the devices that it was compiled for.
 
     Attributes:
-        devices: how many.
-        alone: the least seconds that a device's own part takes.
-        collectives: the least seconds that collectives take, over links and network.
+        devices: number of devices.
+        compute_seconds: minimum seconds of a device's computation.
+        collectives: minimum seconds of collectives, over links and over the network.
     """
 
     devices: int
-    alone: float
+    compute_seconds: float
     collectives: float
 
     @property
     def best(self) -> float:
         """Seconds of a step if collectives overlap the backward pass."""
-        return max(self.alone, FORWARD * self.alone + self.collectives)
+        return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collectives)
 
     @property
     def worst(self) -> float:
         """Seconds of a step without overlap."""
-        return self.alone + self.collectives
+        return self.compute_seconds + self.collectives
 
     @property
     def efficiency(self) -> tuple[float, float]:
         """Parallel efficiency (compute time / step time) without and with overlap."""
-        return self.alone / self.worst, self.alone / self.best
+        return self.compute_seconds / self.worst, self.compute_seconds / self.best
 
 
-def scaled(alone: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> Scaled:
-    """Return how a step of which each device's own part takes `alone` seconds scales to rows of `model` devices."""
-    return Scaled(rows * model, alone, sum(link_seconds(collectives, chip, rows, model)))
+def scaled(compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> Scaled:
+    """Return how a step with `compute_seconds` of computation scales to `rows` rows of `model` devices."""
+    return Scaled(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
 def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
-    """Return the least seconds that collectives take on links, and on the network, with rows of `model` devices each.
+    """Return the minimum seconds of collectives on links and on the network, for rows of `model` devices.
 
-    They are those of a compiled program, which may have been for another number of rows. What is done by rings takes
-    `(n - 1) / n` of its bytes over a device's links, an all-reduce twice that. Of more devices than links join, those
-    that are joined first add up, or at last hand on, what each of them then sends over the network.
+    The collectives are a compiled program's, which may have been compiled for another number of rows. A ring sends
+    `(n - 1) / n` of the bytes over a device's links, an all-reduce twice that. If there are more devices than links
+    join, the joined devices reduce first (or distribute last), and each sends its part over the network.
     """
     links = network = 0.0
     for c in collectives:
-        n = c.over if c.is_within(model) else c.over // c.rows_of(model) * rows
+        n = c.group_size if c.is_within(model) else c.group_size // c.rows_of(model) * rows
         if n < 2:
             continue
-        near = min(n, max(1, chip.joined // c.step))
+        near = min(n, max(1, chip.joined // c.group_stride))
         groups = -(-n // near)
         links += c.count * c.moved(near, c.whole) / chip.link
         network += c.count * c.moved(groups, c.whole / near) / chip.network
@@ -91,15 +91,15 @@ class Plan:
 
     Attributes:
         target: the devices.
-        precision: of the net.
+        precision: precision of the net.
         phase: "TRAIN" for a training step, "TEST" for a forward pass.
-        batch: examples a device; of devices that cut weights among them, those of a row.
-        program: what each device does; None if the compiler says that it does not fit.
-        needed: bytes of each device's memory that it takes.
-        operations: of each device, in products and convolutions; a multiply-add is two.
-        compile_seconds: what compiling took here.
-        model: over how many devices each large weight is cut.
-        largest_batch: about the most examples a device for which it fits, 0 for none; None if that was not looked for.
+        batch: examples per device; with sharded weights, per row of devices that share them.
+        program: statistics of each device's program; None if the compiler reports that it does not fit.
+        needed: memory that it needs on each device, in bytes.
+        operations: operations of each device in products and convolutions; a multiply-add counts as two.
+        compile_seconds: compile time on this machine.
+        model: number of devices over which each large weight is sharded.
+        largest_batch: approximate largest batch per device that fits, 0 for none; None if it was not searched for.
     """
 
     target: Target
@@ -115,53 +115,53 @@ class Plan:
 
     @property
     def usable(self) -> int:
-        """Bytes of a device's memory that a program may take."""
+        """Bytes of a device's memory that a program may use."""
         return int(self.target.chip.memory * USABLE)
 
     @property
     def fits(self) -> bool:
-        """Whether it fits into memory."""
+        """Whether the program fits into memory."""
         return self.program is not None and self.needed <= self.usable
 
     @property
     def rows(self) -> int:
-        """How many batches there are in a step."""
+        """Number of batches in a step."""
         return self.target.devices // self.model
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The least time that each takes: "arithmetic", "memory", and between devices "links" and the "network"."""
-        found = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
+        """Minimum time by resource: "arithmetic", "memory", and between devices "links" and "network"."""
+        seconds = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
         if self.program is not None:
-            found["memory"] = self.program.traffic / self.target.chip.bandwidth
+            seconds["memory"] = self.program.traffic / self.target.chip.bandwidth
             links, network = link_seconds(self.program.collectives, self.target.chip, self.rows, self.model)
-            found |= {"links": links} | ({"network": network} if network else {})
-        return found
+            seconds |= {"links": links} | ({"network": network} if network else {})
+        return seconds
 
     def scaling(self, devices: Sequence[int]) -> list[Scaled]:
-        """Return how a training step would scale to so many devices, each with as much to do as here.
+        """Return how a training step scales to these numbers of devices, with the same work for each device.
 
-        None come back unless it was compiled for several devices that take a batch each, and fits.
+        The result is empty unless it was compiled for several devices with a batch each, and fits.
         """
         if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
             return []
-        own = max(self.seconds["arithmetic"], self.seconds["memory"])
+        compute_seconds = max(self.seconds["arithmetic"], self.seconds["memory"])
         chip, within = self.target.chip, [n for n in devices if n % self.model == 0]
-        return [scaled(own, self.program.collectives, chip, n // self.model, self.model) for n in within]
+        return [scaled(compute_seconds, self.program.collectives, chip, n // self.model, self.model) for n in within]
 
     @property
     def best(self) -> float:
-        """The best possible time of a step in seconds, if all parts overlap."""
+        """The minimum time of a step in seconds, if all resources overlap."""
         return max(self.seconds.values())
 
     @property
     def bound_by(self) -> str:
-        """The part that takes longest."""
+        """The resource that takes longest."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def examples_per_second(self) -> float:
-        """Examples per second of all devices, at the best possible time."""
+        """Examples per second of all devices, at the minimum time."""
         return self.batch * self.rows / self.best
 
 
@@ -170,7 +170,7 @@ _TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[K
 
 
 @dataclass
-class Subject:
+class CompileJob:
     """A training step or forward pass that can be compiled for any batch size."""
 
     net: Net
@@ -207,7 +207,7 @@ class Subject:
 
     @property
     def _sizes(self) -> list[int]:
-        """The batch sizes of the net's inputs; several if some inputs are boxes."""
+        """Batch sizes of the net's inputs; several if some inputs are boxes."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
@@ -218,7 +218,7 @@ class Subject:
         )
 
     def check_batches(self) -> None:
-        """Raise `GraphError` unless the net can be compiled for other batches than its own."""
+        """Raise `GraphError` if the net cannot be compiled for other batch sizes."""
         if len(self._sizes) > 1:
             raise GraphError([Problem(self._several_sizes(), file=self.net.graph.file)])
 
@@ -228,14 +228,19 @@ class Subject:
         return self.net.graph.phase == "TRAIN"
 
     @property
-    def own_batch(self) -> int:
-        """How many examples each device takes by the net's own numbers."""
-        given, rows = int(self.net.graph.blobs[self.net.input_names[0]].shape[self.batch_axis]), self.mesh.shape[DATA]
+    def default_batch(self) -> int:
+        """Examples per device by the net's batch size."""
+        examples, rows = (
+            int(self.net.graph.blobs[self.net.input_names[0]].shape[self.batch_axis]),
+            self.mesh.shape[DATA],
+        )
         if self.parallel.batch == "device":
-            return given
-        if given % rows:
-            raise CaffejaxError(f"a batch of {given} examples cannot be shared out among {rows}; make it a multiple")
-        return given // rows
+            return examples
+        if examples % rows:
+            raise CaffejaxError(
+                f"a batch of {examples} examples cannot be divided among {rows} devices; choose a multiple of {rows}"
+            )
+        return examples // rows
 
     def plan(self, batch: int) -> Plan:
         """Compile for `batch` examples per device."""
@@ -257,18 +262,18 @@ class Subject:
             net = self.net.with_batch(batch * self.target.devices, self.batch_axis)
             variables = jax.eval_shape(net.init, key)
             run = lambda params, state, inputs, key: net.apply(params, state, inputs, key=key)  # noqa: E731
-            fed = self._fed(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
+            fed = self._inputs(net, (), PartitionSpec(*(None,) * self.batch_axis, DATA))
             return run, (*_laid(tuple(variables), self._everywhere), fed, _laid(key, self._everywhere)), {}
         net = self.net if len(self._sizes) > 1 else self.net.with_batch(batch, self.batch_axis)
         optimizer, passes = optimizer_of(self.solver, net), self.solver.iter_size
         start = jax.eval_shape(lambda key: init_train_state(net.init(key), optimizer, key), key)
         rate = jax.ShapeDtypeStruct((), jnp.float32, sharding=self._everywhere)
         if self.target.devices == 1:
-            fed = self._fed(net, (passes,), PartitionSpec())
+            fed = self._inputs(net, (passes,), PartitionSpec())
             step = make_step(net, optimizer, passes)
             return step, (_laid(start, self._everywhere), fed, rate), {"donate_argnums": 0}
         laid, shardings = _on_mesh(start, net, self.mesh, self.parallel)
-        fed = self._fed(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
+        fed = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
         step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
         return step, (laid, fed, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
 
@@ -287,8 +292,8 @@ class Subject:
             return None, needed
         return program, program.memory
 
-    def _fed(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return what the net is fed, as its sources give it, with these axes ahead."""
+    def _inputs(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return the inputs in the form of their sources, with additional leading axes."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.look is not None and layer.look.given is not None:
@@ -299,7 +304,7 @@ class Subject:
 
 
 def _on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
-    """Return a state as it lies on a mesh, and where: each row has running statistics of its own."""
+    """Return a state on a mesh and its shardings; each row has separate running statistics."""
     shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
     of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     spread = start.replace(state=of_rows)  # type: ignore[attr-defined]
@@ -315,7 +320,7 @@ def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def needed_by(message: str) -> int | None:
-    """Return the bytes that a compiler says are too many; None if it says something else."""
+    """Return the bytes that a compiler's out-of-memory message names; None for other messages."""
     match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
@@ -338,42 +343,42 @@ def plan(
     largest: Search = "none",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Compile a net for a target: in TRAIN a step as it is trained on these devices, in TEST `apply` of a cut batch.
+    """Compile a net for a target: in TRAIN a training step on these devices, in TEST `apply` on a sharded batch.
 
     Args:
-        net: the net; its precision is what it is compiled in.
+        net: the net, compiled in its precision.
         target: the devices.
-        solver: the settings of the update rule.
-        parallel: how training is spread over the devices.
-        batch: examples that each device takes, or each row of those that cut weights among them; as many as the net
-            has unless given, and its share of them with `parallel.batch="global"`.
-        batch_axis: the axis of what the net is fed that the examples lie along: 1 for recurrent nets, (steps, streams).
-        largest: how to look for the largest batch that fits: "estimate" compiles for one other batch, and takes memory
-            to grow in proportion; "check" compiles until a batch fits and one a twentieth larger does not.
-        progress: is told what is being done.
+        solver: settings of the update rule.
+        parallel: how training is distributed over the devices.
+        batch: examples per device, or per row of devices that shard weights; default: the net's batch size, divided
+            among the devices with `parallel.batch="global"`.
+        batch_axis: the axis of the inputs that is the batch: 1 for recurrent nets, (steps, streams).
+        largest: how to search the largest batch that fits: "estimate" compiles one other batch size and extrapolates
+            memory linearly; "check" compiles until a batch fits and one that is 5 % larger does not.
+        progress: called with a description of each step.
 
     Raises:
-        GraphError: if the net cannot be compiled as a whole, has no such axis, or does not take such a batch. A net
-            that is fed batches of several sizes, such as pictures and all their boxes, takes its own alone.
-        CaffejaxError: if the compiler is not installed or fails, with what it says; or if the devices cannot be
-            arranged as `parallel` says.
+        GraphError: if the net cannot be compiled as a whole, lacks the batch axis, or does not support the batch size.
+            A net with inputs of several batch sizes, such as images and all their boxes, supports only its own.
+        CaffejaxError: if the compiler is not installed or fails, with its message; or if the devices cannot be arranged
+            as `parallel` requires.
     """
-    subject = Subject(net, target, solver, parallel, batch_axis, progress)
+    job = CompileJob(net, target, solver, parallel, batch_axis, progress)
     if batch is not None or parallel.batch != "device" or largest != "none":
-        subject.check_batches()
-    first_plan = subject.plan(batch or subject.own_batch)
+        job.check_batches()
+    first_plan = job.plan(batch or job.default_batch)
     if largest == "none":
         return first_plan
     other = first_plan.batch * 2 if first_plan.fits else max(1, first_plan.batch // 2)
     tried = {first_plan.batch: first_plan}
     if other not in tried:
-        tried[other] = subject.plan(other)
-    batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(subject, tried)
+        tried[other] = job.plan(other)
+    batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(job, tried)
     return replace(first_plan, largest_batch=batch)
 
 
-def _largest(subject: Subject, tried: dict[int, Plan]) -> int:
-    """Look for the largest batch that fits, from those tried: memory grows in proportion to it, all but exactly."""
+def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
+    """Search the largest batch that fits, from the batches tried; memory grows almost linearly with the batch."""
     for _ in range(_TRIES):
         good = [b for b, p in tried.items() if p.fits]
         bad = [b for b, p in tried.items() if not p.fits]
@@ -387,12 +392,12 @@ def _largest(subject: Subject, tried: dict[int, Plan]) -> int:
             guess = (low + high) // 2
         if guess in tried:
             break
-        tried[guess] = subject.plan(guess)
+        tried[guess] = job.plan(guess)
     return max((b for b, p in tried.items() if p.fits), default=0)
 
 
 def _extrapolated(tried: Mapping[int, Plan]) -> int:
-    """Return the batch that just fits if memory goes on growing as between the two largest that were tried."""
+    """Return the batch that just fits, by linear extrapolation from the two largest batches tried."""
     if len(tried) == 1:
         ((batch, only),) = tried.items()
         return batch if only.fits else 0

@@ -52,7 +52,7 @@ class FrozenForward:
                 key = self._fold(key, number)
             return key
 
-        blobs = passes.of_finished(inputs.blobs, make_key)
+        blobs = passes.run_finished(inputs.blobs, make_key)
         return PassOutputs(layers.strip_padding(blobs), {}, passes.loss(blobs) if self._whole else 0.0)
 
 

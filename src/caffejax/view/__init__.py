@@ -1,6 +1,6 @@
-"""Nets as drawings: the graph that is drawn, pages that show it, and a server that follows a file as it is edited."""
+"""Nets as drawings: the layer graph, HTML pages that show it, and a server that follows edits of a file."""
 
-from .net_view import SeenNet, page_of, see, write_page
+from .net_view import NetView, load_view, page_of, write_page
 from .server import serve
 
-__all__ = ["SeenNet", "page_of", "see", "serve", "write_page"]
+__all__ = ["NetView", "load_view", "page_of", "serve", "write_page"]

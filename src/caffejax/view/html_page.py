@@ -1,4 +1,4 @@
-"""One page of HTML that needs nothing else: the net, the layout library, the scripts and their style."""
+"""A self-contained HTML page of a net: data, layout library, scripts and style."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _SCRIPTS = (
 
 @cache
 def asset(name: str) -> str:
-    """Return a file that the page is made of."""
+    """Return the text of a file in the package's assets."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def library() -> str:
-    """Return the layout library after its licence; without the name of its source map, which is not here."""
+    """Return the layout library with its licence, without the reference to its source map, which is not included."""
     text = asset(LIBRARY).partition("//# sourceMappingURL")[0]
     return f"/* dagre, https://github.com/dagrejs/dagre\n\n{asset('dagre/LICENSE')}*/\n{text}"
 
 
 def page(net: dict[str, Any], live: bool = False) -> bytes:
-    """Return the page.
+    """Return the HTML page of a net.
 
-    Nothing in the net's names or text can become markup or script: it is JSON in which no `<` stands, scripts put it
-    into the page as text, and the page's policy allows no script but its own.
+    Names and text of the net cannot become markup or script: the data is JSON without `<`, scripts insert it as text,
+    and the page's content security policy allows no other script.
 
     Args:
-        net: as `told` gives it.
-        live: whether a server shows it, which the page then asks for changes.
+        net: the view from `to_json`.
+        live: whether a server shows the page, which then polls for changes.
     """
     script = "\n".join(["(() => {", library(), *map(asset, _SCRIPTS), "})();"])
     style = asset("page.css")
@@ -57,7 +57,7 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
 
 
 def in_html(value: Any) -> str:
-    """Return JSON of ASCII that can stand within a script element."""
+    """Return ASCII JSON that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,6 +1,6 @@
-"""The graph that is drawn: a net's layers as the text has them, each with those that make its bottoms.
+"""The graph to draw: a net's layers as the prototxt has them, each with the layers that make its bottoms.
 
-It needs no shapes, so a net that cannot be built can be drawn.
+It needs no shapes, so that a net that cannot be built can be drawn.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class WiredLayer:
     """A layer in a drawing.
 
     Attributes:
-        number: its index among those drawn.
-        key: unique in the drawing.
+        number: its index among the drawn layers.
+        key: a key that is unique in the drawing.
         layer: its definition.
-        sources: for each bottom the number of the layer that makes it; None if none does.
-        head: the layer below whose box it is drawn: of layers that work in place the one that made the blob, if nothing
-            else reads that before; else its own number.
+        sources: for each bottom the number of the layer that makes it, or None.
+        head: the number of the layer whose box it belongs to: for an in-place layer the maker of its blob, unless
+            another layer reads the blob in between; else the layer's number.
     """
 
     number: int
@@ -40,7 +40,7 @@ class WiredLayer:
 
     @property
     def style(self) -> DrawStyle:
-        """How its type is drawn."""
+        """The draw style of its type."""
         return draw_style(self.layer.type)
 
 
@@ -50,7 +50,7 @@ def works_in_place(layer: LayerParameter) -> bool:
 
 
 def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
-    """Wire layers, in the order of execution."""
+    """Return the layers with their connections, in the order of execution."""
     sources, _ = find_sources(layers)
     readers = Counter(sources.values())
     keys: set[str] = set()

@@ -1,4 +1,4 @@
-"""A net's file as `caffejax view` shows it: layers, boxes, repeated blocks, problems; as JSON and as a page."""
+"""A net's file as `caffejax view` shows it: layers, boxes, repeated blocks and problems; as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
 
 
 @dataclass(frozen=True)
-class SeenPhase:
+class PhaseView:
     """A net in one phase.
 
     Attributes:
-        layers: those of the phase, in the order of execution.
-        definitions: for each the index among all layers of the text.
-        boxes: layers with those that work in place on their tops.
-        blocks: what repeats, as ranges of boxes.
-        numbers: what is known of each layer; None where the net cannot be built as far as there.
-        problems: why it cannot be built; none if it can.
-        notes: what was assumed or ignored.
+        layers: the layers of the phase, in the order of execution.
+        definitions: for each layer its index among all layers of the text.
+        boxes: layers grouped with the in-place layers on their tops.
+        blocks: repeated blocks, as ranges of boxes.
+        numbers: shapes and counts of each layer; None for layers that cannot be built.
+        problems: why the net cannot be built; empty if it can.
+        notes: assumptions, and settings that are ignored.
     """
 
     layers: tuple[WiredLayer, ...]
@@ -51,44 +51,44 @@ class SeenPhase:
 
 
 @dataclass(frozen=True)
-class SeenNet:
-    """A net's file.
+class NetView:
+    """The view of a net's file.
 
     Attributes:
         file: its path.
-        net: what could be read of it.
-        problems: what is wrong with its text.
-        notes: old forms that it is written in.
-        phases: by name.
+        net: the part of the net that could be read.
+        problems: problems of the text.
+        notes: old forms that the text uses.
+        phases: views by phase name.
     """
 
     file: Path
     net: NetParameter
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
-    phases: dict[Phase, SeenPhase]
+    phases: dict[Phase, PhaseView]
 
 
-def see(file: Path, level: int = 0, stages: Sequence[str] = (), reading: Reading = Reading()) -> SeenNet:
-    """Look at a net; nothing is run, and no data is opened that is not there.
+def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: Reading = Reading()) -> NetView:
+    """Load the view of a net. No layer runs, and missing data is not opened.
 
     Args:
         file: a prototxt.
-        level, stages: of the states to see it in.
-        reading: how its data is read, where it is there.
+        level, stages: the level and stages of the net state.
+        reading: how existing data is read.
 
     Raises:
-        SchemaError: if there is no such file, or it is no text. All else that is wrong is among the problems.
+        SchemaError: if the file does not exist or is not text. All other problems are stored in the view.
     """
     with warnings_kept(f"{file}: ") as notes:
         net, problems = read_what_is_right(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
-    phases = {phase: _see_phase(net, net_state(net, phase, level, stages), file, reading) for phase in PHASES}
-    return SeenNet(file, net, problems, tuple(notes), phases)
+    phases = {phase: _load_phase(net, net_state(net, phase, level, stages), file, reading) for phase in PHASES}
+    return NetView(file, net, problems, tuple(notes), phases)
 
 
-def _see_phase(net: NetParameter, state: NetState, file: Path, reading: Reading) -> SeenPhase:
+def _load_phase(net: NetParameter, state: NetState, file: Path, reading: Reading) -> PhaseView:
     places = [i for i, layer in enumerate(net.layer) if included(layer, state)]
     layers = [net.layer[i] for i in places]
     numbers: dict[int, LayerSummary] = {}
@@ -102,7 +102,7 @@ def _see_phase(net: NetParameter, state: NetState, file: Path, reading: Reading)
         notes += [*assumed, *dict.fromkeys(warnings)]
     all_wired = wired(layers)
     boxes = boxes_of(all_wired)
-    return SeenPhase(
+    return PhaseView(
         layers=all_wired,
         definitions=tuple(places),
         boxes=boxes,
@@ -119,7 +119,7 @@ _Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 def _numbers(
     net: NetParameter, state: NetState, file: Path, reading: Reading, layers: Sequence[LayerParameter]
 ) -> _Numbers:
-    """Return the layers' numbers by index, why there are none, and what was assumed; as far as the net can be built."""
+    """Return numbers by layer index, problems, and assumptions, up to the first layer that cannot be built."""
     try:
         return _of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
     except AbsentError as reason:
@@ -142,7 +142,7 @@ def _of_graph(found: AssumedGraph, places: Sequence[int]) -> _Numbers:
 
 
 def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
-    """Return which layers have no problem, and read from none that has."""
+    """Return the layers without problems that read from no layer with problems."""
     wrong = {problem.layer for problem in problems}
     sources, missing = find_sources(layers)
     lacking = {i for i, _, _ in missing}
@@ -154,12 +154,12 @@ def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> lis
     return [i for i in range(len(layers)) if i not in bad]
 
 
-def all_problems(seen: SeenNet) -> list[tuple[Problem, tuple[Phase, ...]]]:
-    """Return every problem of a net, each once, with the phases that have it; none for those of the text."""
-    phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(seen.problems, ())
-    for phase, part in seen.phases.items():
+def all_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
+    """Return each problem of a net once, with the phases that have it; problems of the text have no phases."""
+    phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
+    for phase, part in view.phases.items():
         for problem in part.problems:
-            if problem not in seen.problems:
+            if problem not in view.problems:
                 phases_of[problem] = (*phases_of.get(problem, ()), phase)
     return list(phases_of.items())
 
@@ -167,27 +167,27 @@ def all_problems(seen: SeenNet) -> list[tuple[Problem, tuple[Phase, ...]]]:
 _LONGEST_TEXT = 20_000  # characters of a layer's prototxt
 
 
-def told(seen: SeenNet) -> dict[str, Any]:
+def to_json(view: NetView) -> dict[str, Any]:
     """Return a net view as JSON-compatible values for the page's scripts.
 
-    Problems have the name of the layer that they are of, and the phases that have them, which is none for those of the
-    text. Layers refer to each other, and to their prototxt, by number.
+    A problem has the name of its layer, and the phases that have it (empty for problems of the text). Layers refer to
+    each other, and to their prototxt, by number.
     """
-    known = [numbers for part in seen.phases.values() for numbers in part.numbers if numbers]
-    families = {numbers.type: numbers.family for numbers in known}  # for layers of phases that cannot be built
-    problems = [{**_problem(p), "phases": phases} for p, phases in all_problems(seen)]
+    counted_layers = [numbers for part in view.phases.values() for numbers in part.numbers if numbers]
+    families = {numbers.type: numbers.family for numbers in counted_layers}  # for layers of phases that cannot be built
+    problems = [{**_problem(p), "phases": phases} for p, phases in all_problems(view)]
     return {
-        "name": seen.net.name,
-        "file": str(seen.file),
+        "name": view.net.name,
+        "file": str(view.file),
         "problems": problems,
-        "notes": seen.notes,
-        "texts": [text_of(layer) for layer in seen.net.layer],
-        "phases": {phase: _phase(part, families) for phase, part in seen.phases.items()},
+        "notes": view.notes,
+        "texts": [text_of(layer) for layer in view.net.layer],
+        "phases": {phase: _phase(part, families) for phase, part in view.phases.items()},
     }
 
 
 def text_of(layer: LayerParameter) -> str:
-    """Return a layer's prototxt, as long as can be read, without weights."""
+    """Return a layer's prototxt without weights, truncated to a readable length."""
     shown = LayerParameter()
     shown.CopyFrom(layer)
     shown.ClearField("blobs")
@@ -202,7 +202,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {"message": problem.message, **{key: value for key, value in place.items() if value is not None}}
 
 
-def _phase(part: SeenPhase, families: Mapping[str, str]) -> dict[str, Any]:
+def _phase(part: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
     layers = [
         {
             "name": layer.layer.name,
@@ -227,7 +227,7 @@ def _phase(part: SeenPhase, families: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _detail(layer: WiredLayer) -> str:
-    """Return kernel and stride as a drawing says them: "7x7 /2"."""
+    """Return kernel and stride in the form of a drawing: "7x7 /2"."""
     if layer.style.window is None:
         return ""
     kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
@@ -261,9 +261,9 @@ def _block(block: Block) -> dict[str, Any]:
     }
 
 
-def page_of(seen: SeenNet) -> bytes:
-    """Return the page of a net: one file of HTML, which needs no network."""
-    return page(told(seen))
+def page_of(view: NetView) -> bytes:
+    """Return the HTML page of a net, which needs no network."""
+    return page(to_json(view))
 
 
 def write_page(
@@ -272,21 +272,24 @@ def write_page(
     level: int = 0,
     stages: Sequence[str] = (),
     reading: Reading = Reading(),
-) -> SeenNet:
-    """Write the page of a net's file; return what is seen on it. A net that is wrong is drawn with its problems.
+) -> NetView:
+    """Write the page of a net's file. An invalid net is drawn with its problems.
 
     Args:
         file: a prototxt.
-        out: the page, `.html`.
-        level, stages: of the states to show it in.
-        reading: how its data is read, where it is there.
+        out: path of the page, `.html`.
+        level, stages: the level and stages of the net state.
+        reading: how existing data is read.
+
+    Returns:
+        The view on the page.
 
     Raises:
-        SchemaError: if there is no such prototxt, or it is no text.
+        SchemaError: if the prototxt does not exist or is not text.
         CaffejaxError: if the page cannot be written.
     """
-    seen = see(Path(file), level, stages, reading)
-    content = page_of(seen)
+    view = load_view(Path(file), level, stages, reading)
+    content = page_of(view)
     with replacing(out) as page_file:
         page_file.write(content)
-    return seen
+    return view

@@ -1,4 +1,4 @@
-"""The boxes of a drawing, and blocks that a net repeats: found by structure, or by names like `inception_3a/1x1`."""
+"""Boxes of a drawing, and blocks that a net repeats, detected by structure or by names such as `inception_3a/1x1`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .layer_graph import WiredLayer
 
 @dataclass(frozen=True)
 class Box:
-    """A layer, and those that work in place on its top.
+    """A layer with the in-place layers on its top.
 
     Attributes:
         layers: the layers, from top to bottom.
-        sources: the boxes that it reads from, by their index, each once, in order.
+        sources: indices of the boxes that it reads from, without duplicates.
     """
 
     layers: tuple[WiredLayer, ...]
@@ -40,23 +40,23 @@ def boxes_of(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
 
 
 class Signatures:
-    """What tells equal boxes: types, what drawings say of kernels, and how far before they are what they read.
+    """Signatures of boxes: layer types, drawn kernels, and the distances to the boxes that they read.
 
-    What comes from data, such as labels, is as if it came from nowhere, since later boxes are farther from it.
+    Data boxes, such as labels, do not count as sources, since their distance grows from block to block.
     """
 
     def __init__(self, boxes: Sequence[Box]) -> None:
-        known: dict[object, int] = {}
+        numbers: dict[object, int] = {}
         kinds = [(len(box.sources), *((x.layer.type, _kernel(x)) for x in box.layers)) for box in boxes]
-        self._kinds = np.array([known.setdefault(kind, len(known)) for kind in kinds])
+        self._kinds = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds])
         self._far = np.zeros((len(boxes), max((len(box.sources) for box in boxes), default=0)), np.int64)
         for i, box in enumerate(boxes):
             self._far[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
     def repeated(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return for boxes from `first` up to `last - period` whether the one a period later is equal.
+        """Return for boxes from `first` up to `last - period` whether the box one period later is equal.
 
-        What both read from before the period need not be as far away: all stages of a net may read its features.
+        Distances to sources before the period may differ, since all stages of a net may read the same features.
         """
         here, there = slice(first, last - period), slice(first + period, last)
         near, after = self._far[here], self._far[there]
@@ -76,7 +76,7 @@ def _kernel(layer: WiredLayer) -> str:
 
 
 def crossings(boxes: Sequence[Box]) -> list[int]:
-    """Return for each place between boxes (before each, and after the last) how many boxes are read across it.
+    """Return for each gap between boxes (before each box, and after the last) how many boxes are read across it.
 
     Boxes without sources, which are data, do not count.
     """
@@ -103,12 +103,12 @@ _MARKS = "/_-.:"  # where a name's beginning may end
 
 @dataclass(frozen=True)
 class Block:
-    """Boxes, one after another, that can be drawn as one.
+    """Consecutive boxes that can be drawn as one.
 
     Attributes:
-        start, stop: the boxes, as of a range.
+        start, stop: the range of boxes.
         label: text for the block.
-        parts: of a run the blocks that it repeats; of a block that stands alone nothing.
+        parts: the repeated blocks of a run; empty for a single block.
     """
 
     start: int
@@ -118,20 +118,20 @@ class Block:
 
 
 def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
-    """Return the blocks of a net, none of which overlap, in order.
+    """Return the blocks of a net in order, without overlaps.
 
-    First what follows upon itself: the repetition that covers most, and so on with what is left. Then what occurs
-    several times with something between. Last, layers whose names begin alike, up to a slash.
+    Consecutive repetitions come first, beginning with the one that covers most boxes. Then come groups that occur
+    several times with other boxes between them, and last neighbours whose names share a prefix up to a slash.
     """
     alike, open_at = Signatures(boxes), crossings(boxes)
-    found = list(_runs(boxes, alike, open_at, 0, len(boxes)))
-    found += _recurring(boxes, alike, open_at, found)
-    found += _named(boxes, found)
-    return tuple(sorted(found, key=lambda block: block.start))
+    blocks = list(_runs(boxes, alike, open_at, 0, len(boxes)))
+    blocks += _recurring(boxes, alike, open_at, blocks)
+    blocks += _named(boxes, blocks)
+    return tuple(sorted(blocks, key=lambda block: block.start))
 
 
 def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first: int, last: int) -> Iterator[Block]:
-    """Yield runs of equal blocks among the boxes from `first` up to `last`; at best blocks of one fork at most."""
+    """Yield runs of equal blocks among the boxes from `first` up to `last`, preferring blocks with at most one fork."""
     best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
     for period in range(1, min((last - first) // 2, _LONGEST) + 1):
         for start, length in _stretches(alike.repeated(first, last, period)):
@@ -166,16 +166,16 @@ def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         yield start, stop - start
 
 
-def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], found: Sequence[Block]) -> list[Block]:
-    """Return what lies between two places across which one box is read, if it is several boxes and occurs again."""
+def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], blocks: Sequence[Block]) -> list[Block]:
+    """Return groups of several boxes between two single-connection gaps that occur more than once."""
     cuts = [place for place, count in enumerate(open_at) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
     counts = Counter(alike.of(a, b) for a, b in ranges)
-    return [_block(boxes, a, b) for a, b in ranges if counts[alike.of(a, b)] > 1 and _free(found, a, b)]
+    return [_block(boxes, a, b) for a, b in ranges if counts[alike.of(a, b)] > 1 and _free(blocks, a, b)]
 
 
-def _named(boxes: Sequence[Box], found: Sequence[Block]) -> list[Block]:
-    """Return neighbours whose names begin alike, up to a slash, where a net has several such neighbourhoods."""
+def _named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
+    """Return neighbours whose names share a prefix up to a slash, if a net has several such groups."""
     scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]
     ranges = [
@@ -183,15 +183,15 @@ def _named(boxes: Sequence[Box], found: Sequence[Block]) -> list[Block]:
         for a, b in pairwise([*starts, len(boxes)])
         if scopes[a] and b - a > 1 and sum(len(box.layers) for box in boxes[a:b]) >= _FEWEST
     ]
-    return [_block(boxes, a, b) for a, b in ranges if _free(found, a, b)] if len(ranges) + len(found) > 1 else []
+    return [_block(boxes, a, b) for a, b in ranges if _free(blocks, a, b)] if len(ranges) + len(blocks) > 1 else []
 
 
-def _free(found: Sequence[Block], start: int, stop: int) -> bool:
-    return all(stop <= block.start or block.stop <= start for block in found)
+def _free(blocks: Sequence[Block], start: int, stop: int) -> bool:
+    return all(stop <= block.start or block.stop <= start for block in blocks)
 
 
 def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
-    """Return a block, named by how its layers' names begin, up to a mark, else by the layer that it ends with."""
+    """Return a block, labelled with its layers' common name prefix up to a mark, or else with its last layer's name."""
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
     alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # as far as the shortest goes
     common = names[0][: [*alike, False].index(False)]

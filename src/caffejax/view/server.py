@@ -1,4 +1,4 @@
-"""A server on this machine alone that shows a net, and reads its file again when it was edited."""
+"""A local server that shows a net, and loads its file again after each edit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, cast
 from ..errors import CaffejaxError, Problem
 from ..options import Reading
 from .html_page import in_html, page
-from .net_view import see, told
+from .net_view import load_view, to_json
 
 HOST = "127.0.0.1"
 
 
-class _Followed:
-    """A net's file, looked at again once it was changed."""
+class _FileWatcher:
+    """The view of a net's file, loaded again after changes of the file."""
 
     def __init__(self, file: Path, level: int, stages: Sequence[str], reading: Reading) -> None:
         self._file = file
-        self._look = lambda: told(see(file, level, stages, reading))
+        self._look = lambda: to_json(load_view(file, level, stages, reading))
         self._lock = threading.Lock()
         self._stamp: object = None
         self._net: dict[str, Any] = {}
@@ -55,24 +55,24 @@ def serve(
     ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
     reading: Reading = Reading(),
 ) -> None:
-    """Show a net until interrupted, to browsers on this machine.
+    """Show a net to browsers on this machine until interrupted.
 
     Args:
-        file: a prototxt; it may be edited meanwhile.
-        port: where to listen; 0 for any that is free.
-        level, stages: of the states to show it in.
+        file: a prototxt, which may be edited while the server runs.
+        port: the port; 0 for any free one.
+        level, stages: the level and stages of the net state.
         ready: called with the server once it listens.
-        reading: how its data is read, where it is there.
+        reading: how existing data is read.
 
     Raises:
-        SchemaError: if there is no such prototxt at the start, or it is no text.
-        CaffejaxError: if the port is taken.
+        SchemaError: if the prototxt does not exist at the start, or is not text.
+        CaffejaxError: if the port is in use.
     """
-    followed = _Followed(file, level, stages, reading)
-    followed.net()
+    watcher = _FileWatcher(file, level, stages, reading)
+    watcher.net()
 
     class Handler(_Handler):
-        shown = followed
+        shown = watcher
 
     try:
         server = _Server((HOST, port), Handler)
@@ -88,23 +88,23 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Listen, without asking the network for this machine's name, as HTTPServer does."""
+        """Bind without HTTPServer's look-up of this machine's name in the network."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of browsers that went away before they had their answer."""
+        """Ignore errors of browsers that closed the connection before the answer."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Gives the page and, as JSON, the net.
+    """Serves the page and, as JSON, the net.
 
-    A page of another site may not read either: its requests name that site as the host, and are refused.
+    Pages of other sites cannot read either: their requests have that site as the host and are refused.
     """
 
-    shown: _Followed
+    shown: _FileWatcher
     timeout = 30
     server_version, sys_version = "caffejax", ""
 
@@ -142,4 +142,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a page asks every second."""
+        """Log nothing, since a page polls every second."""

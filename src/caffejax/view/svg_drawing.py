@@ -1,7 +1,8 @@
-"""Drawings of nodes and edges, in the DOT language or as SVG.
+"""Drawings of nodes and edges in the DOT language or as SVG.
 
-SVG is laid out by the page's layout library, run by V8. V8 comes from the package mini-racer, which has wheels for all
-platforms, needs no other program, and gives scripts no access to files or network. It sees numbers only, no names.
+The page's layout library computes the SVG layout, run by V8 from the package mini-racer. That package has wheels for
+all platforms, needs no other program, and gives scripts no access to files or network. The layout receives numbers
+only, no names.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Drawing:
     """A net as nodes and edges.
 
     Attributes:
-        name: the net's.
-        rankdir: where it runs to: "LR", "RL", "TB" or "BT".
-        nodes: label and style by node.
-        edges: from node, to node, label.
+        name: the net's name.
+        rankdir: direction of the layout: "LR", "RL", "TB" or "BT".
+        nodes: label and style of each node.
+        edges: (source node, target node, label).
     """
 
     name: str
@@ -52,12 +53,12 @@ class Drawing:
 
 
 def printable(text: str) -> str:
-    """Return text without control characters and halves of characters, which no drawing can have."""
+    """Return text without control characters and lone surrogates, which drawings cannot contain."""
     return _INVISIBLE.sub("", text)
 
 
 def _quoted(text: str, record: bool = False) -> str:
-    """Return a string of the DOT language; in a record's label some characters more have a meaning."""
+    """Return a quoted string of the DOT language; labels of records need additional escapes."""
     text = printable(text)
     for mark in '\\"' + ("{}|<>" if record else ""):
         text = text.replace(mark, f"\\{mark}")
@@ -72,12 +73,12 @@ _given_up: list[Any] = []  # their last answers may come late, and need the even
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are drawn, in pixels.
+    """Positions in a drawing, in pixels.
 
     Attributes:
-        size: of the drawing.
-        nodes: the nodes' centres.
-        edges: for each edge the points that it is led through, and the middle of its label.
+        size: (width, height) of the drawing.
+        nodes: centres of the nodes.
+        edges: for each edge its points and the centre of its label.
     """
 
     size: Point
@@ -86,12 +87,12 @@ class Layout:
 
 
 def lay_out(sizes: Sequence[Point], edges: Sequence[tuple[int, int]], labels: Sequence[Point], rankdir: str) -> Layout:
-    """Lay out a directed graph in ranks; edges that close a cycle lead back.
+    """Lay out a directed graph in ranks; edges that close a cycle are drawn backwards.
 
     Args:
-        sizes: the nodes' widths and heights.
-        edges: from node, to node, by index.
-        labels: the sizes of the edges' labels; (0, 0) for none.
+        sizes: (width, height) of each node.
+        edges: (source, target) indices of nodes.
+        labels: (width, height) of each edge's label; (0, 0) for none.
         rankdir: "LR", "RL", "TB" or "BT".
 
     Raises:
@@ -115,7 +116,7 @@ def _point(place: dict[str, float]) -> Point:
 
 
 def _run(script: str) -> Any:
-    """Run a script in a separate thread: mini-racer cannot wait where an event loop runs, as in notebooks."""
+    """Run a script in a separate thread, since mini-racer cannot wait inside a running event loop, as in notebooks."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run_here, script).result()
 
@@ -161,10 +162,10 @@ _MARGIN = 12
 
 
 def to_svg(drawing: Drawing) -> str:
-    """Return a drawing as SVG, laid out by the page's library. Text in it is escaped, without control characters.
+    """Return a drawing as SVG. Text is escaped and stripped of control characters.
 
     Raises:
-        CaffejaxError: if the library cannot be run here.
+        CaffejaxError: if the layout library cannot run.
     """
     index = {node: i for i, node in enumerate(drawing.nodes)}
     labels = [printable(label) for label, _ in drawing.nodes.values()]
@@ -199,7 +200,7 @@ def _size(label: str, beside: float, above: float) -> Point:
 
 
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
-    """Draw a line through points, round where it bends."""
+    """Draw a smooth line through points."""
     first, *bends, last = points
     path = f"M{_at(first)}"
     for a, b in pairwise(bends):
