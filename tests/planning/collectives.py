@@ -82,7 +82,7 @@ def main() -> None:
             counted = planner.program_of(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": collectives(compiled.as_text()),
-                "counted": [[c.kind, c.bytes, c.group_size] for c in counted for _ in range(c.count)],
+                "counted": [[c.kind, c.bytes, c.over] for c in counted for _ in range(c.count)],
             }
     for name, (precision, dtype) in REDUCED.items():
         net = Net(LENET, "TRAIN", precision=precision)

@@ -58,7 +58,7 @@ print(found.n_collectives, found.collectives[0])
 """
     environment = os.environ | with_devices(8)
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, group_size=8)}"
+    assert run.stdout.strip() == f"1 {Collective('all-reduce', 4000, 1, over=8)}"
 
 
 TEXT = """HloModule m, is_scheduled=true
@@ -145,8 +145,8 @@ def test_who_does_a_collective_with_whom(
     shape: str, opcode: str, attributes: str, collective: tuple[str, int, int, int]
 ) -> None:
     text = f"ENTRY %m (p: f32[8]) -> f32[8] {{\n  ROOT %c = {shape} {opcode}(%p), channel_id=1, {attributes}\n}}\n"
-    kind, size, group_size, step = collective
-    assert count(text)["collectives"] == (Collective(kind, size, 1, group_size, step),)
+    kind, size, over, step = collective
+    assert count(text)["collectives"] == (Collective(kind, size, 1, over, step),)
 
 
 FUSED = """HloModule m
@@ -166,7 +166,7 @@ ENTRY %main (p: f32[500,800]) -> f32[500,100] {
 
 
 def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
-    assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, group_size=8),)
+    assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, over=8),)
 
 
 def test_text_that_is_no_program_counts_nothing() -> None:

@@ -33,7 +33,7 @@ def planned(needed: int = 2**30, **program: Any) -> Plan:
 
 
 def test_the_roofline() -> None:
-    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, group_size=4),))
+    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
     assert found.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
     assert (found.best, found.bound_by) == (pytest.approx(1e-2), "memory")
     assert found.examples_per_second == pytest.approx(4 * 32 / 1e-2)

@@ -14,8 +14,8 @@ from caffejax.planning.planner import link_seconds, scaled
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
 
 
-def of(kind: str, size: int, group_size: int, group_stride: int = 1, count: int = 1) -> list[Collective]:
-    return [Collective(kind, size, count, group_size, group_stride)]
+def of(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[Collective]:
+    return [Collective(kind, size, count, over, step)]
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def of(kind: str, size: int, group_size: int, group_stride: int = 1, count: int 
         (of("all-reduce", 80, 4), 64, 1, 2 * 80 * 7 / 8, 4 * 2 * 10 * 7 / 8),
         # rows of 2: within a row nothing grows; over the rows it does
         (of("all-reduce", 80, 2), 32, 2, 2 * 80 / 2, 0),
-        (of("all-reduce", 80, 4, group_stride=2), 4, 2, 2 * 80 * 3 / 4, 0),
-        (of("all-reduce", 80, 4, group_stride=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
+        (of("all-reduce", 80, 4, step=2), 4, 2, 2 * 80 * 3 / 4, 0),
+        (of("all-reduce", 80, 4, step=2), 8, 2, 2 * 80 * 3 / 4, 4 * 2 * 20 / 2),  # 4 of a host's 8
         (of("all-reduce", 80, 8), 4, 2, 2 * 80 * 7 / 8, 0),
         ([], 64, 1, 0, 0),
     ],

@@ -162,7 +162,7 @@ def _lines(found: Plan) -> list[str]:
 
 
 def _collective(of: Collective, devices: int) -> str:
-    among = "" if of.group_size == devices else f" among {of.group_size}"
+    among = "" if of.over == devices else f" among {of.over}"
     return f"{of.count} x {of.kind} of {in_words(of.bytes)}{among}"
 
 

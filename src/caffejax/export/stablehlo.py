@@ -111,7 +111,7 @@ def require_package(name: str, purpose: str) -> None:
 
     Args:
         name: the package.
-        purpose: what uses it, as a clause for the message: "writes models".
+        purpose: its use, as a clause for the message, such as "writes models".
 
     Raises:
         CaffejaxError: naming the extra to install, if the package is missing.

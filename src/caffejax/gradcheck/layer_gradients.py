@@ -122,15 +122,15 @@ def by_rule(case: Case) -> list[np.ndarray]:
 
     arrays = (case.blobs, case.bottoms, case.tops, case.top_diffs)
     if case.on_host:
-        found = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
+        results = gradients(case.context.base_key, *jax.tree.map(np.asarray, arrays))
     else:
-        found = jax.jit(gradients)(case.context.base_key, *arrays)
-    for argument, value, gradient in zip(case.arguments, case.values, found, strict=True):
+        results = jax.jit(gradients)(case.context.base_key, *arrays)
+    for argument, value, gradient in zip(case.arguments, case.values, results, strict=True):
         require(
             gradient.shape == value.shape,
             f"the backward rule's gradient of {argument.name} has shape {gradient.shape}, not {value.shape}",
         )
-    return [np.asarray(g) for g in found]
+    return [np.asarray(g) for g in results]
 
 
 def lone_layer(

@@ -309,14 +309,14 @@ def normalize(call: Call) -> Value | None:
 @lowers("BatchNorm", "Scale", "Bias", "BN")
 def by_channel(call: Call) -> Value | None:
     """A factor and a bias for each channel that could not be folded."""
-    known = call.context.type.traits.by_channel
+    affine = call.context.type.traits.by_channel
     shapes = [np.shape(b) for b in call.blobs]
-    if known is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
+    if affine is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
         return None
-    if not call.blobs or not known.applies(call.context, shapes, 1, call.x.shape[1]):
+    if not call.blobs or not affine.applies(call.context, shapes, 1, call.x.shape[1]):
         return None
     factor, bias = (
-        np.asarray(a, np.float32) for a in known.factor_and_bias(call.context, tuple(map(np.asarray, call.blobs)))
+        np.asarray(a, np.float32) for a in affine.factor_and_bias(call.context, tuple(map(np.asarray, call.blobs)))
     )
     x = call.x
     if np.any(factor != 1):

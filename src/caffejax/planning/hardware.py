@@ -257,7 +257,7 @@ def _gpus(target: Target) -> Sequence[Any]:
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
         topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
-    except Exception as error:  # likewise
+    except Exception as error:  # any error of the compiler for this target
         raise CaffejaxError(f"the CUDA compiler does not take {target}: {_why(error)}") from error
     return topology.devices
 
@@ -277,5 +277,5 @@ def _config(chip: Chip) -> str:
 
 def _why(error: Exception) -> str:
     line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    # what JAX says of a compiler that it did not load, as it was told of other platforms, or of none
+    # JAX's message for a compiler that it did not load because other platforms, or none, were selected
     return f"{line}; {_REMEDY}" if "not implemented" in line or "not found" in line.lower() else line

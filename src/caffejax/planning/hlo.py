@@ -39,28 +39,28 @@ class Collective:
         kind: XLA's name, such as "all-reduce".
         bytes: size of the result on each device.
         count: number of such collectives.
-        group_size: number of devices in a group.
-        group_stride: distance between the devices of a group, in the order of the mesh.
+        over: number of devices in a group.
+        step: distance between the devices of a group, in the order of the mesh.
     """
 
     kind: str
     bytes: int
     count: int
-    group_size: int = 1
-    group_stride: int = 1
+    over: int = 1
+    step: int = 1
 
     @property
     def whole(self) -> int:
         """Size in bytes of the whole array that all devices contribute to or receive."""
-        return self.bytes * self.group_size if self.kind == "reduce-scatter" else self.bytes
+        return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
 
     def is_within(self, model: int) -> bool:
         """Return whether each group stays within a row of `model` devices."""
-        return self.group_stride * self.group_size <= model
+        return self.step * self.over <= model
 
     def rows_of(self, model: int) -> int:
         """Return the number of rows of `model` devices that each group spans."""
-        return 1 if self.is_within(model) else max(1, self.group_size * self.group_stride // model)
+        return 1 if self.is_within(model) else max(1, self.over * self.step // model)
 
     def moved(self, devices: int, size: float) -> float:
         """Return the minimum bytes that each of `devices` devices sends for an array of `size` bytes."""
@@ -280,7 +280,9 @@ def _size(shape: str) -> int:
 
 def _result_bytes(instruction: _Instruction) -> int:
     """Return the size of a collective's results; for an asynchronous start, the part after its operands."""
-    sizes = [size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))]  # which is none of its numbers
+    sizes = [
+        size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))
+    ]  # a context number of the collective, not data
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(sizes) > 1:
         return sum(sizes[len(sizes) // 2 :])
     return sum(sizes)

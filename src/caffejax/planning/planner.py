@@ -72,10 +72,10 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     """
     links = network = 0.0
     for c in collectives:
-        n = c.group_size if c.is_within(model) else c.group_size // c.rows_of(model) * rows
+        n = c.over if c.is_within(model) else c.over // c.rows_of(model) * rows
         if n < 2:
             continue
-        near = min(n, max(1, chip.joined // c.group_stride))
+        near = min(n, max(1, chip.joined // c.step))
         groups = -(-n // near)
         links += c.count * c.moved(near, c.whole) / chip.link
         network += c.count * c.moved(groups, c.whole / near) / chip.network

@@ -221,8 +221,8 @@ def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str |
     cells = np.float32(np.prod(window.kernel))
     if np.all(areas == cells):
         return means
-    found: str = b.node("Mul", [means, call.array(cells / areas, "cells")])
-    return found
+    scaled: str = b.node("Mul", [means, call.array(cells / areas, "cells")])
+    return scaled
 
 
 def _pool_attributes(window: Window) -> dict[str, Any]:

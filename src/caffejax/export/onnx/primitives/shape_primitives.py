@@ -150,7 +150,7 @@ def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: S
 
 
 def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: int, inside: int) -> tuple[Value, Shape]:
-    """Insert elements between those of an axis: pad a new axis, merge it, and crop the end."""
+    """Insert elements along an axis: pad a new axis after it, merge the two, and crop the end."""
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshaped(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
