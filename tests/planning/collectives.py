@@ -75,7 +75,7 @@ def main() -> None:
             if (name, way) not in CASES:
                 continue
             net = Net(text, "TRAIN", sync_bn=way == "synced")
-            of = planner.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
+            of = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, how = of.function(8)
             asked = (Requests(of.mesh).encode(0),) if way == "asked" else ()
             compiled = jax.jit(function, **how).lower(*arguments, *asked).compile()
@@ -86,7 +86,7 @@ def main() -> None:
             }
     for name, (precision, dtype) in REDUCED.items():
         net = Net(LENET, "TRAIN", precision=precision)
-        of = planner.Subject(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
+        of = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(reduce_dtype=dtype), 0, print)
         function, arguments, how = of.function(8)
         result[f"reduced {name}"] = added_up(jax.jit(function, **how).lower(*arguments).as_text())
     sys.stdout.write(json.dumps(result))

@@ -101,7 +101,7 @@ def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> N
 
 def test_images_are_fed_as_their_source_gives_them(on_cpu: None) -> None:
     net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
-    (_, (_, fed, _), _) = planner.Subject(net, HERE, planner.SGD, Parallel(), 0, print).function(64)
+    (_, (_, fed, _), _) = planner.CompileJob(net, HERE, planner.SGD, Parallel(), 0, print).function(64)
     assert {name: x.dtype for name, x in fed.items()} == {"data": np.uint8, "label": np.float32}
 
 
