@@ -68,7 +68,7 @@ def test_the_largest_batch(
         tried.append(batch)
         return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
-    monkeypatch.setattr(planner.Subject, "plan", attempt)
+    monkeypatch.setattr(planner.CompileJob, "plan", attempt)
     found = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
     assert found is not None
     usable = planned().usable
@@ -78,7 +78,7 @@ def test_the_largest_batch(
 
 
 def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner.Subject, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
+    monkeypatch.setattr(planner.CompileJob, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
     assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
 
 
