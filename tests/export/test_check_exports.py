@@ -31,7 +31,7 @@ def check(*arguments: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_nets_of_a_folder(tmp_path: Path) -> None:
+def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     nets, out = tmp_path / "nets", tmp_path / "out.jsonl"
     nets.mkdir()
     (nets / "a.prototxt").write_text(residual_net(1))
@@ -46,7 +46,7 @@ def test_nets_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
     monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
     found = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
@@ -57,7 +57,7 @@ def test_a_wrong_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert verdict(found | {"moves": dict.fromkeys(found["moves"], 0.0)}, "onnx") == "constant"
 
 
-def test_rows_in_another_order_are_told_from_other_rows() -> None:
+def test_reordered_rows_are_distinguished_from_different_rows() -> None:
     boxes = np.random.default_rng(0).uniform(size=(1, 1, 9, 7))
     swapped, other = boxes.copy(), boxes.copy()
     swapped[0, 0, [3, 4]] = boxes[0, 0, [4, 3]]

@@ -18,14 +18,14 @@ FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 @pytest.mark.slow
 @FEW
 @given(nets())
-def test_drawn_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
+def test_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
     _check(*drawn)
 
 
 @pytest.mark.long
 @settings(FEW, max_examples=150)
 @given(nets(most=12))
-def test_many_drawn_nets(drawn: tuple[str, tuple[str, ...]]) -> None:
+def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ...]]) -> None:
     _check(*drawn)
 
 

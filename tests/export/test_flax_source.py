@@ -77,7 +77,7 @@ def test_outputs_are_equal(name: str, written: Path, fresh_process: ProcessPoolE
 
 
 @pytest.mark.slow
-def test_weights_in_an_orbax_folder(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     subject = subject_for(residual_net(6))
     write_flax(subject, tmp_path / "net", weights="orbax")
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
@@ -97,7 +97,7 @@ def test_sources_are_well_formed(written: Path) -> None:
 
 
 @pytest.mark.long
-def test_sources_have_right_types(written: Path, tmp_path: Path) -> None:
+def test_sources_pass_the_type_checker(written: Path, tmp_path: Path) -> None:
     names = ["deconv, groups", "lrn", "residual, in a list", "two bottoms", "shared", "interp", "prelu"]
     sources = [written / f"case_{list(CASES).index(name)}" / "model.py" for name in names]
     for k, path in enumerate(sources):
@@ -119,7 +119,7 @@ def test_sources_have_right_types(written: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_trains_it(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     net = residual_net(2).replace(layer("Dropout", "drop", "pool", "pool"), "")
     write_flax(subject_for(net), tmp_path / "net")
     shape, *losses = fresh_process.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
@@ -140,7 +140,7 @@ def test_the_page_trains_it(tmp_path: Path, fresh_process: ProcessPoolExecutor) 
         (False, True, "It computes the same in both modes."),
     ],
 )
-def test_the_page_says_what_the_modes_do(dropout: bool, fixed: bool, said: str, tmp_path: Path) -> None:
+def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, said: str, tmp_path: Path) -> None:
     text = residual_net(2)
     text = text if dropout else text.replace(layer("Dropout", "drop", "pool", "pool"), "")
     text = text.replace('type: "BatchNorm"', 'type: "BatchNorm" batch_norm_param { use_global_stats: true }', 9 * fixed)
@@ -170,7 +170,9 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, fresh_pr
     assert names == {"kernel", "bias", "scale"}
 
 
-def test_gradients_go_to_where_maxima_were(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
+    tmp_path: Path, fresh_process: ProcessPoolExecutor
+) -> None:
     parts = [
         images(2, 3, 7, 8),
         layer("Pooling", "p", "data", "p places", "pooling_param { kernel_size: 2 stride: 2 }"),
@@ -227,7 +229,7 @@ def test_names_never_become_code(tmp_path: Path, fresh_process: ProcessPoolExecu
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
 
 
-def test_inputs_named_like_what_lines_use(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     images_of_block = residual_net(6).replace('"data"', '"block"')
     again = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
     lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
@@ -252,7 +254,7 @@ def _quoted(name: str) -> str:
     return f'"{_escaped(name)}"'
 
 
-def test_all_that_cannot_be_written_is_said_before_anything_is(tmp_path: Path) -> None:
+def test_an_error_names_all_unsupported_layers_and_nothing_is_written(tmp_path: Path) -> None:
     layers = [
         images(2, 3, 4, 4),
         layer("Pooling", "pool", "data", "pool", "pooling_param { pool: STOCHASTIC kernel_size: 2 }"),
@@ -273,7 +275,7 @@ def test_all_that_cannot_be_written_is_said_before_anything_is(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_can_be_written_is_said_with_what_cannot(tmp_path: Path) -> None:
+def test_an_error_names_outputs_that_can_be_written(tmp_path: Path) -> None:
     layers = [
         images(2, 3, 4, 4),
         layer("Convolution", "conv", "data", "conv", "convolution_param { num_output: 4 kernel_size: 1 }"),
@@ -291,7 +293,7 @@ def test_what_can_be_written_is_said_with_what_cannot(tmp_path: Path) -> None:
     write_flax(make_subject(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
 
-def test_what_repeats_is_a_class_and_a_list(written: Path) -> None:
+def test_repeated_blocks_become_a_class_and_a_list(written: Path) -> None:
     source = (written / f"case_{list(CASES).index('residual, in a list')}" / "model.py").read_text()
     classes = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     assert classes == ["ResBlock", "TinyResNet"]
@@ -304,7 +306,7 @@ GOLDEN = [case for case in MANIFEST if case["type"] in known_types() and "stocha
 
 
 @pytest.mark.long
-def test_recorded_cases(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_recorded_layer_cases_are_equal(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     """Layers that Caffe and its forks were recorded with, but for what is refused with a reason."""
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
@@ -339,7 +341,7 @@ def test_params_shared_with_another_kind_of_layer_are_refused(tmp_path: Path) ->
         write_flax(subject_for(text), tmp_path / "net")
 
 
-def test_another_form_of_a_type_is_refused(tmp_path: Path) -> None:
+def test_a_fork_form_of_a_type_is_refused(tmp_path: Path) -> None:
     text = "\n".join([images(2, 3), layer("InnerProduct", "f", "data", "f",
         "inner_product_param { num_output: 4 normalize: true }")])  # fmt: skip
     with pytest.raises(CaffejaxError, match=r"layer 'f' \(InnerProduct\): .*rows of length 1"):
@@ -347,7 +349,7 @@ def test_another_form_of_a_type_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["not empty", "a file", "no parent", "in a file"])
-def test_folders_that_cannot_be_written_to(kind: str, tmp_path: Path) -> None:
+def test_unusable_folders_are_refused(kind: str, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("1")
     (tmp_path / "file").write_text("2")
@@ -363,6 +365,6 @@ def test_an_empty_folder_is_used(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"model.py", "model.safetensors", "README.md"}
 
 
-def test_a_wrong_form_of_weights(tmp_path: Path) -> None:
+def test_an_unknown_format_of_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="not 'pickle'"):
         write_flax(subject_for(NETS["shared"]), tmp_path / "net", weights="pickle")  # type: ignore[arg-type]

@@ -64,7 +64,9 @@ def exported(*arguments: str) -> Any:
     ],
     ids=["bytes", "all_settings", "mean_of_another_size"],
 )
-def test_classify(job: Path, settings: dict[str, Any], arguments: list[str]) -> None:
+def test_classify_preprocessing_equals_the_classifier(
+    job: Path, settings: dict[str, Any], arguments: list[str]
+) -> None:
     if "mean" in settings:
         np.save(job / "mean.npy", settings["mean"])
     run = exported("--preprocess=classify", "--images_dim=12,14", *arguments)
@@ -74,7 +76,7 @@ def test_classify(job: Path, settings: dict[str, Any], arguments: list[str]) -> 
     np.testing.assert_allclose(run(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_images_are_of_the_inputs_size_unless_said(job: Path) -> None:
+def test_images_have_the_size_of_the_input_by_default(job: Path) -> None:
     middle = IMAGES[:, 1:11, 2:12]
     cropped = exported("--preprocess=classify", "--images_dim=12,14")(IMAGES)
     np.testing.assert_array_equal(exported("--preprocess=classify")(middle), cropped)
@@ -89,7 +91,7 @@ def test_images_are_of_the_inputs_size_unless_said(job: Path) -> None:
     ],
     ids=["values", "one_value", "file"],
 )
-def test_transform_param(job: Path, transform: str) -> None:
+def test_transform_param_preprocessing_equals_the_data_layer(job: Path, transform: str) -> None:
     """As the layer itself reads the images, which Caffe's tools store in B, G, R."""
     stored = [np.ascontiguousarray(image[:, :, ::-1].transpose(2, 0, 1)) for image in IMAGES]
     datums = [caffe_pb2.Datum(channels=3, height=12, width=14, data=image.tobytes()) for image in stored]
@@ -109,7 +111,7 @@ def test_transform_param(job: Path, transform: str) -> None:
     np.testing.assert_allclose(run(IMAGES), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_channels_are_left_as_they_are_where_there_are_not_three(job: Path) -> None:
+def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
     net = Net(deploy(channels=1))
     subject = make_subject(net, net.init(jax.random.key(0)))
     with pytest.raises(CaffejaxError, match=r"layer 'data' \(Input\).*no transform_param"):
@@ -134,7 +136,7 @@ def test_channels_are_left_as_they_are_where_there_are_not_three(job: Path) -> N
         (["--preprocess=classify", "--outputs=aside"], "needs exactly one input of four axes"),
     ],
 )
-def test_flags_that_cannot_work(
+def test_inconsistent_flags_are_refused(
     job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     np.save(job / "two.npy", np.zeros(2))

@@ -141,7 +141,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
         pytest.param(DETECTION, {"found": (1, 1, -5, 7)}, id="detection"),
     ],
 )
-def test_it_takes_any_number_of_rows_elsewhere(
+def test_an_exported_net_takes_any_batch_size_in_another_process(
     tmp_path: Path,
     fresh_process: ProcessPoolExecutor,
     model: Any,
@@ -185,7 +185,7 @@ def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoo
         ("ssd300/train_val", ["float32[batch,3,300,300]"]),
     ],
 )
-def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
+def test_batch_sizes_of_exported_nets(name: str, takes: list[str] | None) -> None:
     """Whole nets, which are not run; None for those that take one number of rows only."""
     net = Net(REPOSITORY / "configs" / f"{name}.prototxt")
     shapes = jax.eval_shape(net.init, jax.random.key(0))
@@ -201,14 +201,14 @@ def test_nets_are_exported(name: str, takes: list[str] | None) -> None:
     assert set(re.findall(r"custom_call @(\w+)", exported.mlir_module())) <= {"shape_assertion"}
 
 
-def test_inputs_that_must_be_of_one_length_share_it() -> None:
+def test_inputs_of_equal_batch_size_share_a_symbol() -> None:
     sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
     shapes = symbolic_batch_shapes(subject(REGIONS + fed("offsets", 3, 4) + sum_of_both))
     lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
     assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
 
-def test_images_and_regions_are_counted_apart(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     one = subject(REGIONS)
     write_stablehlo(one, tmp_path / "net.stablehlo")
     images = inputs(one, None)["data"]
@@ -230,7 +230,7 @@ def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
 
 
 @pytest.mark.parametrize("streams", [None, 5])
-def test_a_recurrent_net_takes_its_own_number(
+def test_a_recurrent_net_is_exported_with_its_batch_size(
     tmp_path: Path, fresh_process: ProcessPoolExecutor, streams: int | None
 ) -> None:
     one = subject(LSTM)
@@ -245,7 +245,7 @@ def test_a_recurrent_net_takes_its_own_number(
     assert_same(found, computed(one, given))
 
 
-def test_names_may_be_anything(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
     text = f'name: "na\u00efve \\"net\\" % / 1" {fed("a b/c-1", 2, 3)}'
     text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
     one = subject(text)
@@ -255,7 +255,7 @@ def test_names_may_be_anything(tmp_path: Path, fresh_process: ProcessPoolExecuto
     assert_same(found, {"\u00e9/{x}": np.tanh(given["a b/c-1"])})
 
 
-def test_nothing_of_a_library_is_called() -> None:
+def test_no_custom_calls_are_exported() -> None:
     """Only what JAX itself takes out again: the check of symbolic lengths."""
     one = subject(SEGMENTATION)
     assert set(re.findall(r"custom_call @(\w+)", export_stablehlo(one).mlir_module())) == {"shape_assertion"}
@@ -308,7 +308,7 @@ def test_the_function_names_inputs_and_outputs() -> None:
     ],
     ids=["rows", "host", "random", "platform", "no_platform"],
 )
-def test_what_cannot_be_exported_is_named(
+def test_an_error_names_all_layers_that_cannot_be_exported(
     tmp_path: Path, model: str, options: dict[str, Any], error: type[CaffejaxError], message: str
 ) -> None:
     with pytest.raises(error, match=message):

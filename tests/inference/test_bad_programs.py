@@ -48,13 +48,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("what", CASES)
-def test_is_an_error(what: str) -> None:
+def test_an_invalid_program_is_an_error(what: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         onednn_program.Executable(parse(CASES[what]))
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(8000, marks=pytest.mark.long)])
-def test_no_text_crashes(count: int) -> None:
+def test_random_program_texts_do_not_crash(count: int) -> None:
     script = Path(__file__).with_name("broken_programs.py")
     done = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
@@ -63,7 +63,7 @@ def test_no_text_crashes(count: int) -> None:
     assert wrong > count / 4
 
 
-def test_runs_only_with_what_belongs_to_it() -> None:
+def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
     program = parse(CONVOLUTION)
     executable = onednn_program.Executable(program)
     weights = [np.ones((16, 16, 3, 3), np.float32), np.ones(16, np.float32)]

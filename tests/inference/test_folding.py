@@ -56,7 +56,7 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 
 
 @pytest.mark.parametrize(("layers", "wanted", "left"), CASES)
-def test_what_is_left(layers: list[str], wanted: list[str] | None, left: str) -> None:
+def test_layers_left_after_folding(layers: list[str], wanted: list[str] | None, left: str) -> None:
     net = Net(net_of((2, 6, 6, 5), *layers), "TEST")
     graph = net.freeze(variables_of(net), wanted).graph
     assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == left
@@ -65,12 +65,12 @@ def test_what_is_left(layers: list[str], wanted: list[str] | None, left: str) ->
 @pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(("layers", "wanted"), [case[:2] for case in CASES])
-def test_what_is_left_gives_the_same(layers: list[str], wanted: list[str] | None, batch: int) -> None:
+def test_folded_layers_give_equal_outputs(layers: list[str], wanted: list[str] | None, batch: int) -> None:
     assert_frozen_is_the_same(net_of((batch, 6, 6, 5), *layers), wanted)
 
 
 @pytest.mark.slow
-def test_all_that_is_left_gives_the_same() -> None:
+def test_folded_nets_give_equal_outputs() -> None:
     """The cases as branches of one net."""
     branches, wanted = [], []
     for i, (layers, names, _) in enumerate(CASES):
@@ -83,7 +83,7 @@ def test_all_that_is_left_gives_the_same() -> None:
     assert_frozen_is_the_same(net_of((2, 6, 6, 5), *branches), wanted)
 
 
-def test_what_is_given_stays_as_it_was() -> None:
+def test_folding_does_not_change_its_arguments() -> None:
     net = Net(net_of((2, 6, 6, 5), *SIAMESE, "n BatchNorm a", "e Eltwise n b c"), "TEST")
     variables, inputs = variables_of(net), inputs_of(net)
     before = net.apply(*variables, inputs)[0]["e"]
@@ -91,7 +91,7 @@ def test_what_is_given_stays_as_it_was() -> None:
     np.testing.assert_array_equal(net.apply(*variables, inputs)[0]["e"], before)
 
 
-def test_all_that_goes() -> None:
+def test_all_removable_layers_are_removed() -> None:
     """A net of nothing but layers that do nothing still gives what is asked of it."""
     for wanted in (None, ["x"], ["d"]):
         assert_frozen_is_the_same(net_of((2, 3, 4, 4), "d Dropout x", "p Split d"), wanted)

@@ -76,7 +76,7 @@ def test_other_batches_and_sizes(subject: tuple[Net, Variables, Frozen]) -> None
             assert_close(frozen.with_batch(shape[0])(x), applied(net, variables, x))
 
 
-def test_no_images() -> None:
+def test_an_empty_batch() -> None:
     layers = (
         *LAYERS[:4],
         "c Convolution b | num_output: 7 kernel_size: 1",
@@ -114,7 +114,7 @@ def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> Non
         (np.zeros(SHAPE), "inputs"),
     ],
 )
-def test_what_it_cannot_take(inputs: Any, named: str) -> None:
+def test_invalid_inputs_are_named(inputs: Any, named: str) -> None:
     net = net_of_two()
     frozen = net.freeze(variables_of(net))
     for _ in range(2):  # the second time, as it may have kept what it made the first time
@@ -126,7 +126,7 @@ def test_what_it_cannot_take(inputs: Any, named: str) -> None:
         frozen(inputs)
 
 
-def test_no_numbers_though_of_a_known_shape(subject: tuple[Net, Variables, Frozen]) -> None:
+def test_inputs_without_numbers_are_refused_for_compiled_shapes(subject: tuple[Net, Variables, Frozen]) -> None:
     _, _, frozen = subject
     frozen({"x": np.zeros(SHAPE, np.float32)})
     with pytest.raises(CaffejaxError, match="'x'"):
@@ -134,12 +134,12 @@ def test_no_numbers_though_of_a_known_shape(subject: tuple[Net, Variables, Froze
 
 
 @pytest.mark.parametrize("outputs", [["nothing"], "s", [3]])
-def test_outputs_that_are_none(subject: tuple[Net, Variables, Frozen], outputs: Any) -> None:
+def test_unknown_outputs_are_refused(subject: tuple[Net, Variables, Frozen], outputs: Any) -> None:
     with pytest.raises(CaffejaxError):
         subject[0].freeze(subject[1], outputs)
 
 
-def test_weights_that_are_missing(subject: tuple[Net, Variables, Frozen]) -> None:
+def test_missing_weights_are_refused(subject: tuple[Net, Variables, Frozen]) -> None:
     net, (params, state), _ = subject
     with pytest.raises(CaffejaxError, match="Convolution0"):
         net.freeze(Variables({k: v for k, v in params.items() if k != "Convolution0"}, state))
@@ -163,7 +163,7 @@ FORMS: dict[str, Any] = {
 @pytest.mark.parametrize(
     "form", [name if i < 3 else pytest.param(name, marks=pytest.mark.long) for i, name in enumerate(FORMS)]
 )
-def test_inside_of_transformations(subject: tuple[Net, Variables, Frozen], form: str) -> None:
+def test_jax_transformations_of_a_frozen_net(subject: tuple[Net, Variables, Frozen], form: str) -> None:
     net, variables, frozen = subject
     jit = functools.partial(jax.jit, compiler_options=UNTUNED)
     want = jit(lambda: FORMS[form](lambda x: net.apply(*variables, {"x": x})[0]["s"]))()
@@ -199,7 +199,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_copies_give_the_same(how: str) -> None:
+def test_copies_give_equal_outputs(how: str) -> None:
     for text, more in ((TWO, {}), (HOST, {"keep": np.array([0, 1], np.float32)})):
         net = Net(text, "TEST")
         frozen, inputs = net.freeze(variables_of(net)), inputs_of(net) | more
@@ -209,7 +209,7 @@ def test_copies_give_the_same(how: str) -> None:
             np.testing.assert_array_equal(blob, frozen(inputs)[name])
 
 
-def test_threads_get_each_their_own(subject: tuple[Net, Variables, Frozen]) -> None:
+def test_concurrent_threads_get_separate_results(subject: tuple[Net, Variables, Frozen]) -> None:
     net, variables, alone = subject
     frozen = net.freeze(variables)  # not ready yet: they meet while it is made
     shapes = [SHAPE, (1, 3, 12, 10), (2, 3, 8, 8)]
@@ -244,7 +244,7 @@ def test_other_options(options: dict[str, Any], rtol: float) -> None:
     assert_close(net.freeze(variables)(inputs), applied(net, variables, inputs), rtol)
 
 
-def test_of_a_net_in_phase_train(subject: tuple[Net, Variables, Frozen]) -> None:
+def test_a_net_in_phase_train_can_be_frozen(subject: tuple[Net, Variables, Frozen]) -> None:
     net, variables, _ = subject
     inputs = inputs_of(net)
     trained = Net(TEXT.replace('type: "ReLU"', 'type: "Dropout"'), "TRAIN")
@@ -261,7 +261,7 @@ def test_calls_on_known_shapes_go_straight_to_the_compiled_function(monkeypatch:
     np.testing.assert_array_equal(frozen(inputs)["s"], want["s"])
 
 
-def test_what_a_result_is_stays(subject: tuple[Net, Variables, Frozen]) -> None:
+def test_results_do_not_change_in_later_calls(subject: tuple[Net, Variables, Frozen]) -> None:
     _, _, frozen = subject
     first = frozen({"x": np.ones(SHAPE, np.float32)})["s"]
     before = np.array(first)
@@ -270,7 +270,7 @@ def test_what_a_result_is_stays(subject: tuple[Net, Variables, Frozen]) -> None:
     np.testing.assert_array_equal(first, before)
 
 
-def test_what_is_written_later_to_an_input_is_not_seen() -> None:
+def test_later_writes_to_an_input_do_not_change_the_result() -> None:
     net = Net(
         'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 64 dim: 16 } } }\n'
         'layer { name: "y" type: "ReLU" bottom: "x" top: "y" }'

@@ -172,7 +172,7 @@ def test_every_lowering_has_cases() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("shape", [SHAPE, *MORE], ids=str)
 @pytest.mark.parametrize("kind", CASES)
-def test_in_all_settings(kind: str, shape: tuple[int, ...]) -> None:
+def test_a_lowering_gives_equal_outputs_in_all_settings(kind: str, shape: tuple[int, ...]) -> None:
     ask({kind: CASES[kind]}, shape)
 
 

@@ -75,7 +75,7 @@ def test_values_stay_as_long_as_they_are_read(what: str, batch: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
-def test_inner_blobs_that_are_wanted(wanted: tuple[str, ...]) -> None:
+def test_inner_blobs_can_be_outputs(wanted: tuple[str, ...]) -> None:
     layers = [*AB, "e Eltwise b a", "c Concat a b", conv("d", "c"), "f Flatten d"]
     assert_frozen_is_the_same(net_of(SHAPE, *layers), wanted)
 
@@ -104,12 +104,12 @@ FEW = {"deadline": None, "database": None, "derandomize": True, "suppress_health
 @pytest.mark.slow
 @settings(max_examples=6, **FEW)
 @given(nets())
-def test_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
+def test_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
     ask_of_any_net(drawn)
 
 
 @pytest.mark.long
 @settings(max_examples=46, **FEW)
 @given(nets(most=14))
-def test_any_larger_net(drawn: tuple[str, tuple[str, ...]]) -> None:
+def test_larger_random_nets_give_equal_outputs(drawn: tuple[str, tuple[str, ...]]) -> None:
     ask_of_any_net(drawn)

@@ -100,7 +100,7 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
             np.testing.assert_allclose(frozen_batch[name], array, err_msg=name, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_frozen_only_where_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     prototxt = INPUTS + 'layer { name: "r" type: "ReLU" bottom: "x" top: "x" }' + IP % ("ip", "ip", "")
     make = partial(Net, prototxt, "TEST")
     variables = make().init(jax.random.key(0))
@@ -117,6 +117,6 @@ def test_what_is_frozen_only_where_it_is_the_same(monkeypatch: pytest.MonkeyPatc
     assert frozen(make(), variables, ["ip"]) is None
 
 
-def test_a_loss_without_a_name_cannot_be_told_from_blobs() -> None:
+def test_an_unnamed_loss_cannot_be_computed_from_blobs() -> None:
     prototxt = INPUTS + IP % ("ip", "ip", "") + LOSS.replace('top: "loss" loss_weight: 0.5', "")
     assert scored_blobs(Net(prototxt, "TEST").graph) == ()

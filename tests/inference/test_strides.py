@@ -35,14 +35,14 @@ MORE: dict[str, list[str]] = {  # what else reads the sum
 @pytest.mark.parametrize(
     ("size", "way"), [(size, way) for size in SIZES for way in MORE if min(size) > 2 or way != "larger kernel"], ids=str
 )
-def test_it_is_the_same(size: tuple[int, int], way: str) -> None:
+def test_hoisted_strides_give_equal_outputs(size: tuple[int, int], way: str) -> None:
     more = MORE[way]
     tops = ["y", *(["t"] if more else [])]
     assert_frozen_is_the_same(net_of((2, 16, *size), *STAGE, *more), tops)
 
 
 @pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
-def test_what_is_wanted_is_whole() -> None:
+def test_outputs_are_computed_in_full() -> None:
     assert_frozen_is_the_same(net_of((1, 16, 8, 8), *STAGE), ["s", "y"])
 
 
@@ -55,7 +55,7 @@ def convolution(reads: int, weight: int, stride: int, out: int, after: list | No
     return Operation("convolution", fields, (1, 16, out, out), after or [])
 
 
-def test_they_go_as_far_up_as_nobody_reads_the_rest() -> None:
+def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
     """Two convolutions and their sum take the stride; the value that is added is thinned."""
     operations = [
         convolution(0, 0, 1, 9),

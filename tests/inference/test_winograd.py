@@ -69,19 +69,19 @@ def steps(net: Frozen) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_the_same(way: str) -> None:
+def test_winograd_gives_equal_outputs(way: str) -> None:
     shape, layers = WAYS[way]
     frozen_net = assert_frozen_is_the_same(net_of(shape, *layers))
     assert ("winograd" in steps(frozen_net)) != (way in PLAIN)
 
 
-def test_small_ones_are_computed_as_they_are() -> None:
+def test_small_convolutions_are_not_transformed() -> None:
     for channels, size in ((64, 5), (3, 30), (16, 6)):
         text = net_of((1, channels, size, size), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1")
         assert "winograd" not in steps(assert_frozen_is_the_same(text))
 
 
-def test_what_is_no_number_stays_so_and_reaches_no_other_image() -> None:
+def test_nan_stays_within_its_image() -> None:
     net = Net(net_of((2, 64, 14, 14), "y Convolution x | num_output: 64 kernel_size: 3 pad: 1", "y ReLU y |"), "TEST")
     frozen_net = net.freeze(variables_of(net))
     x = inputs_of(net)["x"]

@@ -113,7 +113,7 @@ def test_random_layers_draw_in_train_mode_only() -> None:
     equal(viewed(batch), Net(RANDOM, "TEST").apply(*variables_of(model), batch)[0])
 
 
-def test_what_is_random_in_eval_mode_repeats() -> None:
+def test_random_layers_repeat_in_eval_mode() -> None:
     net = Net(
         """layer { name: "x" type: "DummyData" top: "x"
         dummy_data_param { shape { dim: 4 } data_filler { type: "gaussian" } } }"""
@@ -124,7 +124,7 @@ def test_what_is_random_in_eval_mode_repeats() -> None:
     assert (model({})["x"] != model({})["x"]).any()
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_rngs_and_variables_are_named() -> None:
     net = Net(RANDOM, "TRAIN")
     with pytest.raises(ValueError, match="rngs"):
         CaffeModule(net)
@@ -222,6 +222,6 @@ def test_linen_gives_the_nets_outputs_and_gradients() -> None:
     equal(jax.tree.leaves(grads), jax.tree.leaves(jax.grad(net.loss, has_aux=True)(params, state, batch)[0]))
 
 
-def test_nothing_else_needs_it() -> None:
+def test_no_other_package_imports_flax_interop() -> None:
     code = "import sys, caffejax.training, caffejax.cli.train; sys.exit('caffejax.interop' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

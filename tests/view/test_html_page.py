@@ -16,7 +16,7 @@ from caffejax.view.html_page import asset, in_html, page
 LENET = config("lenet")
 
 
-def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
+def test_a_page_references_no_other_files(tmp_path: Path) -> None:
     write_page(LENET, tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()
     licence = (files("caffejax.view") / "assets" / "dagre" / "LICENSE").read_text()
@@ -32,7 +32,7 @@ def test_each_family_has_a_colour() -> None:
     assert [family for family in (*FAMILIES, "unbuilt") if f".family-{family} " not in style] == []
 
 
-def test_no_text_ends_the_json(tmp_path: Path) -> None:
+def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(hostile())
     write_page(tmp_path / "net.prototxt", tmp_path / "net.html")
     text = (tmp_path / "net.html").read_text()

@@ -23,7 +23,7 @@ def looked_at(folder: Path, text: str) -> Any:
 
 @pytest.mark.parametrize("net", ["googlenet", "lstm", "faster_rcnn_toy/test"])
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
-def test_numbers_are_the_summary_s(net: str, phase: Any) -> None:
+def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
     file = config("x").parents[1] / f"{net}.prototxt" if "/" in net else config(net)
     message = read_net(file)
     summary = summarize(build_graph(message, net_state(message, phase), file=str(file)))
@@ -37,7 +37,7 @@ def test_numbers_are_the_summary_s(net: str, phase: Any) -> None:
         ]
 
 
-def test_a_net_that_is_wrong_is_told_with_all_problems_and_what_is_known(tmp_path: Path) -> None:
+def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: Path) -> None:
     seen = looked_at(tmp_path, WRONG)
     net = json.loads(json.dumps(to_json(seen)))
     by_layer = {problem["layer"]: problem for problem in net["problems"]}
@@ -65,7 +65,7 @@ def test_a_net_that_is_wrong_is_told_with_all_problems_and_what_is_known(tmp_pat
         (f'{DATA} layer {{ name: "r" type: "ReLU" bottom: "r" top: "r" }}', "unknown bottom blob 'r'", 2),
     ],
 )
-def test_what_cannot_be_read_whole_is_drawn_as_far_as_it_goes(
+def test_a_partly_readable_net_is_drawn_as_far_as_possible(
     tmp_path: Path, text: str, message: str, layers: int
 ) -> None:
     seen = looked_at(tmp_path, text)
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_whole_is_drawn_as_far_as_it_goes(
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "no such file"), (b"\0\1", "binary file"), ("folder", "this is a folder")]
 )
-def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes | str | None, message: str) -> None:
+def test_files_that_are_not_text_are_refused(tmp_path: Path, content: bytes | str | None, message: str) -> None:
     file = tmp_path if content == "folder" else tmp_path / "net.prototxt"
     if isinstance(content, bytes):
         file.write_bytes(content)
@@ -86,7 +86,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes | str | None,
         load_view(file)
 
 
-def test_absent_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
+def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
     data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
     seen = looked_at(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
     train, test = seen.phases["TRAIN"], seen.phases["TEST"]
@@ -105,7 +105,7 @@ def test_stages_choose_layers(tmp_path: Path) -> None:
     assert counts == [1, 2]
 
 
-def test_prototxt_of_a_layer_is_its_own_without_weights() -> None:
+def test_the_prototxt_of_a_layer_has_no_weights() -> None:
     layer = parse_text('name: "c" type: "Convolution" top: "<c>" blobs { data: [1, 2] }', caffe_pb2.LayerParameter)
     text = text_of(layer)
     assert "blobs: 1 array of weights" in text
@@ -116,7 +116,7 @@ def test_prototxt_of_a_layer_is_its_own_without_weights() -> None:
     assert len(text_of(layer)) < 21_000
 
 
-def test_hostile_nets_are_told_as_they_are(tmp_path: Path) -> None:
+def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:
     seen = looked_at(tmp_path, hostile())
     layers = to_json(seen)["phases"]["TRAIN"]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in seen.net.layer]

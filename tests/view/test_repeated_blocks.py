@@ -39,14 +39,14 @@ def found_in(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
         ("caffenet", ""),
     ],
 )
-def test_blocks_are_those_that_people_speak_of(net: str, expected: str) -> None:
+def test_blocks_of_well_known_nets(net: str, expected: str) -> None:
     _, blocks = found_in(config(net))
     said = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
     assert " ".join(said) == expected
 
 
 @pytest.mark.parametrize("net", sorted(CONFIGS.glob("*/train*.prototxt")), ids=lambda path: path.parent.name)
-def test_blocks_do_not_overlap_and_what_repeats_is_equal(net: Path) -> None:
+def test_blocks_do_not_overlap_and_repetitions_are_equal(net: Path) -> None:
     boxes, blocks = found_in(net)
     assert all(a.stop <= b.start for a, b in pairwise(blocks))
     for block in blocks:
@@ -58,7 +58,7 @@ def test_blocks_do_not_overlap_and_what_repeats_is_equal(net: Path) -> None:
         assert all(t == types[0] for t in types)
 
 
-def test_each_layer_is_in_one_box_below_what_it_overwrites() -> None:
+def test_each_layer_is_in_one_box_below_the_layer_it_overwrites() -> None:
     layers = layers_of(config("resnet152"))
     boxes = boxes_of(layers)
     assert Counter(x.number for box in boxes for x in box.layers) == Counter(range(len(layers)))
@@ -80,7 +80,7 @@ RELU = 'layer { name: "relu" type: "ReLU" bottom: "a" top: "a" }'
         ([RELU], "data relu"),  # nothing makes its bottom
     ],
 )
-def test_what_works_in_place_stands_below_if_nothing_comes_between(net: list[str], boxes: str) -> None:
+def test_in_place_layers_join_the_box_if_no_reader_comes_between(net: list[str], boxes: str) -> None:
     found = boxes_of(layers_of("\n".join([DATA, *net])))
     assert " ".join("+".join(x.layer.name for x in box.layers) for box in found) == boxes
 

@@ -72,7 +72,7 @@ def test_the_page_and_the_net(served: Served) -> None:
     assert served.server.server_address[0] == "127.0.0.1"
 
 
-def test_an_edit_is_seen_and_nothing_is_sent_twice(served: Served) -> None:
+def test_an_edit_is_served_and_unchanged_nets_are_not_sent_again(served: Served) -> None:
     version = served.get("/net.json")[0].getheader("ETag") or ""
     answer, content = served.get("/net.json", If_None_Match=version)
     assert (answer.status, content) == (304, b"")

@@ -28,14 +28,14 @@ def marked(name: str, case: dict[str, Any]) -> Any:
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
 
-def test_operators_are_of_types_that_there_are() -> None:
+def test_operators_belong_to_registered_layer_types() -> None:
     assert set(OPERATORS) <= set(layer_types())
 
 
 @pytest.mark.parametrize(
     "case", [marked(name, case) for name, case in FIRST.items() if name not in ON_HOST | NOTHING | RANDOM]
 )
-def test_layer_gives_the_same(case: dict[str, Any]) -> None:
+def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)
     layer = replay.layer
     last = {top: f"{top}/layer" if top in replay.net.input_names else top for top in layer.tops}

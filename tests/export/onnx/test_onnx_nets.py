@@ -65,7 +65,7 @@ def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETS]
 )
-def test_net_gives_the_same(name: str) -> None:
+def test_a_net_gives_equal_outputs(name: str) -> None:
     subject = made(NETS[name])
     model = assert_same(subject, inputs_of(subject))
     assert [v.name for v in model.graph.input] == list(subject.inputs)
@@ -75,7 +75,7 @@ def test_net_gives_the_same(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LONG)
-def test_larger_net_gives_the_same(name: str) -> None:
+def test_a_larger_net_gives_equal_outputs(name: str) -> None:
     path = CONFIGS / (f"{name}.prototxt" if "/" in name else f"{name}/train_val.prototxt")
     net = Net(path).for_inference()
     subject = made(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
@@ -84,13 +84,13 @@ def test_larger_net_gives_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("opset", [OPSETS[0], OPSETS[-1]])
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
-def test_every_opset_gives_the_same(name: str, opset: int) -> None:
+def test_every_opset_gives_equal_outputs(name: str, opset: int) -> None:
     subject = made(NETS[name])
     model = assert_same(subject, inputs_of(subject), opset=opset)
     assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
 
 
-def test_the_graph_reads_as_the_net() -> None:
+def test_the_graph_has_the_names_of_the_net() -> None:
     graph = export_onnx(made(CLASSIFICATION)).graph
     assert [(node.name, node.op_type, *node.output) for node in graph.node] == [
         ("conv", "Conv", "conv/conv"),
@@ -104,7 +104,7 @@ def test_the_graph_reads_as_the_net() -> None:
     assert {i.name for i in graph.initializer} == {"conv/0", "conv/1", "relu/0", "ip/0", "ip/1"}
 
 
-def test_normalisation_and_scale_are_one_node_unless_what_is_between_is_wanted() -> None:
+def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output() -> None:
     ops = [node.op_type for node in export_onnx(made(SEGMENTATION)).graph.node]
     assert ops[:3] == ["Conv", "BatchNormalization", "Relu"]
     text = SEGMENTATION.replace('name: "scale" type: "Scale" bottom: "conv" top: "conv"', 'name: "scale" type: "Scale" '
@@ -134,7 +134,7 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
     assert_equal(run(read, inputs), expected(subject, inputs))
 
 
-def test_large_weights_lie_in_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.export.onnx.onnx_files._MAX_BYTES", 1000)
     monkeypatch.setattr("caffejax.export.onnx.onnx_files._MIN_WEIGHT_BYTES", 100)
     subject, path = made(CLASSIFICATION), tmp_path / "net.onnx"
@@ -158,7 +158,7 @@ def test_large_weights_lie_in_a_second_file(tmp_path: Path, monkeypatch: pytest.
     assert {name: name.read_bytes() for name in tmp_path.iterdir()} == before
 
 
-def test_images_may_be_taken_in_place_of_an_input() -> None:
+def test_a_model_with_preprocessing_takes_images() -> None:
     subject = made(SEGMENTATION)
     middle = Preprocessing("data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1)
     model = export_onnx(subject, preprocessing=middle)
@@ -176,7 +176,7 @@ def test_images_may_be_taken_in_place_of_an_input() -> None:
         'type: "PSROIPooling" psroi_pooling_param { spatial_scale: 1 output_dim: 2 group_size: 2 }',
     ],
 )
-def test_boxes_beyond_all_numbers(pooling: str) -> None:
+def test_boxes_with_infinite_corners_are_pooled_equally(pooling: str) -> None:
     """What a detector makes of an image that it knows nothing of."""
     text = f"""
     layer {{ name: "data" type: "Input" top: "data" top: "rois"

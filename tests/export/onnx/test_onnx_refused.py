@@ -54,7 +54,7 @@ def write(text: str, path: Path, **options: object) -> None:
         (ON_HOST, {}, GraphError, r"layer 'host' \(Python\): cannot be exported to ONNX: it runs on the host"),
     ],
 )
-def test_it_says_why_and_writes_nothing(
+def test_a_refused_net_is_explained_and_nothing_is_written(
     tmp_path: Path, text: str, options: dict[str, object], error: type[CaffejaxError], says: str
 ) -> None:
     with pytest.raises(error, match=says) as raised:
@@ -63,7 +63,7 @@ def test_it_says_why_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_function_without_operators_names_the_layer() -> None:
+def test_an_unsupported_jax_function_names_the_layer() -> None:
     odd = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
     with registered(odd):
@@ -80,7 +80,7 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_package_the_extra_is_named() -> None:
+def test_a_missing_package_names_the_extra() -> None:
     code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert found.returncode == 1

@@ -23,7 +23,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("text", SIZES)
-def test_a_size_is_what_its_expression_says(text: str) -> None:
+def test_symbolic_sizes_are_computed_at_run_time(text: str) -> None:
     builder = Builder(18, ["x"])
     builder.sizes.sources.update(b=("x", 0), c=("x", 1))
     (size,) = export.symbolic_shape(text, scope=export.SymbolicScope())
