@@ -49,11 +49,11 @@ def outcomes(report: Report) -> dict[str, str]:
         ("", "other"),
     ],
 )
-def test_nets_and_solvers_are_known_by_their_own_fields(text: str, kind: str) -> None:
+def test_nets_and_solvers_are_distinguished_by_their_fields(text: str, kind: str) -> None:
     assert kind_of(text) == kind
 
 
-def test_folders_are_searched_and_no_file_is_taken_twice(tmp_path: Path) -> None:
+def test_folders_are_searched_without_duplicates(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     names = ["a.prototxt", "b/c.pt", "b/d.pbtxt", "b/e.txt", "f.caffemodel"]
     for name in names:
@@ -94,7 +94,7 @@ def test_stages_are_states_of_their_own_where_they_differ(check) -> None:
     }
 
 
-def test_all_that_is_missing_is_said_with_the_layers(check) -> None:
+def test_everything_missing_is_reported_with_the_layers(check) -> None:
     text = (
         INPUT
         + CONV
@@ -132,7 +132,7 @@ def test_blobs_of_a_layer_that_the_state_leaves_out_are_one_finding(check) -> No
     )
 
 
-def test_mistakes_in_the_text_are_said_with_their_lines(check) -> None:
+def test_mistakes_in_the_text_are_reported_with_lines(check) -> None:
     report = check(INPUT + CONV.replace("num_output: 4", "num_output: four").replace("kernel_size", "kernelsize"))
     assert [f.cause for f in report.findings] == ["text", "text"]
     assert report.findings[0].message.startswith("line 3: num_output: expected an integer, found 'four'")
@@ -141,7 +141,7 @@ def test_mistakes_in_the_text_are_said_with_their_lines(check) -> None:
     ]
 
 
-def test_absent_data_is_not_missed(check) -> None:
+def test_missing_data_is_no_problem(check) -> None:
     data = DATA % ("Data", 'data_param { source: "gone" batch_size: 3 } transform_param { crop_size: 8 }')
     report = check(data + CONV + IP + LOSS % "")
     assert report.loads

@@ -68,7 +68,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
 
 
 @pytest.mark.parametrize("name", by_name(CASES), scope="module")
-def test_all_derivations_that_there_are_agree(name: str) -> None:
+def test_all_derivations_agree(name: str) -> None:
     """Three of them, but two of a layer on the host, of which there is no autodiff."""
     case, found = derived(name)
     rows = compare("layer", case, found)

@@ -19,7 +19,7 @@ def report() -> Report:
     return check_gradients("Filter", bottoms=[(4, 3), SELECTOR])
 
 
-def test_a_host_layer_is_compared_in_one_way_only() -> None:
+def test_a_host_layer_is_compared_with_finite_differences_only() -> None:
     found = report()
     (row,) = found.rows  # none for the selector
     assert (row.layer, row.type, row.argument) == ("layer", "Filter", "bottom 0 (bottom0)")

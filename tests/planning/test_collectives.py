@@ -40,7 +40,7 @@ def found_in(programs: dict[str, Any], name: str, way: str) -> Found:
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
-def test_they_are_counted_as_they_are(programs: dict[str, Any], name: str, way: str) -> None:
+def test_collectives_are_counted_correctly(programs: dict[str, Any], name: str, way: str) -> None:
     found, counted = (programs[f"{name} {way}"][k] for k in ("found", "counted"))
     assert sorted(c[:2] for c in found) == sorted(c[:2] for c in counted)
     assert found
@@ -53,7 +53,7 @@ def test_gradients_are_added_up_once_and_nothing_else_is_said(programs: dict[str
     assert found_in(programs, name, "plain") == [("all-reduce", bytes_of(name) + LOSS, 8)]
 
 
-def test_what_processes_ask_each_other_comes_with_the_gradients(programs: dict[str, Any]) -> None:
+def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
     assert found_in(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + ASKED, 8)]
 
 
@@ -76,7 +76,7 @@ def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, A
 
 
 @pytest.mark.parametrize("way", ["optimizer", "params"])
-def test_what_is_cut_is_gathered_and_nothing_else(programs: dict[str, Any], way: str) -> None:
+def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], way: str) -> None:
     """LeNet's first product is large enough to be cut: (500, 800)."""
     found = found_in(programs, "lenet", way)
     sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in found if kind != "all-gather")

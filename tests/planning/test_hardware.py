@@ -64,7 +64,7 @@ def test_a_chip_from_a_file(tmp_path: Path) -> None:
         ("nowhere.toml:4", "No such file"),
     ],
 )
-def test_what_is_no_target(text: str, message: str) -> None:
+def test_invalid_targets_are_refused(text: str, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         target_of(text)
 
@@ -86,7 +86,7 @@ def test_what_is_no_target(text: str, message: str) -> None:
         ('like = "tpu:v5e"\njoined = 0.5\nnetwork = -1', ["joined must be", "network must be a positive number"]),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_at_once(tmp_path: Path, content: str, messages: list[str]) -> None:
+def test_all_problems_of_a_chip_file_are_reported(tmp_path: Path, content: str, messages: list[str]) -> None:
     file = tmp_path / "chip.toml"
     file.write_text(content)
     with pytest.raises(CaffejaxError) as caught:

@@ -39,7 +39,7 @@ def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 @pytest.mark.parametrize("name", NETS)
-def test_what_is_lowered_is_light(name: str, platform: str, precision: str) -> None:
+def test_lowered_programs_are_light(name: str, platform: str, precision: str) -> None:
     text, used_up = lowered(name, platform, precision)
     assert "f64" not in text
     # no calls to the host, and no layouts forced but of weights' gradients
@@ -81,7 +81,7 @@ def installed(module: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("name", "target"), MOST, ids=lambda value: str(value).replace(":", "-"))
-def test_what_is_compiled_is_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
+def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
     if not installed(TARGETS[target]):
         pytest.skip(f"{TARGETS[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
     file = tmp_path / "net.prototxt"

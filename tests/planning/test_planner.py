@@ -95,17 +95,17 @@ def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
         ("RESOURCE_EXHAUSTED: without a number", None),
     ],
 )
-def test_what_the_compiler_says_of_memory(message: str, bytes_: int | None) -> None:
+def test_out_of_memory_messages_are_parsed(message: str, bytes_: int | None) -> None:
     assert planner.needed_by(message) == bytes_
 
 
-def test_images_are_fed_as_their_source_gives_them(on_cpu: None) -> None:
+def test_images_have_the_dtype_of_their_source(on_cpu: None) -> None:
     net = Net(LENET.parents[1] / "digits" / "lenet_train_test.prototxt", "TRAIN")
     (_, (_, fed, _), _) = planner.CompileJob(net, HERE, planner.SGD, Parallel(), 0, print).function(64)
     assert {name: x.dtype for name, x in fed.items()} == {"data": np.uint8, "label": np.float32}
 
 
-def test_what_cannot_be_planned(on_cpu: None) -> None:
+def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
     with pytest.raises(GraphError, match=r"has no axis 1 of examples in what it is fed as label"):
         plan(Net(LENET, "TRAIN"), HERE, batch_axis=1)
     recurrent = Path(__file__).parents[2] / "configs" / "lstm" / "train_val.prototxt"
@@ -148,7 +148,7 @@ def test_the_command(tmp_path: Path) -> None:
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
         (
             [str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"],
-            "places for 8 devices, but there are 4 in tpu",
+            "8 devices, but there are 4 in tpu",
         ),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "is of training"),
     ):
@@ -159,7 +159,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert not found.stdout
 
 
-def test_a_solver_is_told_from_a_net(
+def test_a_solver_is_distinguished_from_a_net(
     on_cpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)

@@ -39,11 +39,11 @@ def of(kind: str, size: int, over: int, step: int = 1, count: int = 1) -> list[C
         ([], 64, 1, 0, 0),
     ],
 )
-def test_what_collectives_take(collectives: Any, rows: int, model: int, links: float, network: float) -> None:
+def test_seconds_of_collectives(collectives: Any, rows: int, model: int, links: float, network: float) -> None:
     assert link_seconds(collectives, CHIP, rows, model) == pytest.approx((links, network))
 
 
-def test_collectives_go_on_beside_the_backward_pass_or_after_it() -> None:
+def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
     short, long = (scaled(300.0, of("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
     assert (short.best, short.worst) == (300, 440)
     assert short.efficiency == pytest.approx((300 / 440, 1))
@@ -66,7 +66,7 @@ def test_a_plan_scales() -> None:
 @pytest.mark.parametrize(
     "other", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
 )
-def test_what_does_not_scale(other: dict[str, Any]) -> None:
+def test_plans_without_scaling(other: dict[str, Any]) -> None:
     assert planned(**other).scaling([8, 64]) == []
 
 
