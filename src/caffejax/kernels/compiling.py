@@ -176,7 +176,7 @@ def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = Fa
     `jax.device_put` does the same in 30 microseconds, which is as long as a small net takes.
 
     Args:
-        array: the array; if its memory is aligned as that of `aligned_empty`, JAX shares it.
+        array: the array; JAX shares memory with the alignment of `aligned_empty`.
         device: the CPU, or None for the default device.
         committed: whether the array is committed to the device.
     """

@@ -42,7 +42,7 @@ def batch_normalized(
             Otherwise the estimate does not change the result.
         eps: is added to the variance.
         relu: whether to set negative results to 0.
-        axis_name: a mesh axis, if mean and variance are those of all devices along it. Then XLA's implementation is
+        axis_name: a mesh axis, if mean and variance are taken over all devices along it. Then XLA's implementation is
             used, which is slower on CPUs, because the one for CPUs works on one device.
 
     Returns:

@@ -54,7 +54,7 @@ def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialis
 def maxima_diff(
     x: jax.Array, places: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
 ) -> Arrays:
-    """Return the diff of `x`, of which only the shape is used."""
+    """Return the diff of `x`; only the shape of `x` is used."""
     dx = _gathered(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
     return (channels_first(lay_out(dx)),)  # otherwise each reader would gather it again
 
@@ -72,7 +72,7 @@ def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arra
 
 
 def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the diff of `x`, of which only the shape is used."""
+    """Return the diff of `x`; only the shape of `x` is used."""
     size = x.shape[2:]
     share = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
     if _one_window(window, size):
@@ -88,7 +88,7 @@ def _one_window(window: Window, size: tuple[int, ...]) -> bool:
 def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
     """Sum `dy`, for each cell of the plane, over the windows that contain it.
 
-    With `at`, only over windows whose number in `at` is that of the cell. The plane is split into blocks of the size of
+    With `at`, only over windows whose entry in `at` is the cell's number. The plane is split into blocks of the size of
     the stride. All cells of a block are covered by the same few windows: the one that starts there, and some before it.
     """
     kernel, out = window.kernel, dy.shape[1:3]

@@ -261,7 +261,7 @@ def _has_callbacks(compiled: Any) -> bool:
 
 
 def _read(path: Path) -> Program | None:
-    """Return the program in a file, or None if there is no file or it was not written for this path."""
+    """Return the program in a file; None for a missing file, or one that was written for another path."""
     try:
         if not (_trusted(path.parent) and _trusted(path)):
             return None
