@@ -1,1 +1,1 @@
-"""Layers of zhaoweicai's forks, MS-CNN and Cascade R-CNN: boxes proposed, refined, sampled for training, detected."""
+"""Layers of MS-CNN and Cascade R-CNN (zhaoweicai's forks): box proposals, refinement, sampling, losses, detections."""

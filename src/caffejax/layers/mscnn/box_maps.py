@@ -1,4 +1,4 @@
-"""Maps and rows of boxes: the layouts of bottoms, anchors at each cell, and the normalization and bounds of deltas."""
+"""Helpers for boxes in MS-CNN and Cascade R-CNN: layouts of bottoms, anchor grids, and box deltas with their bounds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..helpers import four_axes, four_axis_shape
 
 
 def require_rows(shape: Any, name: str, *columns: int) -> int:
-    """Return the number of columns of a shape with rows along axis 0.
+    """Return the number of columns of a shape (rows, ...): the product of all sizes after the first.
 
     Raises:
-        LayerError: if it has no rows, or another number of columns than these.
+        LayerError: if there is no axis after the first, or the number of columns is not one of `columns`.
     """
     size = math.prod(shape[1:])
     require(
@@ -30,7 +30,7 @@ def require_rows(shape: Any, name: str, *columns: int) -> int:
 
 
 def read_rows(x: Any, name: str, *columns: int) -> Any:
-    """Return a bottom of rows as (rows, columns), whatever axes of size 1 it ends with; see `require_rows`."""
+    """Return a bottom as (rows, columns), without further axes of size 1; see `require_rows`."""
     return x.reshape(x.shape[0], require_rows(x.shape, name, *columns))
 
 
@@ -43,12 +43,18 @@ def require_one_number_of_rows(**bottoms: Any) -> None:
 
 
 def with_four_axes(x: Any) -> Any:
-    """Return an array with axes of size 1 appended, so that it has four, like the forks' blobs."""
+    """Return an array with axes of size 1 appended until it has four axes, like blobs of the forks."""
     return x.reshape(four_axis_shape(x.shape))
 
 
 def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
-    """Return the number of images in a batch that has an item for each image and anchor shape."""
+    """Return the number of images in a batch axis that has an item for each image and anchor.
+
+    Args:
+        batch: the size of the batch axis.
+        fields: the number of anchors.
+        name: the bottom, for errors.
+    """
     is_static = isinstance(batch, int)
     require(
         not is_static or batch % fields == 0,
@@ -61,7 +67,7 @@ def group_by_image(x: Any, images: Any, fields: int) -> Any:
     """Return (images * anchors, ...) as (images, anchors, ...)."""
     if isinstance(images, int):
         return x.reshape(images, fields, *x.shape[1:])
-    return x[  # the number of images is a symbol, which no reshape divides
+    return x[  # a reshape cannot divide a symbolic number of images
         jnp.arange(images)[:, None] * fields + jnp.arange(fields)
     ]
 
@@ -74,7 +80,7 @@ def ungroup_images(x: Any, batch: Any, fields: int) -> Any:
 
 
 def require_pair(scores: Any, deltas: Any) -> None:
-    """Raise `LayerError` unless these are shapes of class scores and deltas of the same maps."""
+    """Raise `LayerError` unless the shapes are scores (N, classes, H, W) and deltas (N, 4, H, W) of the same maps."""
     require(
         len(scores) == len(deltas) == 4 and deltas[1] == 4 and scores[:1] + scores[2:] == deltas[:1] + deltas[2:],
         f"needs scores N x classes x H x W and deltas N x 4 x H x W, not {scores} and {deltas}",
@@ -82,7 +88,7 @@ def require_pair(scores: Any, deltas: Any) -> None:
 
 
 def require_scores_and_deltas(p: Any, shape: Any) -> None:
-    """Raise `LayerError` unless this is the shape of a map of cls_num scores and 4 deltas."""
+    """Raise `LayerError` unless the shape is (N, cls_num + 4, H, W): scores of all classes, and 4 deltas."""
     require(p.coord_num == 4, f"coord_num must be 4, x, y, width and height, not {p.coord_num}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     _, channels, _, _ = four_axes(shape, "bottom 0")
@@ -100,25 +106,25 @@ class Normalization:
     """Mean and standard deviation of deltas (x, y, w, h).
 
     Attributes:
-        mean, std: four each.
+        mean, std: four numbers each.
     """
 
     mean: Floats
     std: Floats
 
     def undone(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return deltas, four along the axis, without normalization."""
+        """Return deltas * std + mean; the axis holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
     def done(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
-        """Return deltas, four along the axis, normalized."""
+        """Return (deltas - mean) / std; the axis holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return (deltas - mean) / std
 
 
 def normalization(ctx: Context) -> Normalization:
-    """Read bbox_reg_param; deltas are not normalized if it has no means or no deviations."""
+    """Read bbox_reg_param; without means or without deviations the result leaves deltas as they are."""
     p = ctx.layer.bbox_reg_param
     if not p.bbox_mean or not p.bbox_std:
         return Normalization((0.0,) * 4, (1.0,) * 4)
@@ -131,18 +137,27 @@ def normalization(ctx: Context) -> Normalization:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of deltas: `xy` for the centre, in sides of the anchor, and `wh` for the logarithm of a side's factor."""
+    """Bounds of the absolute values of deltas.
+
+    Attributes:
+        xy: the bound of the centre's shift, in sides of the anchor.
+        wh: the bound of the logarithm of the ratio of the sides.
+    """
 
     xy: float
     wh: float
 
     def held(self, deltas: Any, axis: int) -> Any:
-        """Return deltas, four along the axis, clipped to the bounds."""
+        """Return deltas clipped to the bounds; the axis holds x, y, w and h."""
         most = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -most, most)
 
     def normalized_held(self, deltas: Any, axis: int, norm: Normalization) -> Any:
-        """Return normalized deltas clipped to bounds with one mean and deviation for x and y, and one for w and h."""
+        """Return normalized deltas clipped to the normalized bounds; the axis holds x, y, w and h.
+
+        As in the fork, x and y have the same bounds, from the mean of their means and the geometric mean of their
+        deviations. The same rule holds for w and h.
+        """
         low, high = [], []
         for bound, first in ((self.xy, 0), (self.wh, 2)):
             mean = sum(norm.mean[first : first + 2]) / 2
@@ -155,14 +170,18 @@ class Bounds:
 
 
 def bounds(p: Any) -> Bounds:
-    """Read field_xyr and field_whr."""
+    """Return the bounds of deltas: 1 / field_xyr for the shift, and log(field_whr) for the logarithm of the ratio."""
     require(p.field_xyr > 0, f"field_xyr must be above 0, not {p.field_xyr}")
     require(p.field_whr >= 1, f"field_whr, the largest factor of a side, must be 1 or more, not {p.field_whr}")
     return Bounds(1 / p.field_xyr, math.log(p.field_whr))
 
 
 def move_boxes(boxes: Any, deltas: Any, xp: Any = jnp) -> Any:
-    """Return boxes (..., 4) with sides x2 - x1 + 1, moved by deltas (..., 4); deltas of 0 change nothing."""
+    """Return boxes (..., 4) moved by deltas (..., 4); deltas of 0 change nothing.
+
+    The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
+    is x2 - x1 + 1.
+    """
     sides = boxes[..., 2:] - boxes[..., :2] + 1
     centres = (boxes[..., 2:] + boxes[..., :2]) / 2 + deltas[..., :2] * sides
     new = sides * xp.exp(deltas[..., 2:])
@@ -176,15 +195,16 @@ def _broadcast_along(values: Floats, like: Any, axis: int, xp: Any) -> Any:
     return xp.asarray(np.asarray(values).reshape(shape), like.dtype)
 
 
-_SMALLEST = 2  # ground truth with a shorter side is taken to have this one
+_SMALLEST = 2  # pixels; shorter sides of ground truth are raised to this
 
 
 @dataclass(frozen=True)
 class AnchorGrid:
-    """An anchor box, or several, at each cell of a map (the forks say field).
+    """One or several anchor boxes at each cell of a map; the forks call them fields.
 
     Attributes:
-        width, height: of each anchor of a group; the items of the batch axis cycle through the group.
+        width, height: sizes of the anchors in pixels. Item i of the batch axis has anchor i modulo the number of
+            anchors.
         stride: pixels of the image between neighbouring cells.
     """
 
@@ -193,14 +213,14 @@ class AnchorGrid:
     stride: int
 
     def decoded(self, deltas: jax.Array, norm: Normalization, bounds: Bounds) -> jax.Array:
-        """Return normalized deltas (batch, 4, height, width) as left, top, width and height of boxes."""
+        """Return boxes as left, top, width and height in pixels from normalized deltas, (batch, 4, height, width)."""
         deltas = bounds.held(norm.undone(deltas, 1), 1)
         size, centre = self._sizes(deltas), self._centres(deltas)
         sides = size * jnp.exp(deltas[:, 2:])
         return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
 
     def encoded(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
-        """Return centres, widths and heights (batch, 4, height, width) as normalized deltas."""
+        """Return normalized deltas from boxes as centre, width and height in pixels, (batch, 4, height, width)."""
         size = self._sizes(boxes)
         sides = jnp.log(jnp.maximum(boxes[:, 2:], _SMALLEST) / size)
         return norm.done(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
@@ -220,7 +240,7 @@ class AnchorGrid:
 
 
 def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stride") -> AnchorGrid:
-    """Return the anchors of these sizes.
+    """Return the grid of anchors with these widths and heights.
 
     Raises:
         LayerError: if the sizes are invalid.

@@ -32,7 +32,7 @@ from .box_maps import (
     with_four_axes,
 )
 
-_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the one ROI where nothing is found; of the second top, zeros
+_NOTHING = (0.0, 1.0, 1.0, 10.0, 10.0)  # the only ROI if no box is selected; the second top has zeros
 _ABSENT = -1.0
 
 
@@ -41,10 +41,12 @@ _DIVISORS: dict[str, Divisor] = {"IOU": "union", "IOMU": "smaller", "IOFU": "fir
 
 
 def overlap_measure(nms_type: str, plus: float) -> Measure:
-    """Return the measure of overlap for an `nms_type`; `plus` is added to x2 - x1 for the side of a box.
+    """Return the overlap function of an `nms_type`; `plus` is added to x2 - x1 for the side of a box.
+
+    The common area is divided by the union (IOU), by the smaller area (IOMU), or by the area of the first box (IOFU).
 
     Raises:
-        LayerError: if the forks have no such measure.
+        LayerError: if the forks do not have this type.
     """
     require(nms_type in _DIVISORS, f"nms_type must be one of {', '.join(_DIVISORS)}, not '{nms_type}'")
     return partial(overlaps, plus=plus, touching=True, over=_DIVISORS[nms_type])
@@ -55,8 +57,8 @@ class SelectionSettings:
     """Settings of non-maximum suppression.
 
     Attributes:
-        threshold: a box that overlaps a better one by more is suppressed.
-        measure: of overlap.
+        threshold: a box is suppressed if it overlaps a better box by more than this.
+        measure: the overlap function.
         before: the number of best boxes of an image that are considered, 0 for all.
         after: the number of boxes that are kept, 0 for all.
     """
@@ -72,7 +74,7 @@ class SelectionSettings:
         Args:
             boxes: (n, 4).
             scores: (n,); the first of equal scores comes first.
-            valid: (n,), False for boxes that take no part.
+            valid: (n,), False for boxes that are ignored.
         """
         indices, kept = select_best(
             boxes,
@@ -87,7 +89,7 @@ class SelectionSettings:
 
 
 def read_choice(p: Any, plus: float) -> SelectionSettings:
-    """Read the settings of a layer; `plus` is added to x2 - x1 for the side of a box."""
+    """Return the layer's settings of non-maximum suppression; `plus` is added to x2 - x1 for the side of a box."""
     measure = overlap_measure(p.nms_type, plus)
     require(p.min_size >= 0, f"min_size must not be below 0, but is {p.min_size}")
     return SelectionSettings(p.iou_thr, measure, p.max_nms_num, p.max_post_nms_num)
@@ -96,13 +98,15 @@ def read_choice(p: Any, plus: float) -> SelectionSettings:
 def proposals(
     read_choice: SelectionSettings, boxes: jax.Array, scores: jax.Array, valid: jax.Array, n_tops: int, dtype: Any
 ) -> tuple[jax.Array, ...]:
-    """Return the tops: rows [image, x1, y1, x2, y2], and the same rows with the score. Padding rows, last, are -1.
+    """Return the tops (R, 5, 1, 1) with rows [image, x1, y1, x2, y2], and (R, 6, 1, 1) with the score appended.
+
+    Padding rows of -1 come last. If no box is selected, the first row is [0, 1, 1, 10, 10], or six zeros.
 
     Args:
-        choice: the settings.
+        read_choice: the settings.
         boxes, scores, valid: as for `SelectionSettings.best`, with a first axis for the images.
-        n_tops: 1, or 2 with scores.
-        dtype: of the tops.
+        n_tops: 1, or 2 for the top with scores.
+        dtype: the dtype of the tops.
     """
     rows, there = jax.vmap(read_choice.best)(boxes, scores, valid)
     images = jnp.broadcast_to(jnp.arange(rows.shape[0], dtype=rows.dtype)[:, None, None], (*rows.shape[:2], 1))
@@ -118,11 +122,12 @@ def proposals(
 
 
 def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """MS-CNN's proposals from maps (N, classes + 4, H, W), one for each anchor: [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """ROIs proposed from maps of scores and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
-    A box's score is its largest class score minus the score of background, and at least `fg_thr`. Sides are x2 - x1.
-    The best boxes of each image over all maps go through suppression. If nothing is found, there is one row 0, 1, 1,
-    10, 10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows, last, are -1.
+    Bottoms: maps (N, classes + 4, H, W), one for each anchor. The score of a box is its largest class score minus the
+    score of background. Boxes with a score of at least `fg_thr` and sides of at least `min_size` go through non-maximum
+    suppression, all maps of an image together. A side is x2 - x1. If no box is selected, there is one row 0, 1, 1, 10,
+    10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
     """
     p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
@@ -156,7 +161,7 @@ register(
 
 
 def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (N, cells, 4), their scores, and which of them are large and likely enough."""
+    """Return boxes (N, cells, 4), their scores (N, cells), and the mask of boxes that satisfy fg_thr and min_size."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
     decoded = field.decoded(x[:, channels - 4 :], normalization(ctx), bounds(p))
@@ -169,12 +174,13 @@ def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Arra
 
 
 def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
-    """Cascade R-CNN's proposals from pairs of maps, probabilities and deltas: [image, x1, y1, x2, y2], (R, 5, 1, 1).
+    """ROIs proposed from pairs of maps, probabilities and deltas: rows [image, x1, y1, x2, y2], (R, 5, 1, 1).
 
-    Each pair (images * anchors, classes and 4, H, W) has a `box_group_param` with its anchors, which are items of the
-    batch axis. A box's score is 1 minus the probability of class 0, and at least `fg_thr`. Sides are x2 - x1 + 1. The
-    best boxes of each image over all pairs go through suppression. If nothing is found, there is one row 0, 1, 1, 10,
-    10. A second top (R, 6, 1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows, last, are -1.
+    Bottoms: pairs of probabilities (images * anchors, classes, H, W) and deltas (images * anchors, 4, H, W). Each pair
+    has a `box_group_param` with its anchors. The score of a box is 1 minus the probability of class 0. Boxes with a
+    score of at least `fg_thr` and sides of at least `min_size` go through non-maximum suppression, all pairs of an
+    image together. A side is x2 - x1 + 1. If no box is selected, there is one row 0, 1, 1, 10, 10. A second top (R, 6,
+    1, 1) has rows [image, x1, y1, x2, y2, score]. Padding rows of -1 come last.
     """
     p = ctx.param
     require(
@@ -207,7 +213,10 @@ register(
 def _group_candidates(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, group: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return boxes (images, anchors * cells, 4), their scores, and which are large and likely enough."""
+    """Return boxes (images, n, 4), scores (images, n), and the mask of boxes that satisfy fg_thr and min_size.
+
+    n is the number of anchors times the number of cells.
+    """
     p, field = ctx.param, anchor_grid(group.field_w, group.field_h, group.stride)
     require_pair(probabilities.shape, deltas.shape)
     batch, _, height, width = deltas.shape
@@ -231,12 +240,13 @@ def _group_candidates(
 def frcnn_output(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> jax.Array:
-    """Cascade R-CNN's detections in one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first.
+    """Detections of one image: rows [image, x1, y1, x2, y2, class, score], by class, the best first, (R, 7, 1, 1).
 
-    Bottoms are probabilities (N, classes), deltas (N, 4 * classes) or (N, 8) if not `cls_aware`, ROIs (N, 5 or 6), and
-    height and width of the image (1, 2). Boxes are clipped to the image. Boxes of a class with a score of at least
-    `conf_thr` go through suppression, and at most `max_det_num` are kept. The first row is always 0 followed by -1.
-    Padding rows, last, are -1; ROIs that begin with a negative number are padding.
+    Bottoms: probabilities (N, classes); deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5 or 6); height
+    and width of the image (1, 2). The ROIs are moved by their deltas and clipped to the image. Boxes of a class with a
+    probability of at least `conf_thr` go through non-maximum suppression, and at most `max_det_num` boxes are kept. The
+    first row is always 0 followed by -1. Padding rows of -1 come last. ROIs that begin with a negative number are
+    padding.
     """
     p, dtype = ctx.param, probabilities.dtype
     prob, boxes, there, corners = _read_inputs(ctx, probabilities, deltas, rois, size)
@@ -285,7 +295,7 @@ register(
 def _read_inputs(
     ctx: Context, probabilities: jax.Array, deltas: jax.Array, rois: jax.Array, size: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), valid rows, and the image's corner."""
+    """Return probabilities (N, classes), boxes (N, classes - 1 or 1, 4), valid rows (N,), and (width, height)."""
     require_one_number_of_rows(probabilities=probabilities, deltas=deltas, rois=rois)
     prob = read_rows(lax.stop_gradient(promote(probabilities)), "bottom 0 (probabilities)")
     classes = prob.shape[1]
@@ -303,7 +313,7 @@ def _read_inputs(
 def _suppress(
     measure: Measure, threshold: float, boxes: jax.Array, scores: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Sort the boxes of a class by score; return which are kept, the boxes and the scores."""
+    """Return the mask of kept boxes (n,), boxes (n, 4) and scores (n,) of a class, sorted by falling score."""
     order = jnp.argsort(jnp.where(valid, -scores, jnp.inf), stable=True)
     boxes, scores, valid = boxes[order], scores[order], valid[order]
     return non_max_suppression(boxes, valid, threshold, measure=measure), boxes, scores

@@ -1,4 +1,4 @@
-"""DetectionAccuracy, DetectionGroupAccuracy and BboxAccuracy: the share of right classes, and mean overlaps."""
+"""DetectionAccuracy, DetectionGroupAccuracy and BboxAccuracy: accuracy of classes, and mean overlap of boxes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, clas
 
     Args:
         ctx: the layer.
-        right: (batch, height, width), whether the class is right.
+        right: (batch, height, width), whether the predicted class is right.
         labels: ground truth.
-        classes: (batch, height, width), the classes that count.
+        classes: (batch, height, width), the true classes; only object or background with `objectness`.
     """
     ignored = labels.ignored(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
     shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
@@ -69,10 +69,11 @@ def _mean(ctx: Context, values: Any, counts: jax.Array) -> jax.Array:
 
 
 def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
-    """MS-CNN's accuracy over all cells whose class is among the top_k, and over cells with an object; (1, 1, 1, 2).
+    """Accuracy of the classes over all cells, and over cells with an object; (1, 1, 1, 2).
 
-    Bottoms are as for DetectionLoss. Cells of label 0 and an overlap of at least `bg_threshold` are ignored. A second
-    top is the mean overlap of boxes with the objects, with sides x2 - x1. Without any cell to count, values are -1.
+    Bottoms are as for DetectionLoss. A cell is right if its label is among the top_k classes with the largest scores.
+    Cells of label 0 with an overlap of at least `bg_threshold` are ignored. A second top (1, 1, 1, 1) is the mean
+    overlap of the boxes with the objects, where a side is x2 - x1. Means over no cells are -1.
     """
     p = ctx.param
     field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
@@ -86,7 +87,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     label_score = jnp.max(jnp.where(numbers == classes[:, None], scores, -jnp.inf), axis=1, keepdims=True)
     before = (scores > label_score) | (
         (scores == label_score) & (numbers > classes[:, None])
-    )  # of equal scores the last comes first
+    )  # of equal scores the highest class comes first
     right = (jnp.sum(before, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
     shares = shares_of_right_classes(ctx, right, labels, classes)
     if ctx.n_tops < 2:
@@ -112,11 +113,11 @@ register(
 
 
 def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> object:
-    """Cascade R-CNN's accuracy of the best class over all cells, and over cells with an object; (1, 1, 1, 2).
+    """Accuracy of the class with the largest score over all cells, and over cells with an object; (1, 1, 1, 2).
 
-    Bottoms are as for DetectionGroupLoss. Cells of label 0 and an overlap of at least `bg_threshold` are ignored. A
-    second top is the mean overlap of boxes with the objects, with sides x2 - x1 + 1. Without any cell to count, values
-    are -1.
+    Bottoms are as for DetectionGroupLoss. Cells of label 0 with an overlap of at least `bg_threshold` are ignored. A
+    second top (1, 1, 1, 1) is the mean overlap of the boxes with the objects, where a side is x2 - x1 + 1. Means over
+    no cells are -1.
     """
     p = ctx.param
     field = anchor_grid(p.field_w, p.field_h, p.stride)
@@ -150,15 +151,15 @@ register(
 )
 
 
-_GROUND_TRUTH = 0.975  # an ROI that overlaps by more is taken for ground truth itself, and left out
+_GROUND_TRUTH = 0.975  # an ROI with a larger overlap is ground truth itself, and left out
 
 
 def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax.Array) -> object:
-    """Cascade R-CNN's mean overlap of ROIs, moved by their deltas, with matched ground truth; (1, 1, 1, 1).
+    """Mean overlap of ROIs, moved by their deltas, with their matched ground truth; (1, 1, 1, 1).
 
-    Bottoms are deltas (N, 4 * classes) or (N, 8) if not `cls_aware`, ROIs (N, 5), and rows (N, 6) [label, box,
-    overlap]. Only rows with a label above 0 and an overlap up to 0.975 count; without any, tops are -1. A second top is
-    the mean overlap of the ROIs before they are moved.
+    Bottoms: deltas (N, 4 * classes), or (N, 8) if not `cls_aware`; ROIs (N, 5); matched ground truth (N, 6) with rows
+    [label, x1, y1, x2, y2, overlap]. Only rows with a label above 0 and an overlap up to 0.975 count. Without such rows
+    the tops are -1. A second top is the mean overlap of the ROIs before they are moved.
     """
     require_one_number_of_rows(deltas=deltas, rois=rois, matched=matched)
     aware = ctx.layer.bbox_reg_param.cls_aware
@@ -172,7 +173,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     first = 4 * (label if aware else jnp.minimum(label, 1))
     class_deltas = jnp.take_along_axis(
         all_deltas, first[:, None] + jnp.arange(4), axis=1
-    )  # NaN for a class that there is not
+    )  # NaN for a class out of range
     total = cross_replica.psum(ctx, jnp.sum(counts, dtype=all_deltas.dtype))
     boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(class_deltas)), rows[:, 1:]
     fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]

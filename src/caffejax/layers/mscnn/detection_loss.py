@@ -28,11 +28,11 @@ from .box_maps import (
 
 
 def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the mask of the `count` largest scores of each row; the last of equal scores comes first.
+    """Return the mask of the `count` largest eligible scores in each row; the last of equal scores comes first.
 
     Args:
         scores: (rows, n).
-        among: (rows, n), False for entries that take no part.
+        among: (rows, n), True for eligible entries.
         count: (rows,).
     """
     falling = jnp.argsort(jnp.flip(jnp.where(among, -scores, jnp.inf), 1), axis=1, stable=True)
@@ -41,17 +41,17 @@ def masked_topk(scores: jax.Array, among: jax.Array, count: jax.Array) -> jax.Ar
 
 
 def masked_sample(key: jax.Array, among: jax.Array, count: jax.Array) -> jax.Array:
-    """Return a mask of `count` random entries of each row, or of all entries if there are fewer.
+    """Return the mask of `count` random eligible entries in each row, or of all eligible entries if there are fewer.
 
     Args:
         key: a random key.
-        among: (rows, n), False for entries that take no part.
+        among: (rows, n), True for eligible entries.
         count: (rows,).
     """
     return masked_topk(jax.random.uniform(key, among.shape), among, count)
 
 
-_LEAST = float(jnp.finfo(jnp.float32).tiny)  # no logarithm is taken of a smaller probability
+_LEAST = float(jnp.finfo(jnp.float32).tiny)  # smaller probabilities are raised to this before the logarithm
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Labels:
     Attributes:
         classes: (batch, height, width), integers; 0 is background.
         boxes: (batch, 4, height, width), centre, width and height.
-        overlap: (batch, height, width), with the nearest object.
+        overlap: (batch, height, width), overlap of the anchor with the nearest object.
     """
 
     classes: jax.Array
@@ -69,7 +69,7 @@ class Labels:
     overlap: jax.Array
 
     def ignored(self, ctx: Any, classes: jax.Array) -> jax.Array:
-        """Return True where the class is loss_param's ignore_label."""
+        """Return the mask of cells whose class is loss_param's ignore_label, (batch, height, width)."""
         p = ctx.layer.loss_param
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
 
@@ -90,7 +90,7 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
 
 
 def log_probabilities(scores: jax.Array) -> jax.Array:
-    """Return log-probabilities of classes along axis 1, at least log of the smallest float32, as in the forks."""
+    """Return the log-softmax over axis 1, at least the logarithm of the smallest normal float32, as in the forks."""
     return jnp.maximum(jax.nn.log_softmax(scores, axis=1), jnp.log(jnp.asarray(_LEAST, scores.dtype)))
 
 
@@ -115,13 +115,13 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
 def box_loss(
     ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the mean of half the squared differences, or of their smooth L1 form, and its gradient by the deltas.
+    """Return the mean of half the squared differences or of smooth L1 over 4 * cells, and its gradient by the deltas.
 
     Args:
         ctx: the layer.
         deltas, targets: (batch, 4, height, width).
-        counts: (batch, height, width), the cells that count.
-        smooth: linear where the difference is more than 1.
+        counts: (batch, height, width), True for cells that count.
+        smooth: whether to use smooth L1, which is linear where the absolute difference is more than 1.
     """
     difference = jnp.where(counts[:, None], deltas - targets, 0)
     slope = jnp.clip(difference, -1, 1) if smooth else difference
@@ -130,25 +130,25 @@ def box_loss(
 
 
 def join_losses(ctx: Context, of_classes: jax.Array, of_boxes: jax.Array) -> jax.Array:
-    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, of the whole batch."""
+    """Return the top (1, 1, 1, 2): the sum of both losses, and the loss of boxes, for the whole batch."""
     return cross_replica.pmean(ctx, jnp.stack([of_classes + of_boxes, of_boxes])).reshape(1, 1, 1, 2)
 
 
 def loss_weight(ctx: Context, dy: jax.Array) -> jax.Array:
-    """Return the factor of the device's gradients, from the diff of `join_losses`."""
+    """Return the factor of this device's gradients: the first number of dy over the number of devices."""
     return dy.reshape(2)[0] / cross_replica.axis_size(ctx)
 
 
 def balanced_weights(
     ctx: Context, objects: jax.Array, background: jax.Array, share: float, dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Return weights of objects and background with which objects make up `share` of the sample.
+    """Return the weights of objects and of background, scalars, so that objects have `share` of the total weight.
 
     Args:
         ctx: the layer.
-        objects, background: (batch, height, width), the sampled cells of both kinds.
-        share: of objects.
-        dtype: of the weights.
+        objects, background: (batch, height, width), masks of the sampled cells of both kinds.
+        share: the share of objects, 0 to 1.
+        dtype: the dtype of the weights.
     """
     sums = [cross_replica.psum(ctx, jnp.sum(places, dtype=dtype)) for places in (objects, background)]
     of_objects, of_background = (
@@ -158,18 +158,20 @@ def balanced_weights(
     return of_objects, of_background
 
 
-_FEWEST = 4  # background places of each class that are looked at in any case
+_FEWEST = 4  # the minimum number of background cells selected for each class
 
 Losses = tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
-    """MS-CNN's softmax loss of scores plus `lambda` times the loss of deltas, of objects and a sample; (1, 1, 1, 2).
+    """Softmax loss of classes plus `lambda` times the loss of deltas, over objects and some background; (1, 1, 1, 2).
 
-    Bottom 0 is (N, cls_num + 4, H, W), bottom 1 ground truth (N, 6, H, W): label, box, overlap. The second number is
-    the part of the deltas, and its diff is ignored. Background has label 0 and an overlap below `bg_threshold`; as
-    `sample_mode` says, it counts if it is hard for some class ("bootstrap"), drawn ("random"), half of both
-    ("mixture"), or always. Deltas are bounded, though not for the gradient.
+    Bottoms: a map (N, cls_num + 4, H, W) of scores and deltas, and ground truth (N, 6, H, W) with label, box (4) and
+    overlap. The first number of the top is the sum; the second is `lambda` times the loss of deltas, and its diff is
+    ignored. Background cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects among them.
+    "bootstrap" selects the cells with the largest score of each other class. "random" selects cells at random.
+    "mixture" selects half of them in each way. Another value selects all. The number of selected cells is `bg_multiple`
+    times the number of objects. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
     (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -225,7 +227,7 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
 
 
 def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.Array:
-    """Return the cells of background that count, (batch, height, width)."""
+    """Return the mask of background cells that count, (batch, height, width)."""
     p, shape = ctx.param, labels.classes.shape
     places = shape[1] * shape[2]
     among = ((labels.classes == 0) & (labels.overlap < p.bg_threshold)).reshape(shape[0], places)
@@ -247,7 +249,14 @@ def _select_background(ctx: Context, scores: jax.Array, labels: Labels) -> jax.A
 
 
 def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int) -> jax.Array:
-    """Return the entries of each row hit by `count` draws with repetition from all entries, if in `among`."""
+    """Return the mask of eligible entries hit by `count` random draws, with repetition, from all entries of each row.
+
+    Args:
+        key: a random key.
+        among: (rows, n), True for eligible entries.
+        count: (rows,), the number of draws.
+        most: the largest possible count.
+    """
     rows, places = among.shape
     hits = jax.random.randint(key, (rows, most), 0, places)
     hits = jnp.where(jnp.arange(most) < count[:, None], hits, places)  # out of range: no hit
@@ -255,12 +264,15 @@ def _hit_by_draws(key: jax.Array, among: jax.Array, count: jax.Array, most: int)
 
 
 def detection_group_loss(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> jax.Array:
-    """Cascade R-CNN's softmax loss of class scores plus `lambda` times the loss of deltas, over a sample; (1, 1, 1, 2).
+    """Softmax loss of classes plus `lambda` times the loss of deltas, over a sample of the cells; (1, 1, 1, 2).
 
-    Maps of scores, deltas and ground truth (label, box, overlap) have an item for each image and anchor. The second
-    number is the part of the deltas, and its diff is ignored. Objects have labels above 0; background has label 0 and
-    an overlap below `bg_threshold`. Of `batch_size` cells (-1 for all) background is `bg_multiple` times the objects,
-    drawn or the hardest. With field_xyr and field_whr, deltas are bounded, though not for the gradient.
+    Bottoms: scores (images * anchors, cls_num, H, W), deltas (images * anchors, 4, H, W), and ground truth (images *
+    anchors, 6, H, W) with label, box (4) and overlap. The first number of the top is the sum; the second is `lambda`
+    times the loss of deltas, and its diff is ignored. Objects have labels above 0. Background cells have label 0 and an
+    overlap below `bg_threshold`. The sample of an image has `batch_size` cells, with `bg_multiple` background cells for
+    each object; a batch_size of -1 takes all objects. `neg_mining_type` selects background cells at random, by the
+    largest loss, or half of them in each way. With field_xyr and field_whr, deltas are clipped to their bounds in the
+    loss, and the gradient ignores the clipping.
     """
     (of_classes, _), (of_boxes, _) = _group_losses(ctx, scores, deltas, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)
@@ -360,7 +372,7 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int
 
 
 def _cell_weights(ctx: Context, labels: Labels, sample: jax.Array, dtype: Any) -> jax.Array:
-    """Return the weight of each cell, (batch, height, width)."""
+    """Return the weight of each cell in the loss of classes, (batch, height, width)."""
     p, objects = ctx.param, labels.classes > 0
     if not p.pos_neg_weighted:
         return jnp.ones(objects.shape, dtype)

@@ -16,7 +16,7 @@ from ..registry import register
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
 from .box_maps import normalization, read_rows, require_rows, with_four_axes
 
-_SMALLEST = 32  # pixels, of a box drawn at random
+_SMALLEST = 32  # pixels; the shortest side of a random box
 _TRIES = 10_000
 
 
@@ -27,7 +27,7 @@ class GroundTruth:
     Attributes:
         rows: (M, 5), [image, x1, y1, x2, y2].
         labels: (M,).
-        ignored: (M,), True if an ROI that overlaps enough is neither object nor background.
+        ignored: (M,), True for boxes whose ROIs are neither object nor background.
     """
 
     rows: np.ndarray
@@ -42,7 +42,7 @@ class Sample:
     Attributes:
         rows: (n, 5), [image, x1, y1, x2, y2].
         match: (n,), the index of the matched ground truth, -1 for none.
-        overlap: (n,), with the matched ground truth.
+        overlap: (n,), overlap with the matched ground truth.
         objects: the number of objects.
     """
 
@@ -53,13 +53,13 @@ class Sample:
 
 
 def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[], np.random.Generator]) -> Sample:
-    """Sample ROIs by a ProposalTargetParameter.
+    """Return a sample of the ROIs, objects first, then background.
 
     Args:
-        p: the settings.
+        p: the ProposalTargetParameter.
         rows: (N, 5), all ROIs.
         truth: the ground truth.
-        draw: returns a random generator; called only if something is drawn.
+        draw: returns a random generator; called only if ROIs are drawn at random.
     """
     match, most = _match_rois(rows, truth)
     foreground = np.flatnonzero(most >= p.fg_thr)
@@ -85,7 +85,10 @@ def sample_rois(p: Any, rows: np.ndarray, truth: GroundTruth, draw: Callable[[],
 
 
 def _match_rois(rows: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each ROI the ground truth of its image with the largest overlap (-1 for none), and the overlap."""
+    """Return the index of the ground truth that each ROI overlaps most, or -1, and the overlap, (N,) each.
+
+    Ground truth of other images is ignored.
+    """
     if not len(truth.rows):
         return np.full(len(rows), -1), np.zeros(len(rows), rows.dtype)
     overlap = overlaps(rows[:, None, 1:], truth.rows[None, :, 1:], 1.0, touching=True).astype(rows.dtype)
@@ -99,7 +102,7 @@ def _draw_most(numbers: np.ndarray, most: int, draw: Callable[[], np.random.Gene
 
 
 def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) -> np.ndarray:
-    """Return one random box that overlaps no object, (1, 5)."""
+    """Return one random box whose overlap with every object is below fg_thr, (1, 5)."""
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
@@ -116,13 +119,15 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Cascade R-CNN's sample of ROIs (N, 5): ROIs, labels, targets, inside and outside weights, matched ground truth.
+    """Sample of ROIs for training: ROIs, labels, box targets, inside and outside weights, matched ground truth.
 
-    Tops have rows of 5, 1, three times 4 * classes (8 if not `cls_aware`), and 6 numbers. Ground truth (M, 7) has rows
-    [image, box, label, ignored, ...] and joins the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr`
-    are objects, from `bg_thr_lw` to `bg_thr_hg` background; others fill up the sample if `pickup_discard`. At most
-    `fg_fraction` of `batch_size` are objects; -1 takes all. Matched rows are [label, box, overlap], 0 for background. A
-    seventh top has weights with which objects make up `fg_fraction`.
+    Bottoms: ROIs (N, 5) with rows [image, x1, y1, x2, y2], and ground truth (M, 7) with rows [image, x1, y1, x2, y2,
+    label, ignored], which joins the ROIs if `append_gtbox`. ROIs with an overlap of at least `fg_thr` are objects, and
+    ROIs with an overlap from `bg_thr_lw` to `bg_thr_hg` are background. With `pickup_discard`, other ROIs fill up the
+    sample. The sample has `batch_size` ROIs, at most `fg_fraction` of them objects; -1 takes all. Tops for n ROIs: ROIs
+    (n, 5); labels (n, 1); targets, inside weights and outside weights (n, 4 * classes), or (n, 8) if not `cls_aware`;
+    matched ground truth (n, 6) with rows [label, x1, y1, x2, y2, overlap], 0 for background. A seventh top (n, 1) holds
+    weights with which objects have `fg_fraction` of the total weight.
     """
     p, ground_truth = ctx.param, _read_truth(ctx, promote_numpy(truth))
     rows = read_rows(promote_numpy(rois), "bottom 0 (ROIs)", 5)
@@ -195,7 +200,7 @@ def _read_truth(ctx: Context, truth: np.ndarray) -> GroundTruth:
 
 
 def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTruth) -> tuple[np.ndarray, ...]:
-    """Return the normalized deltas from objects to their ground truth, and the weights, for each row and class."""
+    """Return normalized deltas from objects to ground truth, inside and outside weights, (rows, columns) each."""
     p, n = ctx.param, sample.objects
     boxes, matched = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
     sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
@@ -219,7 +224,10 @@ def _matched_rows(sample: Sample, labels: np.ndarray, truth: GroundTruth) -> np.
 
 
 def _weights(p: Any, sample: Sample, labels: np.ndarray) -> np.ndarray:
-    """Return weights (rows, 1); 1 everywhere if there are no objects."""
+    """Return the weights of the ROIs, (rows, 1); 1 without objects.
+
+    Objects have fg_fraction of the total weight. With iou_weighted, their weights are proportional to their overlaps.
+    """
     objects = labels > 0
     weights = np.where(objects & p.iou_weighted, sample.overlap, 1).astype(sample.rows.dtype)
     if np.any(objects):

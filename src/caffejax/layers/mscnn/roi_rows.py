@@ -1,4 +1,4 @@
-"""DecodeBBox, ScaleRoute and HardMining: rows of ROIs refined, routed by scale, and selected by score."""
+"""DecodeBBox, ScaleRoute and HardMining: ROIs moved by deltas, selected by scale, and selected by score."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from .box_maps import (
 
 
 def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
-    """Cascade R-CNN's ROIs (N, 5) moved by the last four of their deltas (N, 8): rows [image, box], (N, 5, 1, 1).
+    """ROIs (N, 5) moved by the last four of their deltas (N, 8): rows [image, x1, y1, x2, y2], (N, 5, 1, 1).
 
-    Sides are x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN the layer runs on the host and drops boxes
-    without sides and, with a third bottom (matched ground truth, whose last column is the overlap), ROIs with an
-    overlap of at least `gt_iou_thr`.
+    A side is x2 - x1 + 1, and deltas of 0 leave a box as it is. In TRAIN the layer runs on the host and drops boxes
+    without positive sides. With a third bottom, matched ground truth whose last column is the overlap, it also drops
+    ROIs with an overlap of at least `gt_iou_thr`.
     """
     if not ctx.training:
         return replace(ctx.type, implementation=Traced(decode))
@@ -51,7 +51,7 @@ def make_decode_bbox(ctx: Context, site: Site) -> LayerType:
 
 
 def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array) -> jax.Array:
-    """Return the moved ROIs. Padding rows do not move."""
+    """Return the moved ROIs (N, 5, 1, 1). Padding rows keep their negative image index."""
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
     deltas, rows = _rows(deltas, rois)
     boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).undone(promote(deltas)[:, 4:]))
@@ -97,15 +97,15 @@ def _require_rows(deltas: Any, rois: Any, *matched: Any) -> None:
     require_rows(rois.shape, "bottom 1 (ROIs)", 5)
 
 
-_MIDDLE = 256.0  # without bounds
+_MIDDLE = 256.0  # pixels; replaces the geometric mean if no bound is set
 
 
 def make_scale_route(ctx: Context, site: Site) -> LayerType:
-    """Cascade R-CNN's selection of ROIs (N, 5) whose scale, the root of their area, is in [`low_scale`, `high_scale`).
+    """ROIs (N, 5) whose scale, the root of their area, is in [`low_scale`, `high_scale`).
 
-    Sides are x2 - x1 + 1. If no ROI fits, the one nearest to the geometric mean of the bounds is selected. No gradient
-    passes. In TRAIN, or with further bottoms, whose same rows are selected, the layer runs on the host; else the top
-    has N rows, with padding of -1 at the end.
+    A side is x2 - x1 + 1. If no ROI fits, the ROI nearest to the geometric mean of the bounds is selected. Each further
+    bottom gives a top with the same rows. No gradient passes. In TRAIN, and with further bottoms, the layer runs on the
+    host. Otherwise the top has N rows, with padding rows of -1 at the end.
     """
     if ctx.training or len(site.layer.bottom) > 1:
         runs = OnHost(route_rows, route_top_shapes, ragged=True)
@@ -114,7 +114,7 @@ def make_scale_route(ctx: Context, site: Site) -> LayerType:
 
 
 def route(ctx: Context, rois: jax.Array) -> jax.Array:
-    """Return the selected ROIs, then rows of -1."""
+    """Return the selected ROIs, then padding rows of -1: (N, 5, 1, 1)."""
     rows = read_rows(lax.stop_gradient(rois), "bottom 0 (ROIs)", 5)
     suits = _suits(ctx, promote(rows), jnp)
     order = jnp.argsort(~suits, stable=True)
@@ -150,7 +150,7 @@ register(
 
 
 def _scales(ctx: Context) -> tuple[float, float, float]:
-    """Return the lower and the upper bound, and their geometric mean."""
+    """Return the lower bound, the upper bound, and their geometric mean, in pixels."""
     p = ctx.param
     scales = [getattr(p, name) for name in ("low_scale", "high_scale") if p.HasField(name)]
     require(all(scale > 0 for scale in scales), f"low_scale and high_scale must be above 0: {scales}")
@@ -161,7 +161,7 @@ def _scales(ctx: Context) -> tuple[float, float, float]:
 
 
 def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
-    """Return the mask of ROIs within the bounds, or of the nearest one; rows that begin with -1 are ignored."""
+    """Return the mask (N,) of ROIs within the bounds, or of the nearest ROI if none is; padding rows are ignored."""
     require(rows.shape[0] != 0, "needs one ROI or more")
     low, high, middle = _scales(ctx)
     there = rows[:, 0] >= 0
@@ -175,10 +175,11 @@ def _suits(ctx: Context, rows: Any, xp: Any) -> Any:
 
 
 def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Cascade R-CNN's `num_roi_per_image` rows of each image with the highest scores, of ROIs (N, 5) and other bottoms.
+    """The `num_roi_per_image` rows of each image with the largest scores, from ROIs (N, 5) and further bottoms.
 
-    Bottom 0 holds the scores (N,), such as losses. If images have fewer rows, rows of other images fill up. Tops have
-    num_image * num_roi_per_image rows, or all, in their order. No gradient passes.
+    Bottoms: scores (N,), such as losses, then ROIs with rows [image, x1, y1, x2, y2], and further bottoms with N rows.
+    Tops have num_image * num_roi_per_image rows in their old order, or all rows if there are fewer. If an image has
+    fewer rows than num_roi_per_image, the best remaining rows of other images fill up. No gradient passes.
     """
     p = ctx.param
     images = read_rows(rois, "bottom 1 (ROIs)", 5)[:, 0].astype(int)
@@ -188,7 +189,7 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
         f"ROIs must be of images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
     numbers, ranked = np.arange(len(images)), promote_numpy(scores).reshape(-1)
-    order = np.lexsort((-numbers, -ranked, images))  # of equal scores the last row comes first
+    order = np.lexsort((-numbers, -ranked, images))  # the last of equal scores comes first
     order = order[there[order]]
     first = np.searchsorted(images[order], images[order])
     rank = np.arange(len(order)) - first
