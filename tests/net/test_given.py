@@ -74,9 +74,18 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        (batch(dtype=np.uint8), "layer 'conv1' (Convolution): bottom 0 ('data') is uint8, and layers compute in"),
-        (batch(dtype=bool), "layer 'conv1' (Convolution): bottom 0 ('data') is bool, and layers compute in"),
-        (batch(dtype=complex), "layer 'conv1' (Convolution): bottom 0 ('data') is complex64, and layers compute in"),
+        (
+            batch(dtype=np.uint8),
+            "layer 'conv1' (Convolution): bottom 0 ('data') has dtype uint8, but the layer computes in floating",
+        ),
+        (
+            batch(dtype=bool),
+            "layer 'conv1' (Convolution): bottom 0 ('data') has dtype bool, but the layer computes in floating",
+        ),
+        (
+            batch(dtype=complex),
+            "layer 'conv1' (Convolution): bottom 0 ('data') has dtype complex64, but the layer computes in floating",
+        ),
         ({"data": batch()["data"]}, "no input given for blob 'label'"),
         (
             {"data": batch()["data"], "lable": 0},

@@ -160,6 +160,6 @@ def crop(top_from: Top, top_to: Top) -> Top:
     elif not np.all(np.equal(np.round(shift), shift)):
         problem = f"cannot crop noninteger offset (b = {shift})"
     if problem:
-        raise AssertionError(problem)  # what Caffe raises
+        raise AssertionError(problem)  # Caffe raises this
     offset = (-np.round(np.atleast_1d(shift))).astype(int).tolist()
     return layers.Crop(top_from, top_to, crop_param={"axis": 2 if axis is None else axis + 1, "offset": offset})
