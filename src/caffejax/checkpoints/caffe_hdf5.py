@@ -25,7 +25,7 @@ AnyPath = str | os.PathLike[str]
 
 
 def is_hdf5(path: AnyPath) -> bool:
-    """Return whether a file's first bytes are those of HDF5; False if the file cannot be read."""
+    """Return whether a file begins with the signature of HDF5; False if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(len(SIGNATURE)) == SIGNATURE

@@ -235,12 +235,12 @@ class CheckpointFolder:
         Args:
             step: the number of the step. default: the newest.
             target: a function of the record and the arrays' shapes that returns the arrays to read into, by name: NumPy
-                arrays, or `jax.ShapeDtypeStruct`s with shardings, of which each process reads its shards. default:
+                arrays, or `jax.ShapeDtypeStruct`s with shardings; each process reads its shards. default:
                 NumPy arrays.
             all_succeed: a function that returns whether a condition is true in all processes that restore together.
 
         Raises:
-            WeightsError: if there is no such step or it cannot be read. Errors of `target` are passed on.
+            WeightsError: if the step does not exist or cannot be read. Errors of `target` are passed on.
         """
         steps = self.steps()
         if not steps:

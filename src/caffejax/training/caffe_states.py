@@ -28,7 +28,7 @@ from .update_rules import History, find_history, with_history
 
 
 def is_caffe_state(path: Path) -> bool:
-    """Return whether the name of a snapshot is that of a .solverstate or .solverstate.h5."""
+    """Return whether a snapshot's name ends in .solverstate or .solverstate.h5."""
     return path.name.endswith((".solverstate", ".solverstate.h5"))
 
 
@@ -113,7 +113,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 def _weights(path: Path, named: str) -> Path:
     """Find the weights file: by its stored path from the working directory, otherwise beside the solver state."""
     stored, beside = Path(named), path.parent / Path(named).name
-    if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is no file either
+    if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is not accepted
         message = f"its weights are missing: there is no file '{named}' from the working directory, and no '{beside}'"
         raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
     return stored if os.path.isfile(stored) else beside

@@ -124,7 +124,7 @@ class Evaluator:
         self.loader.set_state(state)
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
-        """Return a function like that of `output_scores`, compiled for inference, or None if that is not possible."""
+        """Return `output_scores(net)` compiled for inference, or None if that is not possible."""
         passes = freeze_passes(self.net.graph, self.net.run, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None

@@ -134,7 +134,7 @@ class OnDevice:
         """Place a state that the user has set.
 
         A state on one device, or sharded by the user over several, stays where it is. A state on the host or replicated
-        on several devices, as that of a solver with several devices, is copied to the device.
+        on several devices, such as the state of a solver with several devices, is copied to the device.
 
         Raises:
             SolverError: if the state is sharded in a way that XLA cannot partition automatically.

@@ -216,7 +216,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
 
 def make_forward(net: Net) -> Passes:
-    """Make a function like that of `make_passes` that runs one forward pass; its gradients are empty."""
+    """Make a function as `make_passes` does that runs one forward pass; its gradients are empty."""
 
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -289,7 +289,7 @@ def _with_requests(passes: Passes) -> Callable[..., Any]:
 def make_steps(step: Step) -> Step:
     """Make a function of several steps, for small nets, where dispatching a step takes as long as the step.
 
-    Batches, rates and the result's loss have a new first axis of the steps; other results are those of the last step.
+    Batches, rates and the result's loss have a new first axis of the steps; other results are the last step's.
     """
 
     def steps(
