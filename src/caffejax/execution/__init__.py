@@ -1,4 +1,4 @@
-"""Schedules of a graph's layers, the passes over them, and the interpreter that runs them."""
+"""Schedules of a graph's layers, the passes that transform schedules, and the interpreter that runs them."""
 
 from .interpreter import PassInputs, PassOutputs, Trees, Values, compute, run, run_parts
 from .rematerialize import run_part

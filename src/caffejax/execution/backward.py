@@ -1,6 +1,6 @@
-"""Backward passes layer by layer, as Caffe runs them: diffs of tops become diffs of bottoms and of parameters.
+"""Layer-by-layer backward passes, as Caffe runs them: diffs of tops become diffs of bottoms and of parameters.
 
-Training differentiates a net's loss as a whole. This is for everything that looks at single layers: pycaffe, whose
+Training differentiates a net's loss as a whole. This module serves callers that need single layers: pycaffe, whose
 backward passes start from any diffs and stop at any layer, and the tools in `debugging`.
 """
 
@@ -20,17 +20,17 @@ from .schedule import Part
 
 
 class Diffs(NamedTuple):
-    """Gradients of blobs, by name, and of parameters, by the slot of their owner."""
+    """Gradients of blobs by name, and gradients of parameters by the slot of the parameter's owner."""
 
     blobs: Mapping[str, jax.Array]
     params: Mapping[Slot, jax.Array]
 
 
-Pullback = Callable[[Sequence[Any]], Diffs]  # from a layer's top diffs
+Pullback = Callable[[Sequence[Any]], Diffs]  # takes the diffs of a layer's tops
 
 
 def has_backward(layer: Layer) -> bool:
-    """Return whether a layer computes anything in a backward pass."""
+    """Return whether a layer computes diffs in a backward pass."""
     return (
         layer.need_backward
         and not layer.type.is_fed
@@ -55,13 +55,13 @@ def with_pullback(
     runner: Runner = compute,
     host_tops: Mapping[str, jax.Array] | None = None,
 ) -> tuple[PassOutputs, Pullback]:
-    """Run one layer forward; return the outputs and a function from its top diffs to the diffs that it computes.
+    """Run one layer forward; return its outputs and a function from its tops' diffs to the diffs that it computes.
 
     Args:
-        part: the layer.
+        part: a part with the layer only.
         inputs, before: as for `compute`.
         runner: computes the layer.
-        host_tops: the tops of a layer on the host that has run already and must not run again.
+        host_tops: the tops of a host layer that has already run and must not run again.
     """
     (layer,) = part.layers
     if layer.type.on_host:
@@ -94,8 +94,8 @@ def pull_back(
     """Run a backward pass: yield each layer, from the last to the first, with the diffs that it computes.
 
     Args:
-        pullbacks: the layers in the order of the forward pass.
-        blob_diffs: the diffs to start from, by blob; updated with the diffs of bottoms.
+        pullbacks: the layers in the order of the forward pass, each with its function from `with_pullback`.
+        blob_diffs: the diffs to start from, by blob. It is updated with the diffs of bottoms.
     """
     for layer, pullback in reversed(pullbacks):
         tops = zip(layer.tops, layer.loss_weights, strict=True)
@@ -127,5 +127,5 @@ def _host_pullback(layer: Layer, inputs: PassInputs, before: Values, values: Val
 
 
 def _like(diff: Any, top: jax.Array) -> jax.Array:
-    """Return a top's diff in the top's dtype and shape."""
+    """Return a diff in its top's dtype, broadcast to its top's shape."""
     return jnp.broadcast_to(jnp.asarray(diff, top.dtype), top.shape)

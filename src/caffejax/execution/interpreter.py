@@ -1,4 +1,4 @@
-"""The interpreter: `run` is the only loop over a schedule's parts, and `compute` over the steps of a part."""
+"""The interpreter: `run` is the only loop over a schedule's parts, and `compute` the only loop over a part's steps."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class PassInputs(NamedTuple):
     Attributes:
         params, state: a net's variables.
         blobs: input blobs by name: the tops of Input and data layers.
-        key: PRNG key, or None if no layer is random. (pycaffe stores a tuple of a key and numbers to fold into it.)
-        taps: arrays of zeros to add to blobs, for their gradients (see `Net.loss`).
+        key: PRNG key, or None if no layer is random. (pycaffe passes a tuple of a key and numbers to fold into the
+            key.)
+        taps: arrays of zeros that are added to blobs to compute the blobs' gradients (see `Net.loss`).
     """
 
     params: Mapping[str, Any]
@@ -51,9 +52,9 @@ class PassOutputs(NamedTuple):
     """Outputs of a forward pass.
 
     Attributes:
-        values: blobs by name; the last value of a blob that is overwritten in place.
+        values: blobs by name. A blob that is overwritten in place has its last value.
         state: the state after the pass.
-        loss: sum of the weighted losses, a float32 scalar.
+        loss: the sum of the weighted losses, a float32 scalar.
     """
 
     values: Values
@@ -62,23 +63,23 @@ class PassOutputs(NamedTuple):
 
 
 class Runner(Protocol):
-    """Computes one part, from the inputs and earlier blobs that it reads."""
+    """A function that computes one part from its inputs and the earlier blobs that it reads."""
 
     def __call__(self, part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None, /) -> PassOutputs:
-        """Return the part's blobs (those in `keep`, or all if it is None), its state and its losses."""
+        """Return the part's blobs (the blobs in `keep`, or all if `keep` is None), its state and its losses."""
         ...
 
 
 def compute(
     part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
 ) -> PassOutputs:
-    """Run a part's steps in order. Traceable unless one of its layers runs on the host.
+    """Run a part's steps in order. The function can be traced if the part has no host layers.
 
     Args:
         part: the part.
         inputs: the inputs of the pass.
         before: the earlier blobs that the part reads.
-        keep: the blobs to return; default: all that the part makes.
+        keep: the blobs to return; default: all blobs that the part makes.
     """
     values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
     for step in part.steps:
@@ -88,7 +89,7 @@ def compute(
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
         _write(layer, new, state)
         tops = tuple(
-            # the diff of an in-place blob is the diff of its first value
+            # Caffe's diff of an in-place blob is the gradient of its first value
             top + inputs.taps[name].astype(top.dtype) if name in inputs.taps and name not in values else top
             for name, top in zip(layer.tops, tops, strict=True)
         )
@@ -96,7 +97,7 @@ def compute(
         for top, weight in zip(tops, layer.loss_weights, strict=True):
             if weight:
                 loss = jnp.sum(top, dtype=jnp.promote_types(top.dtype, jnp.float32))
-                total += weight * cross_replica.psum_loss(layer.context, loss)  # once, for a top that all devices share
+                total += weight * cross_replica.psum_loss(layer.context, loss)  # shared tops count once
     names = part.makes if keep is None else part.makes & keep
     return PassOutputs({name: values[name] for name in values if name in names}, state, total)
 
@@ -115,8 +116,9 @@ def run(
         schedule: the schedule.
         inputs: the inputs of the pass.
         before: for a range of layers, the blobs made by earlier layers.
-        wanted: the blobs to return; default: all. Other blobs are released as soon as nothing reads them.
-        runner: computes each part. A runner other than `compute` can also observe what each part reads and makes.
+        wanted: the blobs to return; default: all. Other blobs are released after their last reader.
+        runner: computes each part. A runner other than `compute` can also observe the blobs that each part reads and
+            makes.
     """
     outputs = PassOutputs(dict(before), dict(inputs.state), jnp.zeros(()))
     for _, _, so_far in run_parts(schedule, inputs, before=before, wanted=wanted, runner=runner):
@@ -132,7 +134,10 @@ def run_parts(
     wanted: Collection[str] | None = None,
     runner: Runner = compute,
 ) -> Iterator[tuple[Part, Values, PassOutputs]]:
-    """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far."""
+    """Run a schedule part by part; yield each part with the blobs that it read and the outputs so far.
+
+    Arguments as for `run`.
+    """
     values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
     for i, part in enumerate(schedule.parts):
         keep = None if wanted is None else schedule.needed_after(i).union(wanted)
@@ -147,7 +152,7 @@ def run_parts(
 
 
 def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
-    """Return the inputs that a part uses."""
+    """Return the inputs of a pass that a part uses."""
     return inputs._replace(
         params=part.using(inputs.params),
         state=part.using(inputs.state),
@@ -159,7 +164,7 @@ def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
 def _tops(
     step: Step, inputs: PassInputs, state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Return a step's tops and the new state of its first layer."""
+    """Return a step's tops, and the new state of the step's first layer."""
     layer, *fused = step.layers
     if layer.type.is_fed:
         return layer.finish([inputs.blobs[top] for top in layer.tops]), ()
@@ -176,7 +181,10 @@ def _tops(
 def inputs_of(
     layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any], values: Mapping[str, jax.Array]
 ) -> tuple[Arrays, Arrays]:
-    """Return a layer's blobs and bottoms, in the dtypes that it computes in."""
+    """Return a layer's params and bottoms, in the dtypes in which the layer computes.
+
+    Gradients are stopped at bottoms and params that do not need them.
+    """
     bottoms = [
         jax.lax.stop_gradient(values[name]) if stops else values[name]
         for name, stops in zip(layer.bottoms, layer.gradient_stops, strict=True)
@@ -193,17 +201,17 @@ def _blobs(layer: Layer, params: Mapping[str, Any], state: Mapping[str, Any]) ->
 
 
 def _write(layer: Layer, new: Sequence[jax.Array], state: dict[str, Any]) -> None:
-    """Store a layer's new statistics in the state, where later layers that share them read them."""
+    """Store a layer's new statistics in `state`, from which later layers that share them read."""
     statistics = [p for p in layer.all_params if not p.spec.learnable]
     for param, value in zip(statistics, new, strict=False):
         state[param.owner.layer] = {**state[param.owner.layer], param.owner.index: value}
 
 
 class CompiledParts:
-    """Runner for nets with host layers: compiles each part by itself.
+    """Runner for nets with host layers, which compiles each part separately.
 
-    Host layers may make tops of other shapes in each pass. The layers after them are compiled again for each new
-    shape, which is logged. It takes concrete arrays only, also under `jax.grad`.
+    A host layer's tops may have other shapes in each pass. The layers after it are compiled again for each new shape,
+    and this is logged. The runner accepts concrete arrays only, also under `jax.grad`.
 
     Args:
         kernels: the implementation of operations, as in `Run.kernels`.
@@ -212,7 +220,7 @@ class CompiledParts:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._compiled: dict[Any, Any] = {}
-        self._sizes: dict[Any, set[Any]] = {}  # by a part's key: row counts or bottom shapes compiled so far
+        self._sizes: dict[Any, set[Any]] = {}  # by the part's key: the row counts or shapes compiled so far
 
     def __call__(
         self, part: Part, inputs: PassInputs, before: Mapping[str, jax.Array], keep: frozenset[str] | None = None
@@ -244,7 +252,7 @@ class CompiledParts:
         return self._compiled[key]
 
     def _log_shapes(self, part: Part, before: Mapping[str, jax.Array]) -> None:
-        """Log that a part is compiled for other shapes than the first."""
+        """Log that a part is compiled again for new shapes."""
         sizes = self._sizes.setdefault(part.key, set())
         shapes = tuple(v.shape for v in before.values())
         if part.how != "traced" or shapes in sizes:
@@ -256,10 +264,10 @@ class CompiledParts:
 
 
 def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
-    """Remove the padding rows from the tops of a part of layers with padded tops.
+    """Remove the padded rows from the tops of a part whose layers pad their tops.
 
     Raises:
-        LayerError: under a transformation, in which rows cannot be counted.
+        LayerError: in a JAX transformation, where the number of rows is not known.
     """
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):

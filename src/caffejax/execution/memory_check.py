@@ -1,4 +1,4 @@
-"""Whether there is room for a net's layers, before anything is allocated."""
+"""Check of the memory for a net's layers before arrays are allocated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from ..summary import layer_sizes
 
 
 def check_room(graph: Graph, shardings: Any = None) -> None:
-    """Check that each layer by itself fits into the memory of the device that runs it.
+    """Check that each single layer fits into the memory of the device that runs it.
 
-    With `shardings` of its params, into that of the devices that they are cut over.
+    Args:
+        graph: the net's graph.
+        shardings: a tree like params. If it splits params over n devices, the memory of n devices is available.
 
     Raises:
-        GraphError: naming all layers that do not, with what they take and what there is.
+        GraphError: naming all layers that do not fit, with the size of each and the available memory.
     """
     devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
     problems = list(_problems(graph, _room() * devices))
@@ -43,5 +45,5 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
 
 
 def _room() -> int:
-    """Return the bytes of the largest device, or of the machine."""
+    """Return the memory in bytes of the first device or of the machine, whichever is larger."""
     return max(memory(), device_memory(jax.devices()[0]) or 0)

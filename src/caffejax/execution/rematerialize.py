@@ -1,15 +1,15 @@
 """Rematerialization: recompute layers in the backward pass instead of storing their residuals.
 
-Three steps: `measure_residuals` traces the layers and counts the bytes that each saves for the backward pass,
-`search_groups` chooses the fewest layers to recompute such that training fits into a limit, and `apply_groups` makes
-each group a part of the schedule that the interpreter runs by `rematerialized`.
+There are three steps. `measure_residuals` traces the layers and counts the bytes that each saves for the backward pass.
+`search_groups` chooses the fewest layers to recompute such that training fits into a memory limit. `apply_groups` makes
+each group a part of the schedule, and the interpreter runs these parts by `rematerialized`.
 
-`jax.checkpoint` with a policy does not do. A policy decides by primitive which residuals are saved, and knows neither
-their sizes nor a limit: the search stays either way. And on CPUs it saves nothing: XLA removes the optimization barrier
-by which `jax.checkpoint` keeps the two runs apart, merges them, and stores every residual. With jax 0.10 the gradient
-of 12 residual blocks needs 8.3 MB of temporary memory without rematerialization, 8.3 MB with `jax.checkpoint` over the
-groups chosen here or over the whole net (policies `nothing_saveable`, `dots_saveable`), and 4.8 MB with
-`rematerialized`.
+`jax.checkpoint` with a policy is not sufficient. A policy decides by primitive which residuals are saved, and knows
+neither their sizes nor a limit, so a search would still be needed. On CPUs it saves no memory: XLA removes the
+optimization barrier by which `jax.checkpoint` separates the two runs, merges the runs, and stores every residual. With
+jax 0.10, the gradient of 12 residual blocks needs 8.3 MB of temporary memory without rematerialization, 8.3 MB with
+`jax.checkpoint` over the groups chosen here or over the whole net (policies `nothing_saveable`, `dots_saveable`), and
+4.8 MB with `rematerialized`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ log = logging.getLogger("caffejax.net")
 
 _TIMES_PARAMS = 3  # memory for the parameters, their gradients and the solver's history
 _HALVINGS = 40
-_INPUT = ""  # origin of parameters and other inputs, which are in memory anyway
+_INPUT = ""  # the origin of parameters and other inputs, which are in memory in any case
 _VIEWS = {"transpose", "reshape", "squeeze", "expand_dims", "layout_constraint", "stop_gradient", "copy"}
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Consecutive groups of layers; all but the last are recomputed in the backward pass.
+    """Consecutive groups of layers. All groups except the last are recomputed in the backward pass.
 
     Attributes:
         groups: the net's steps, in order.
-        fixed: bytes in use throughout training: parameters, gradients, history, statistics, a batch.
-        peak: estimated peak memory of training in bytes: `fixed`, activations and their diffs.
-        peak_without_remat: the same if nothing is recomputed, in bytes.
-        fits: whether `peak` is within the limit. If not, `peak` is the least that can be reached.
+        fixed: the bytes in use throughout training: parameters, gradients, history, statistics, a batch.
+        peak: the estimated peak memory of training in bytes: `fixed`, activations and their diffs.
+        peak_without_remat: the estimated peak memory in bytes without recomputation.
+        fits: whether `peak` is within the limit. If not, `peak` is the lowest possible peak.
     """
 
     groups: tuple[tuple[Step, ...], ...]
@@ -58,7 +58,7 @@ class Groups:
 
     @property
     def recomputed(self) -> int:
-        """Number of layers that are recomputed."""
+        """The number of layers that are recomputed."""
         return sum(len(step.layers) for group in self.groups[:-1] for step in group)
 
 
@@ -66,8 +66,8 @@ class Rematerializer:
     """Chooses the parts of a schedule to recompute, once for each set of input shapes.
 
     Args:
-        schedule: one part, without host layers.
-        limit: bytes that training may use, including parameters, gradients and history; default: the device's free
+        schedule: a schedule with one part and without host layers.
+        limit: the bytes that training may use, including parameters, gradients and history; default: the device's free
             memory.
     """
 
@@ -76,7 +76,7 @@ class Rematerializer:
         self._chosen: dict[Any, Groups] = {}
 
     def groups(self, inputs: PassInputs) -> Groups:
-        """Return the groups for inputs of these shapes (arrays or `jax.ShapeDtypeStruct`)."""
+        """Return the groups for the shapes of `inputs` (arrays or `jax.ShapeDtypeStruct`)."""
         shapes = tuple((name, x.shape, x.dtype) for name, x in sorted(inputs.blobs.items()))
         if shapes not in self._chosen:
             limit = memory_budget(jax.devices()[0]) if self._limit is None else self._limit
@@ -85,17 +85,17 @@ class Rematerializer:
         return self._chosen[shapes]
 
     def schedule(self, inputs: PassInputs) -> Schedule:
-        """Return the schedule for inputs of these shapes, with the parts to recompute marked."""
+        """Return the schedule for the shapes of `inputs`, with the parts to recompute marked."""
         return apply_groups(self._schedule, self.groups(inputs._replace(taps={})))
 
 
 def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
-    """Choose the groups to recompute for a limit in bytes.
+    """Choose the groups to recompute for a memory limit.
 
     Args:
-        schedule: one part, without host layers.
+        schedule: a schedule with one part and without host layers.
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
-        limit: bytes that training may use.
+        limit: the bytes that training may use.
     """
     fixed = _TIMES_PARAMS * size(inputs.params) + size(inputs.state) + size(inputs.blobs)
     return search_groups(*measure_residuals(schedule, inputs), limit, fixed)
@@ -122,9 +122,9 @@ class Value(NamedTuple):
     """An array that one unit makes and later units read.
 
     Attributes:
-        bytes: its size; 0 for the net's inputs, which are in memory anyway.
-        producer, last_consumer: indices of the unit that makes the array and of the last unit that reads it, under
-            any name.
+        bytes: its size; 0 for the net's inputs, which are in memory in any case.
+        producer, last_consumer: indices of the unit that makes the array and of the last unit that reads it, under any
+            blob name.
     """
 
     bytes: int
@@ -134,12 +134,13 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Unit:
-    """Consecutive layers that are recomputed together: a layer with the layers in place after it and its splits.
+    """Consecutive layers that are recomputed together: a layer, the in-place layers after it, and its splits.
 
     Attributes:
         steps: the steps.
-        residuals: bytes made in this unit that its backward pass, or the backward pass of a reader of its tops, needs.
-        live_bytes: bytes of its bottoms and tops, which is also the size of the diffs in its backward pass.
+        residuals: the bytes made in this unit that its backward pass, or the backward pass of a reader of its tops,
+            needs.
+        live_bytes: the bytes of its bottoms and tops, which is also the size of the diffs in its backward pass.
     """
 
     steps: tuple[Step, ...]
@@ -148,10 +149,10 @@ class Unit:
 
 
 def measure_residuals(schedule: Schedule, inputs: PassInputs) -> tuple[list[Unit], list[Value]]:
-    """Trace a schedule and return its steps as units, in order, and the arrays that pass between units.
+    """Trace a schedule; return its steps as units, in order, and the arrays that pass between units.
 
     Args:
-        schedule: one part, without host layers.
+        schedule: a schedule with one part and without host layers.
         inputs: the inputs of a pass (arrays or `jax.ShapeDtypeStruct`).
     """
     (part,) = schedule.parts
@@ -191,10 +192,10 @@ class _TracedUnit(NamedTuple):
 
 
 class _ResidualTrace:
-    """Runner that traces units on shapes and records the residuals of each."""
+    """Runner that traces each unit with shapes instead of arrays, and records the unit's residuals."""
 
     def __init__(self) -> None:
-        self._current: dict[str, _MutableValue] = {}  # by the blob's name at this point of the pass
+        self._current: dict[str, _MutableValue] = {}  # by blob name, at this point of the pass
         self._units: list[tuple[tuple[Step, ...], int, int]] = []  # steps, bytes of inner residuals, live bytes
         self.values: list[_MutableValue] = []
 
@@ -250,16 +251,16 @@ def _trace_unit(part: Part, inputs: PassInputs, before: Mapping[str, Any]) -> _T
 
 
 def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Return, for each result of a jaxpr, the origin of the array that it is a view of.
+    """Return for each result of a jaxpr the origin of the array that the result is a view of.
 
     Args:
         jaxpr: a `jax.extend.core.Jaxpr`.
-        arguments: the origin of each argument. An array made inside the jaxpr is its own origin.
+        arguments: the origin of each argument. The origin of an array made inside the jaxpr is its variable.
     """
     known = {**dict.fromkeys(jaxpr.constvars, _INPUT), **dict(zip(jaxpr.invars, arguments, strict=True))}
 
     def origin(var: Any) -> Any:
-        return _INPUT if hasattr(var, "val") else known.get(var, var)  # a literal costs nothing
+        return _INPUT if hasattr(var, "val") else known.get(var, var)  # a literal needs no memory
 
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
@@ -271,7 +272,7 @@ def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
 
 
 def size(tree: Any) -> int:
-    """Return the bytes of all arrays in a tree."""
+    """Return the total bytes of all arrays in a tree."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
@@ -281,14 +282,14 @@ def size(tree: Any) -> int:
 def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fixed: int = 0) -> Groups:
     """Choose the groups that recompute the fewest layers within a memory limit.
 
-    The backward pass of a group holds the arrays that cross the ends of the groups up to it, the group's residuals,
-    and diffs. The last group is not recomputed, because its backward pass follows its forward pass directly; it starts
-    as early as memory allows. The other groups end where the fewest bytes cross.
+    The backward pass of a group has three kinds of arrays in memory: arrays that cross the ends of the groups up to it,
+    the group's residuals, and diffs. The last group is not recomputed, because its backward pass directly follows its
+    forward pass. It starts as early as memory allows. The other groups end where the fewest bytes cross.
 
     Args:
         units, values: from `measure_residuals`.
-        limit: bytes that training may use.
-        fixed: bytes of the limit that are in use throughout.
+        limit: the bytes that training may use.
+        fixed: the bytes that are in use throughout training; they count towards the limit.
     """
     costs = _Costs(units, values)
     everything = costs.inside[0, -1]
@@ -309,11 +310,11 @@ def search_groups(units: Sequence[Unit], values: Sequence[Value], limit: int, fi
 
 
 class _Costs:
-    """Bytes of each possible group, indexed by its first unit and the unit after its last.
+    """Bytes of each possible group, indexed by the group's first unit and the unit after its last.
 
     Attributes:
-        inside: bytes that the group's backward pass holds, besides arrays that cross the ends of groups.
-        crossing: bytes made in the group and read after it.
+        inside: the bytes that the group's backward pass needs, besides arrays that cross the ends of groups.
+        crossing: the bytes made in the group and read after it.
     """
 
     def __init__(self, units: Sequence[Unit], values: Sequence[Value]) -> None:
@@ -329,7 +330,7 @@ class _Costs:
             self.inside[start, start + 1 :] = residuals[start + 1 :] - residuals[start] + most
 
     def cuts(self, limit: float) -> tuple[list[int], float] | None:
-        """Return the first unit of each group and the peak in bytes, or None if no grouping stays within the limit."""
+        """Return the first unit of each group, and the peak in bytes; or None if no grouping stays within the limit."""
         n = len(self.inside) - 1
         held = np.full(n, np.inf)  # by unit: the fewest bytes that cross the ends of the groups before it
         held[0] = 0
@@ -353,7 +354,7 @@ class _Costs:
 
 
 def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
-    """Make each group a part of the schedule; all but the last are recomputed in the backward pass."""
+    """Make each group a part of the schedule. All parts except the last are recomputed in the backward pass."""
     (part,) = schedule.parts
     *first, last = groups.groups
     remat = (replace(part, steps=steps, how="remat") for steps in first)
@@ -361,7 +362,7 @@ def apply_groups(schedule: Schedule, groups: Groups) -> Schedule:
 
 
 def run_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None = None) -> PassOutputs:
-    """Run a part like `compute`, and recompute it in the backward pass if it is marked so."""
+    """Run a part as `compute` does. If the part is marked "remat", it is recomputed in the backward pass."""
     if part.how != "remat":
         return compute(part, inputs, before, keep)
 
@@ -374,10 +375,10 @@ def run_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str
 
 
 def rematerialized(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Make the backward pass of `run(inputs, before) -> (result, aux)` run it again instead of storing its residuals.
+    """Return `run`, a function `(inputs, before) -> (result, aux)`, with a backward pass that runs it again.
 
-    No gradient passes through `aux`. The second run depends on the diffs of the result; otherwise XLA would merge the
-    two runs and store every residual (see the module's text).
+    The residuals of the first run are not stored. No gradient passes through `aux`. The second run depends on the diffs
+    of the result; otherwise XLA would merge the two runs and store every residual (see the module's docstring).
     """
 
     def forward(inputs: Any, before: Any) -> Any:
@@ -394,14 +395,17 @@ def rematerialized(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _token_of(diffs: Any) -> jax.Array:
-    """Return a scalar that depends on every array: true if any first element is NaN."""
+    """Return a boolean scalar that depends on every floating-point array: True if the first element of any is NaN."""
     firsts = [x.ravel()[0] for x in jax.tree.leaves(diffs) if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
     token: jax.Array = jnp.any(jnp.stack([jnp.isnan(x) for x in firsts]))
     return token
 
 
 def _depend_on(token: jax.Array, tree: Any) -> Any:
-    """Make arrays depend on a token. They become NaN if it is true, as the diffs then are."""
+    """Return a tree of arrays with the same values that depend on a token. If the token is True they become NaN.
+
+    The diffs that the token was made of have NaNs in that case.
+    """
 
     def wait(x: jax.Array) -> jax.Array:
         return jnp.where(token, jnp.nan if jnp.issubdtype(x.dtype, jnp.floating) else 0, x).astype(x.dtype)

@@ -1,7 +1,7 @@
-"""Schedules: which layers are computed together, in which order and how. Nothing here computes.
+"""Schedules: the order and grouping of a graph's layers, and how each group runs.
 
-`plan` makes a net's schedule by two passes: `split_at_host_layers` and `fuse`. A third, which marks parts to recompute
-in the backward pass, is in `rematerialize`.
+`plan` makes a net's schedule by two passes: `split_at_host_layers` and `fuse`. A third pass, in `rematerialize`, marks
+parts to recompute in the backward pass.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _WORDS: Mapping[How, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A layer and the in-place layers after it that are fused with it."""
+    """A layer, and the in-place layers after it that are fused with it."""
 
     layers: tuple[Layer, ...]
 
     @property
     def first(self) -> Layer:
-        """The layer that the others are fused into."""
+        """The layer into which the others are fused."""
         return self.layers[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Consecutive steps that run as one.
+    """Consecutive steps that run together.
 
     Attributes:
         steps: the steps.
-        how: "traced" with everything around it; "bucketed", compiled for row counts padded to powers of two;
-            "trimmed", compiled by itself with padding rows removed from its tops; "host", run in Python; or "remat",
-            recomputed in the backward pass.
-        bucketed_inputs: for "bucketed", the blobs it reads whose row count depends on the data.
+        how: "traced" together with the code around the part; "bucketed", compiled for row counts padded to powers of
+            two; "trimmed", compiled separately, with padded rows removed from its tops; "host", run in Python; or
+            "remat", recomputed in the backward pass.
+        bucketed_inputs: for "bucketed", the blobs that the part reads and whose row count depends on the data.
     """
 
     steps: tuple[Step, ...]
@@ -67,12 +67,12 @@ class Part:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """Cache key: two parts of one graph with equal keys compute the same thing."""
+        """A cache key. Two parts of one graph with equal keys compute the same function."""
         return self.how, tuple(tuple(layer.key for layer in step.layers) for step in self.steps)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The blobs that the part reads and has not made before, in the order of reading."""
+        """The blobs that the part reads before it makes them, in the order of reading."""
         return blobs_read(self.layers)
 
     @cached_property
@@ -92,7 +92,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """How a graph's layers, or a range of them, run. `str(schedule)` describes it.
+    """The order and grouping in which a graph's layers, or a range of them, run. `str(schedule)` describes it.
 
     Attributes:
         graph: the graph.
@@ -103,7 +103,7 @@ class Schedule:
     parts: tuple[Part, ...]
 
     def needed_after(self, part: int) -> frozenset[str]:
-        """Return the blobs that are read by the parts after part number `part`."""
+        """Return the blobs that the parts after part number `part` read."""
         return self._needed[part]
 
     @cached_property
@@ -124,29 +124,29 @@ class Schedule:
 
 
 def plan(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
-    """Return the schedule of a graph's layers from index `first` to `last` (default: to the end)."""
+    """Return the schedule of a graph's layers with indices `first` to `last`, inclusive; default: all layers."""
     return fuse(split_at_host_layers(schedule_of(graph, first, last), trim=graph.has_host_layers))
 
 
 def schedule_of(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
-    """Return a graph's layers from index `first` to `last` (default: to the end) as one part, each layer a step."""
+    """Return the layers with indices `first` to `last` as a schedule of one part, with a step for each layer."""
     layers = graph.layers[first : None if last is None else last + 1]
     return Schedule(graph, (part_of(layers),) if layers else ())
 
 
 def part_of(layers: Iterable[Layer]) -> Part:
-    """Return layers as one part, each layer a step."""
+    """Return layers as one part, with a step for each layer."""
     return Part(tuple(Step((layer,)) for layer in layers))
 
 
 def one_by_one(schedule: Schedule) -> Schedule:
-    """Make each layer a part."""
+    """Return the schedule with a part for each layer."""
     layers = (layer for part in schedule.parts for layer in part.layers)
     return replace(schedule, parts=tuple(part_of((layer,)) for layer in layers))
 
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Return the blobs that layers read and have not made before, in the order of reading."""
+    """Return the blobs that layers read before they make them, in the order of reading."""
     read: dict[str, None] = {}
     made: set[str] = set()
     for layer in layers:
@@ -161,13 +161,13 @@ def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
 def split_at_host_layers(schedule: Schedule, *, trim: bool) -> Schedule:
     """Split a schedule into parts of one kind: host layers, layers on padded rows, all other layers.
 
-    The number of rows after Filter depends on the data. Row-wise layers that follow it are compiled for row counts
-    padded to powers of two, which needs at most log2(batch) compilations.
+    The number of rows after a Filter layer depends on the data. Row-wise layers after it are compiled for row counts
+    padded to powers of two, which requires about log2(batch) compilations at most.
 
     Args:
         schedule: the schedule.
-        trim: also split at layers with padded tops, whose padding rows are then removed, so that all blobs have
-            Caffe's shapes.
+        trim: also split at layers with padded tops. The padded rows of these tops are then removed, so that all blobs
+            have Caffe's shapes.
     """
     how = _row_kinds([layer for part in schedule.parts for layer in part.layers], trim)
     return replace(schedule, parts=tuple(piece for part in schedule.parts for piece in _split(part, how)))
@@ -183,11 +183,11 @@ def _split(part: Part, how: dict[str, tuple[How, frozenset[str]]]) -> list[Part]
 
 
 def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, frozenset[str]]]:
-    """Return, by layer key, how a layer runs, and the blobs before it whose row count depends on the data."""
+    """Return by layer key how each layer runs, and the earlier blobs whose row count depends on the data."""
     varying: set[str] = set()
     how: dict[str, tuple[How, frozenset[str]]] = {}
     for layer in layers:
-        # of a layer that takes regions out of maps only the regions may have a varying number of rows
+        # for a layer that pools regions of maps, only the number of regions may vary
         rows_vary = varying & set(layer.bottoms) == set(layer.row_bottoms)
         varies = bool(layer.bottoms) and rows_vary and _ignores_padding(layer)
         kind: How = "host" if layer.type.on_host else "bucketed" if varies else "traced"
@@ -201,7 +201,11 @@ def _row_kinds(layers: Sequence[Layer], trim: bool) -> dict[str, tuple[How, froz
 
 
 def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
-    """Return the blobs that have padding rows if nothing is trimmed, each with the padded top that they start from."""
+    """Return the blobs that have padded rows if no rows are trimmed.
+
+    Returns:
+        `{blob: root}`, where the root is the padded top of a layer from which the blob is computed row by row.
+    """
     origins: dict[str, str] = {}
     for layer in layers:
         roots = {origins.get(bottom) for bottom in layer.row_bottoms}
@@ -216,7 +220,7 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
 
 
 def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
-    """Return blobs with the rows that there are; see `Net.trimmed`."""
+    """Return blobs without their padded rows; see `Net.trimmed`."""
     begun = padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(begun.values()) if name in blobs}
     return {
@@ -231,7 +235,7 @@ def _first_rows(blob: jax.Array, root: jax.Array, rows: int) -> jax.Array:
 
 
 def _ignores_padding(layer: Layer) -> bool:
-    """Return whether padding rows do not change a layer's results; statistics and losses would count them."""
+    """Return whether padded rows leave a layer's results unchanged. Statistics and losses would include them."""
     return layer.row_wise and not any(layer.loss_weights) and all(p.spec.learnable for p in layer.all_params)
 
 
@@ -239,7 +243,7 @@ def _ignores_padding(layer: Layer) -> bool:
 
 
 def fuse(schedule: Schedule) -> Schedule:
-    """Fuse layers within each part. With `backward="rules"` nothing is fused: each layer needs its backward rule."""
+    """Fuse layers within each part. With `backward="rules"` no layers are fused: each needs its backward rule."""
     parts = (
         part if part.how == "host" else replace(part, steps=tuple(_fused_steps(schedule.graph, part.layers)))
         for part in schedule.parts
@@ -248,7 +252,7 @@ def fuse(schedule: Schedule) -> Schedule:
 
 
 def unfuse(schedule: Schedule, blobs: frozenset[str]) -> Schedule:
-    """Undo the fusion of layers that work on these blobs, for each of their values to exist."""
+    """Undo the fusion of the layers that compute the given blobs, so that each value of these blobs exists."""
 
     def split(step: Step) -> tuple[Step, ...]:
         if blobs.isdisjoint(step.first.tops):
@@ -268,7 +272,7 @@ def _fused_steps(graph: Graph, layers: Sequence[Layer]) -> Iterator[Step]:
 
 
 def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
-    """Return how many of the layers after a layer are fused with it."""
+    """Return the number of layers in `later`, the layers after `layer`, that are fused with it."""
     if (
         layer.type.fusion is None
         or not layer.context.fast
@@ -286,6 +290,6 @@ def _num_fused(graph: Graph, layer: Layer, later: Sequence[Layer]) -> int:
 
 
 def _is_epilogue(layer: Layer, other: Layer) -> bool:
-    """Return whether `other` works in place on a layer's only top, and nothing stops a gradient between them."""
+    """Return whether `other` works in place on a layer's only top, has no loss weight, and lets gradients pass."""
     alone = other.in_place and layer.tops == other.tops
     return alone and not any(other.loss_weights) and not any(other.gradient_stops)

@@ -1,4 +1,4 @@
-"""What users give nets, checked before it is read: params and state, inputs, names, keys."""
+"""Validation of the arguments that users pass to nets: params and state, inputs, names, keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ from . import PassInputs
 
 
 def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
-    """Raise `CaffejaxError` naming every selector of layers that has a value of the wrong kind."""
+    """Check the types of the arguments that select a net's layers.
+
+    Raises:
+        CaffejaxError: naming every argument with an invalid value.
+    """
     problems = []
     if phase not in get_args(Phase):
         problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
@@ -44,7 +48,11 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Raise `CaffejaxError` unless this is a random key of JAX's, of the new form or the old."""
+    """Check that a key is a random key of JAX, in the typed or the old uint32 form.
+
+    Raises:
+        CaffejaxError: if it is not.
+    """
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == np.uint32):
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {describe_type(key)}")
@@ -54,9 +62,9 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
     """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
-        GraphError: for inputs and taps.
-        WeightsError: for params and state.
-        CaffejaxError: for the key.
+        GraphError: for invalid inputs and taps.
+        WeightsError: for invalid params and state.
+        CaffejaxError: for an invalid key.
     """
     check_inputs(graph, graph.input_names, given.blobs)
     known_names(graph, "taps", given.taps)
@@ -73,7 +81,11 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
 
 
 def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
-    """Raise `GraphError` unless each blob that is fed gets numbers; more may be given."""
+    """Check that `inputs` has an array of numbers for each blob in `fed`. Further blobs are allowed.
+
+    Raises:
+        GraphError: naming all blobs that are missing or not numeric.
+    """
     if not isinstance(inputs, Mapping):
         raise GraphError(Problem(f"inputs must be {{blob: array}}, not {describe_type(inputs)}", graph.file))
     missing = [name for name in fed if name not in inputs]
@@ -90,10 +102,10 @@ def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
 
 
 def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
-    """Return the blobs that an argument names.
+    """Return the blob names in an argument as a tuple.
 
     Raises:
-        GraphError: naming those that the net does not have.
+        GraphError: if the argument is not an iterable of names, or naming the blobs that the net does not have.
     """
     if isinstance(names, str):
         raise_all(GraphError, [f'{argument} must be several names, ("{names}",), not one'], graph.file)
@@ -111,16 +123,16 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
 
 
 def _nearest(name: str, graph: Graph) -> str:
-    """Name the blob nearest to a name, or where none is near all of them, if they are few."""
+    """Return a hint with the most similar blob name, or a list of the net's blobs, shortened to 20."""
     own = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*own], 20))}"
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
-    """Return params and state as `{layer: {index: array}}`; for each layer a sequence in Caffe's order is accepted too.
+    """Return params and state as `{layer: {index: array}}`. A layer may also have a sequence in Caffe's order.
 
     Raises:
-        WeightsError: naming all arrays that are missing, or of a wrong shape or type.
+        WeightsError: naming all arrays that are missing, or have a wrong shape or type.
     """
     trees = {"params": params, "state": state}
     problems = []
@@ -148,7 +160,7 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
 
 
 def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
-    """Return what is wrong with one of a layer's arrays, if anything."""
+    """Return the problem of one of a layer's arrays as text, or None."""
     if blobs.get(index) is None:
         return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
     blob = blobs[index]
@@ -161,11 +173,11 @@ def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
 
 @contextmanager
 def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
-    """Add to a layer's errors which inputs have another shape than the net was built for."""
+    """Add to layers' errors in a `with` block the inputs whose shapes differ from the net's beyond the first axis."""
     try:
         yield
     except LayerError as error:
-        # not what sources give, which may not be a blob yet: see `Look.finish`
+        # user inputs only: batches of a source may differ from the blob until `Look.finish` is applied
         others = [
             f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
             for name in graph.user_inputs
@@ -182,6 +194,6 @@ def _is_numeric(value: Any) -> bool:
     if not isinstance(dtype, np.dtype):
         try:
             dtype = np.asarray(value).dtype
-        except Exception:  # whatever an object raises that is no array
+        except Exception:  # the object may raise any exception
             return False
     return jnp.issubdtype(dtype, np.number) or dtype == np.bool_

@@ -1,4 +1,4 @@
-"""Logs of training runs, Caffe's, ours and JSON lines, as tables."""
+"""Logs of training runs as tables: Caffe's logs, caffejax's logs, and JSON lines."""
 
 from .log_parser import Log, Row, parse_log, read_log, read_logs, write_csv
 from .log_plot import draw_runs, new_figure, write_figure

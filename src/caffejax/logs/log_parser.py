@@ -1,4 +1,4 @@
-"""Logs of training runs: Caffe's, ours and JSON lines, read as tables."""
+"""Reading of logs of training runs as tables: Caffe's logs, caffejax's logs, and JSON lines."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ FIXED = ("NumIters", "Seconds", "LearningRate")  # columns that every row has, b
 class Log:
     """The tables of a log: lists of rows `{column: number}`.
 
-    Each row has NumIters, Seconds since the start of the solver, and LearningRate, NaN before the log states it.
+    Each row has NumIters, Seconds since the start of the solver, and LearningRate, which is NaN until the log states
+    it.
 
     Attributes:
-        train: further columns are the train net's outputs.
-        test: further columns are a test net's outputs; one row for each net.
-        loss: the further column `loss` is the moving_mean loss.
-        rate: no further columns; the rows at which the log states the learning rate.
+        train: rows with the train net's outputs as further columns.
+        test: rows with a test net's outputs as further columns, one row for each net.
+        loss: rows with the smoothed loss as the further column `loss`.
+        rate: rows without further columns, at which the log states the learning rate.
     """
 
     train: list[Row] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Log:
 
 
 def column(name: str, row: Row) -> str:
-    """Return the column for the next value of an output in a row: `name`, `name[1]`, `name[2]`."""
+    """Return the first of the names `name`, `name[1]`, `name[2]`, ... that is not yet a column of the row."""
     key, index = name, 0
     while key in row:
         index += 1
@@ -50,7 +51,7 @@ def column(name: str, row: Row) -> str:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str = ",") -> None:
-    """Write a table with a header line; columns that a row lacks are empty.
+    """Write a table with a header line. A cell is empty if its row lacks the column.
 
     Raises:
         CaffejaxError: if the file cannot be written.
@@ -74,9 +75,13 @@ _SOLVING = "Solving "
 
 
 def read_caffe_log(lines: Iterable[str], year: int) -> Log:
-    """Read glog's lines, and ignore others. The first date without a year is in `year`.
+    """Read a log with lines in glog's form, and ignore other lines.
 
     If a second run was appended to the log, it replaces the rows of the earlier run from its first iteration on.
+
+    Args:
+        lines: the lines of the log.
+        year: the year of the first date, if the log's dates have no year.
     """
     log = Log()
     iteration, rate = -1, math.nan
@@ -117,7 +122,7 @@ def _before(log: Log, iteration: int) -> Log:
 
 
 def _parse_c_number(text: str) -> float:
-    """Parse a number as C prints it, including 1.#INF, -1.#IND and 1.#QNAN of older libraries of Windows."""
+    """Parse a number as C prints it, including 1.#INF, -1.#IND and 1.#QNAN of older Windows libraries."""
     sign, _, word = text.partition("1.#")
     if not word:
         return float(text)
@@ -125,7 +130,10 @@ def _parse_c_number(text: str) -> float:
 
 
 def _with_seconds(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
-    """Yield the lines with a time, each with the seconds since the solver's start or the first line."""
+    """Yield (seconds, line) for each line with a time.
+
+    Seconds count from the solver's start, or from the first line if the log has no solver's start.
+    """
     start: datetime | None = None
     before: datetime | None = None
     stated_year, began = year, False
@@ -149,12 +157,12 @@ def _with_seconds(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]
 
 
 def format_event(event: Mapping[str, Any]) -> bytes:
-    """Return an event as a line of JSON. Non-finite floats become strings, as docs/watching.md describes."""
+    """Return an event as a line of JSON. Non-finite floats become strings, see docs/watching.md."""
     return json.dumps(_words(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
-    """Return the event in a line, or None if the line is not an event or truncated."""
+    """Return the event in a line, or None if the line is truncated or not an event."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -163,10 +171,10 @@ def parse_event(line: str) -> dict[str, Any] | None:
 
 
 def read_json_lines(lines: Iterable[str]) -> Log:
-    """Read events as tables, and ignore other lines.
+    """Read the events in JSON lines as tables, and ignore other lines.
 
     A resumed or restarted run replaces the rows of the earlier run after its first iteration, and its seconds continue
-    those of the earlier run. If an iteration occurs twice, the later line is used.
+    from the earlier run's. If an iteration occurs twice, the later line is used.
     """
     trained: dict[float, tuple[Row, Row, Row]] = {}  # by iteration: loss, rate, outputs
     tested: dict[tuple[float, float], Row] = {}  # by iteration and net
@@ -211,7 +219,7 @@ def _words(value: Any) -> Any:
 
 
 def _json_number(value: Any) -> float | None:
-    """Return a number of a line as a float, or None for any other value."""
+    """Return a JSON number as a float, or None for a value of another type."""
     if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("NaN", "Infinity", "-Infinity")):
         return None
     try:
@@ -239,17 +247,21 @@ _LONGEST_LINE = 2**24  # characters; longer lines are read in parts, which are n
 
 
 def parse_log(path: str | os.PathLike[str]) -> tuple[list[Row], list[Row]]:
-    """Return the outputs of the train net and of the test nets, as Caffe's parse_log does. Raises as `read_log`."""
+    """Return the rows of the train net's outputs and of the test nets' outputs, as Caffe's parse_log.py does.
+
+    Raises:
+        DataError: for a file that cannot be read, or has no iteration of a solver.
+    """
     log = read_log(path)
     return log.train, log.test
 
 
 def read_log(path: str | os.PathLike[str]) -> Log:
-    """Read a log: Caffe's, caffejax's, or JSON lines, which begin with a brace.
+    """Read a log of Caffe or caffejax, or JSON lines, which begin with a brace.
 
-    Other lines are ignored. An output of several values has a column for each value: `name`, `name[1]`, `name[2]`. The
-    first row takes its learning rate from the second, as in Caffe, whose solvers print the rate after the first
-    outputs.
+    Other lines are ignored. An output with several values has a column for each value: `name`, `name[1]`, `name[2]`.
+    The learning rate of the first row is copied from the second row, as in Caffe's parse_log.py, because solvers print
+    the rate after the first outputs.
 
     Raises:
         DataError: for a file that cannot be read, or has no iteration of a solver.
@@ -294,12 +306,12 @@ def read_logs(paths: Iterable[str | os.PathLike[str]]) -> list[Log]:
 
 
 def _strip_escapes(line: str) -> str:
-    """Return a line without a terminal's escape sequences, which the command `script` records."""
+    """Remove a terminal's escape sequences, which the command `script` records, from a line."""
     return _ESCAPES.sub("", line)
 
 
 def _lines(start: str, file: TextIO) -> Iterator[str]:
-    """Yield the lines of a file from its start, which has been read, and its rest."""
+    """Yield the lines of a file whose beginning, `start`, has already been read."""
     *complete, last = start.splitlines(keepends=True) or [""]
     yield from complete
     yield last if last.endswith("\n") else last + file.readline(_LONGEST_LINE)

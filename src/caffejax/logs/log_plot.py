@@ -1,4 +1,4 @@
-"""Curves of training runs as one matplotlib figure."""
+"""Plots of training curves as a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Curve:
     tested: bool
 
     def points(self, axis: str) -> tuple[list[float], list[float]]:
-        """Return the x values, from the column `axis`, and the y values."""
+        """Return the x values, which are the column `axis`, and the y values."""
         rows = [row for row in self.rows if any(column in row for column in self.columns)]
         return [row[axis] for row in rows], [_mean([row[c] for c in self.columns if c in row]) for row in rows]
 
@@ -89,10 +89,10 @@ class Panel:
 
 
 def make_panels(logs: Sequence[Log]) -> list[Panel]:
-    """Return the panels for the logs of some runs, without empty ones.
+    """Return the panels with at least one curve for the logs of several runs.
 
-    The test loss is drawn with the training loss if the train net has one output, and the only test net has an output
-    of the same name.
+    The test loss is drawn in the panel of the training loss if the train net has one output, and the only test net has
+    an output of the same name.
     """
     loss, rate = Panel("loss"), Panel("learning rate", smooth=False)
     tested: dict[str, Panel] = {}
@@ -114,7 +114,7 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
 
 
 def moving_mean(values: Sequence[float], width: int) -> list[float]:
-    """Return the centered moving mean of finite values over up to `width` values, fewer near the ends."""
+    """Return the centered moving mean of the finite values, over at most `width` values; near the ends over fewer."""
     reach = [min(width // 2, i, len(values) - 1 - i) for i in range(len(values))]
     return [_mean(values[i - n : i + n + 1]) for i, n in enumerate(reach)]
 
@@ -125,7 +125,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _outputs(rows: Sequence[Row]) -> Mapping[str, list[str]]:
-    """Return the columns of each output in some rows, by the output's name."""
+    """Return the columns of each output, by the output's name: `prob` has the columns `prob`, `prob[1]`, ..."""
     columns = dict.fromkeys(column for row in rows for column in row if column not in FIXED)
     outputs: dict[str, list[str]] = {}
     for column in columns:
@@ -164,12 +164,12 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
 
     Args:
         logs: the logs by the names of the runs.
-        axis: the quantity of the horizontal axis.
-        smooth: the number of training points in the moving mean; the points remain visible in a light color.
+        axis: the quantity on the horizontal axis.
+        smooth: the number of training points in the moving mean. The points remain visible in a light color.
         log_loss: whether the axis of the loss is logarithmic.
 
     Raises:
-        CaffejaxError: if there are no panels or too many, or matplotlib is not installed.
+        CaffejaxError: if there are no panels or too many panels, or matplotlib is not installed.
     """
     panels = make_panels(list(logs.values()))
     if not panels:
@@ -201,7 +201,7 @@ _TESTED = {"linestyle": "--", "marker": "o", "markersize": 3.5}
 
 
 def _run_color(run: int, runs: int) -> Any:
-    """Return the color of a run."""
+    """Return the color of run number `run` among `runs` runs."""
     if runs <= len(_COLOURS):
         return _COLOURS[run]
     from matplotlib import colormaps
@@ -216,7 +216,7 @@ def _handle(colour: Any, name: str, **style: Any) -> Any:
 
 
 def _escape_dollars(name: str) -> str:
-    """Return a name, which may come from a file, as text without formulas, which matplotlib reads between dollars."""
+    """Escape the dollar signs in a name from a file, because matplotlib parses text between them as formulas."""
     return printable(name).replace("$", r"\$")
 
 
@@ -246,6 +246,6 @@ def _draw(axes: Any, panel: Panel, column: str, smooth: int, colours: Sequence[A
 
 
 def _mark_non_finite(axes: Any, panel: Panel, column: str) -> None:
-    """Write a note into a panel without any finite number."""
+    """Write a note into a panel without finite numbers."""
     if not any(math.isfinite(y) for curve in panel.curves for y in curve.points(column)[1]):
         axes.text(0.5, 0.5, "no finite numbers", transform=axes.transAxes, ha="center", color=_INK)

@@ -1,4 +1,4 @@
-"""Metrics of training as JSON lines, which `logs` reads."""
+"""Training metrics as JSON lines, which the package `logs` reads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from ..training.reporting import log
 
 
 class JsonLines(Callback):
-    """Appends a line to a file at each display, test and snapshot, and at the start and end.
+    """Callback that appends a line to a file at each display, test and snapshot, and at the start and end of training.
 
     Each line is one JSON object, written by one system call, so that a killed run leaves complete lines. If a line
-    cannot be written, there is one warning, and training continues. With several processes only the first one writes.
+    cannot be written, there is one warning, and training continues. If several processes train together, only the first
+    one writes.
 
     Args:
         path: the file. It and its folder are created when training starts.
@@ -41,7 +42,7 @@ class JsonLines(Callback):
         self._cut = self._warned = False
 
     def on_start(self, solver: Solver) -> None:
-        """Open the file, and write a description of the run.
+        """Open the file, and write a line that describes the run.
 
         Raises:
             SolverError: if the file cannot be written, or has other content.
@@ -61,7 +62,7 @@ class JsonLines(Callback):
         self._write(solver, "train", fields, display.iteration)
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Write the scores of each test net."""
+        """Write one line with the scores for each test net."""
         for number, scores in enumerate(results):
             fields = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
             self._write(solver, "test", {**fields, "outputs": _plain(scores.outputs)})
@@ -80,7 +81,7 @@ class JsonLines(Callback):
         self.close()
 
     def close(self) -> None:
-        """Close the file; the next event of a solver opens it again."""
+        """Close the file. The next event of a solver opens it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -127,12 +128,12 @@ class JsonLines(Callback):
 
 
 def _begins(line: bytes) -> bool:
-    """Return whether a line is the truncated first line of a run, which was killed or had a full disk."""
+    """Return whether a line is a truncated first line, as a killed run or a full disk leaves it."""
     return line.startswith(_START) or (line != b"" and _START.startswith(line))
 
 
 def _description(solver: Solver) -> dict[str, Any]:
-    """Return a description of the run."""
+    """Return the fields of the "start" line: versions, solver, net, batch size, devices, processes and seed."""
     param = solver.param
     versions = {"caffejax": __version__, "jax": jax.__version__, "python": platform.python_version()}
     settings = {name: getattr(param, name) for name in ("type", "lr_policy", "max_iter")}
@@ -153,11 +154,11 @@ _REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (
 
 
 def _plain(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return outputs of one value as numbers, and others as flat lists."""
+    """Return each output with one value as a number, and each other output as a flat list."""
     lists = {name: [_short(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
 def _short(value: float) -> float:
-    """Return the shortest decimal number that equals `value` in float32, in which training computes."""
+    """Return the shortest decimal number that equals `value` in float32, the dtype of training."""
     return float(str(np.float32(value)))

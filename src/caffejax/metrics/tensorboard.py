@@ -1,4 +1,4 @@
-"""Events of training for TensorBoard, written by tensorboardX, with the net's graph."""
+"""Training events and the net's graph for TensorBoard, written by tensorboardX."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..training.reporting import log
 def graph_def(graph: Graph) -> Any:
     """Return a tensorboardX GraphDef: a node for each layer, with the shapes of its tops and params.
 
-    Splits that the net added are omitted: readers of a split blob are connected to the layer that computes it.
+    Inserted splits are omitted: readers of a split blob are connected to the layer that computes the blob.
     """
     from tensorboardX.proto.graph_pb2 import GraphDef
     from tensorboardX.proto.versions_pb2 import VersionDef
 
-    made_by: dict[str, str] = {}  # by blob: the node and number of the top that holds it now
+    made_by: dict[str, str] = {}  # by blob: the node that computes its current value, and the number of the top
     nodes = []
     for layer in graph.layers:
         inputs = [made_by.get(bottom, bottom) for bottom in layer.bottoms]
@@ -55,18 +55,18 @@ def _node(layer: Layer, inputs: Sequence[str], tops: Sequence[tuple[int, ...]]) 
     return NodeDef(name=layer.key, op=layer.type.name, input=inputs, attr=attributes)
 
 
-_MOST_VALUES = 16  # of an output; each becomes a scalar, more values become a histogram
-_MOST_IN_HISTOGRAM = 2**20  # of larger arrays, values at equal distances are taken
+_MOST_VALUES = 16  # an output with more values becomes a histogram instead of scalars
+_MOST_IN_HISTOGRAM = 2**20  # larger arrays are sampled at equal distances
 
 
 class TensorBoard(Callback):
-    """Writes events for TensorBoard.
+    """Callback that writes events for TensorBoard.
 
     Displays and tests write scalars: loss, lr, outputs, images per second, and the fraction of time spent waiting for
-    data. Tests (or snapshots if there are no test nets) write histograms of all params and an image of the first
-    filters. The start writes the train net's graph. A resumed run replaces earlier events after its first iteration. If
-    an event cannot be written, there is one warning, and training continues. With several processes only the first one
-    writes.
+    data. Tests write histograms of all params and an image of the first filters; without test nets, snapshots do. The
+    start of training writes the train net's graph. A resumed run replaces earlier events after its first iteration. If
+    an event cannot be written, there is one warning, and training continues. If several processes train together, only
+    the first one writes.
 
     Args:
         folder: the folder of the event files, created when training starts.
@@ -90,7 +90,7 @@ class TensorBoard(Callback):
         """Open an event file, and write the train net's graph.
 
         Raises:
-            SolverError: if it cannot be written.
+            SolverError: if the file cannot be written.
         """
         if not is_first():
             return
@@ -108,7 +108,7 @@ class TensorBoard(Callback):
         self._flush()
 
     def on_display(self, solver: Solver, display: Display) -> None:
-        """Write the scalars that are displayed."""
+        """Write the displayed loss, lr, outputs and speed as scalars."""
         if not self._ensure_open(solver):
             return
         values = {"train/loss": display.loss, "train/lr": display.rate}
@@ -120,8 +120,8 @@ class TensorBoard(Callback):
         self._flush()
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Write the scores, and pictures of the params."""
-        variables = solver.variables  # of several processes, all call it
+        """Write the scores of the test nets, histograms of the params, and the image of the first filters."""
+        variables = solver.variables  # all processes must read this property
         if not self._ensure_open(solver):
             return
         for number, scores in enumerate(results):
@@ -131,10 +131,10 @@ class TensorBoard(Callback):
         self._params(solver, variables)
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """Write pictures of the params, if there are no test nets."""
+        """If there are no test nets, write histograms of the params and the image of the first filters."""
         if solver.tests.evaluators:
             return
-        variables = solver.variables  # of several processes, all call it
+        variables = solver.variables  # all processes must read this property
         if self._ensure_open(solver):
             self._params(solver, variables)
 
@@ -143,7 +143,7 @@ class TensorBoard(Callback):
         self.close()
 
     def close(self) -> None:
-        """Close the event file; the next event of a solver opens another."""
+        """Close the event file. The next event of a solver opens another file."""
         if self._writer is None:
             return
         try:
@@ -153,7 +153,7 @@ class TensorBoard(Callback):
         self._writer = None
 
     def _ensure_open(self, solver: Solver) -> bool:
-        """Open the file if training did not begin with `solve`, and return whether this process writes."""
+        """Open the file if `solve` did not open it; return whether this process writes events."""
         if self._writer is None:
             self.on_start(solver)
         return self._writer is not None
@@ -210,7 +210,7 @@ class TensorBoard(Callback):
 
     def _flush(self) -> None:
         try:
-            self._writer.flush()  # waits for the disk, so not for each event
+            self._writer.flush()  # waits for the disk, so it is not called for each event
         except OSError as error:
             self._warn(error)
 

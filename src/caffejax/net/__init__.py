@@ -1,4 +1,4 @@
-"""A net as pure functions over pytrees: init, apply, loss, freeze."""
+"""A net as pure functions of pytrees: `init`, `apply`, `loss`, `freeze`."""
 
 from ..inference.frozen_net import Frozen
 from ..variables import Blobs, Outputs, Params, Variables

@@ -1,4 +1,4 @@
-"""Params before training: what the net's definition holds, or what fillers make."""
+"""Initial params and state: values in the net's definition, or values from fillers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ..variables import Variables
 def _initial_params(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any]
 ) -> Callable[[Param], jax.Array]:
-    """Return what makes the first value of a param, see `initial_param`.
+    """Return a function from a param to its initial value; see `initial_param`.
 
-    Those that `shardings`, a tree like the params, cuts over several devices are made there at once, by one program.
+    If `shardings`, a tree like params, splits params over several devices, all of these params are created first, in
+    shards and by one compiled program.
     """
     where = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
     cut = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
@@ -35,17 +36,17 @@ def _initial_params(
             return [initial_param(graph, p, jax.random.wrap_key_data(data, impl=impl), dtype) for p in cut]
 
         assert key is not None
-        data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # the same in all processes
+        data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
         found = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
         made = {p.slot: array for p, array in zip(cut, found, strict=True)}
     return lambda p: made[p.slot] if p.slot in made else initial_param(graph, p, key, dtype)
 
 
 def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
-    """Make the first value of a param; a random one from the key, the layer's name and the param's index.
+    """Return the initial value of a param. A random value depends on the key, the layer's name and the param's index.
 
     Raises:
-        LayerError: if the layer's definition holds other blobs than it needs, or its filler cannot work.
+        LayerError: if the blobs in the layer's definition do not fit the layer, or its filler is invalid.
     """
     layer = graph.layer(param.slot.layer)
     with layer.located():
@@ -54,7 +55,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
         if param.spec.value is not None:
             return jnp.asarray(param.spec.value, dtype)
         own_key = None
-        if is_random(param.spec.filler):  # most are not, and a key costs time
+        if is_random(param.spec.filler):  # most are not random, and creating a key takes time
             assert key is not None
             own_key = jax.random.fold_in(name_key(key, param.slot.layer), param.slot.index)
         return fill(param.spec.filler, own_key, param.spec.shape, dtype)
@@ -73,14 +74,14 @@ def _defined_param(layer: Layer, param: Param) -> Array:
 def initial_variables(
     graph: Graph, key: jax.Array | None, dtype: Any, shardings: Mapping[str, Any], known: Mapping[Slot, jax.Array] = {}
 ) -> Variables:
-    """Make new params and state, as `Net.init` does, but for the arrays in `known`, which are taken as they are.
+    """Return initial params and state, as `Net.init` does. Arrays in `known` are used instead of initial values.
 
     Args:
         graph: the net's graph.
-        key: a random key; None if nothing has to be drawn.
-        dtype: of what is made.
+        key: a random key; None if no random value is needed.
+        dtype: the dtype of the initial values.
         shardings: as for `Net.init`.
-        known: arrays that there are already.
+        known: existing arrays by slot.
     """
     make = _initial_params(graph, key, dtype, shardings)
 

@@ -1,4 +1,4 @@
-"""A net as pure functions: `init` makes params and state, `apply` runs the layers, `loss` sums the losses."""
+"""A net as pure functions: `init` creates params and state, `apply` runs the layers, `loss` sums the losses."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Net:
         (loss, outputs), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs, key)
 
     Args:
-        model: path of a prototxt, its text, or a NetParameter.
+        model: the path of a prototxt, its text, or a NetParameter.
         phase: "TRAIN" or "TEST".
-        level: the level that the layers' include and exclude rules are compared with (`min_level`, `max_level`).
-        stages: the stages that include and exclude rules ask for.
+        level: the level that the layers' include and exclude rules compare with `min_level` and `max_level`.
+        stages: the stages that the layers' include and exclude rules test.
         state: a complete NetState, instead of `phase`, `level` and `stages`.
         run: how the net computes.
         reading: how data layers read.
@@ -73,16 +73,16 @@ class Net:
         options: fields of `Run` and `Reading` by name. They override the fields of `run` and `reading`.
 
     Attributes:
-        graph: the layers with names, shapes and wiring.
+        graph: the layers with names, shapes and connections.
         run, reading: the options.
         schedule: the order and grouping in which the layers run.
         runner: the function that runs one part of the schedule.
-        recomputing: with `remat`, chooses the layers that the backward pass recomputes; otherwise None.
+        recomputing: with `remat="auto"`, chooses the layers to recompute in the backward pass; otherwise None.
 
     Raises:
-        SchemaError: if the file cannot be read or its text is wrong. The error names other mistakes of the net too.
+        SchemaError: if the file cannot be read or its text is wrong. The error also names other mistakes of the net.
         GraphError: naming all mistakes in the net.
-        CaffejaxError: for options with values that are not supported.
+        CaffejaxError: for options with invalid values.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Net:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
         self._definition = message, state, file
-        self._reshaped = False  # True if the graph differs from the one that the definition gives
+        self._reshaped = False  # True if the graph differs from the definition's
         self._set_graph(build_graph(message, state, file=file, run=self.run, reading=self.reading, wrong=wrong))
 
     def __reduce__(self) -> Any:
@@ -147,7 +147,7 @@ class Net:
         return self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Return shapes, parameters and operations of each layer; the result prints as a table."""
+        """Return shapes, parameters and multiply-adds of each layer. The result prints as a table."""
         return summarize(self.graph)
 
     @property
@@ -168,7 +168,7 @@ class Net:
     def tree(self, value: Callable[[Param], Any]) -> Any:
         """Return `{layer: {index: value(param)}}` for every param and running statistic.
 
-        Params whose value is None are left out, and so are layers without any value.
+        Params whose value is None are omitted, and so are layers without any value.
 
             labels = net.tree(lambda p: "slow" if p.lr_mult < 1 else "fast")  # for optax.multi_transform
 
@@ -180,19 +180,19 @@ class Net:
     # -- other nets with the same layers
 
     def with_batch(self, batch: int, axis: int = 0) -> Net:
-        """Return the same net built for another batch size: the length of `axis` in all inputs.
+        """Return the same net for another batch size, which is the length of `axis` in all inputs.
 
         Raises:
-            GraphError: naming every layer that cannot take it, or whose params would change their shape.
+            GraphError: naming every layer that does not accept the batch size, or whose params would change shape.
         """
         return self._with_graph(with_batch(self.graph, batch, axis), reshaped=True)
 
     def for_inference(self, outputs: Iterable[str] | None = None) -> Net:
-        """Return a net for phase TEST with only the layers that some blobs need. The same variables fit it.
+        """Return a net for phase TEST with only the layers that the given blobs need. The same variables fit it.
 
         Args:
-            outputs: names of the blobs to compute. Default: the net's outputs, but instead of losses and scores the
-                predictions that these compare with labels.
+            outputs: names of the blobs to compute. Default: the net's outputs, where losses and metrics are replaced by
+                the predictions that they compare with labels.
 
         Raises:
             GraphError: naming the blobs that the net does not have.
@@ -202,7 +202,7 @@ class Net:
         return test._with_graph(inference_graph(test.graph, names), reshaped=True)
 
     def first_layers(self, last: int) -> Net:
-        """Return the net of layers 0 to `last`. The same variables fit it."""
+        """Return the net of layers 0 to `last`, inclusive. The same variables fit it."""
         layers = self.graph.layers[: last + 1]
         blobs = {top: self.graph.blobs[top] for layer in layers for top in layer.tops}
         read = {bottom for layer in layers for bottom in layer.bottoms}
@@ -210,7 +210,7 @@ class Net:
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
     def with_run(self, run: Run) -> Net:
-        """Return the same net with other options of computation, for inputs of the same shapes."""
+        """Return the same net, with the same input shapes, and other options of computation."""
         message, state, file = self._definition
         other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)
         return other._with_graph(
@@ -219,7 +219,7 @@ class Net:
         )
 
     def in_phase(self, phase: Phase) -> Net:
-        """Return the same layers, which behave as in the other phase. Include and exclude rules have no effect here."""
+        """Return a net of the same layers in another phase. Include and exclude rules are not applied again."""
         if phase == self.graph.phase:
             return self
         if self._other_phase is None:
@@ -236,7 +236,7 @@ class Net:
 
         Raises:
             GraphError: naming the blobs that the net does not have.
-            WeightsError: naming all arrays of params and state that are missing, or of a wrong shape or type.
+            WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
         """
         if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
             raise WeightsError("params and state are one argument: net.freeze((params, state))")
@@ -246,34 +246,34 @@ class Net:
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Compile a function that runs the net, as `jax.jit` does.
 
-        If the net has host layers the function is returned unchanged; the layers between host layers are compiled in
+        If the net has host layers, the function is returned unchanged. The layers between host layers are compiled in
         either case.
         """
         return function if self.has_host_layers else compiling.jit(function, self.run.kernels, **options)
 
     def sources(self) -> dict[str, Source]:
-        """Open the source of each data layer, by the layer's key. Close them after use.
+        """Open the source of each data layer; return the sources by the layers' keys. The caller closes them.
 
-        Every call opens new sources, except for a Python layer, which is the only source of its data and continues
-        where it was.
+        Every call opens new sources. An exception is a Python layer that reads data: it is its only source, and
+        continues at its current position.
         """
-        from ..data.loader import open_sources  # inference does not need it
+        from ..data.loader import open_sources  # not imported for inference
 
         return open_sources(self.graph)
 
     # -- params and state
 
     def init(self, key: jax.Array, dtype: Any = jnp.float32, shardings: Any = None) -> Variables:
-        """Make initial params and state with the layers' fillers.
+        """Create initial params and state with the layers' fillers.
 
-        The numbers depend only on the key, the layer's name and the param's index, so adding or removing other layers
+        The values depend only on the key, the layer's name and the param's index, so adding or removing other layers
         does not change them.
 
         Args:
             key: a random key, such as `jax.random.key(0)`.
-            dtype: dtype of the arrays.
-            shardings: a tree like params. Params whose sharding splits them over devices are created in shards, so
-                none has to fit on one device; all processes must call this method together.
+            dtype: the dtype of the arrays.
+            shardings: a tree like params. Params whose sharding splits them over devices are created in shards, so they
+                may be larger than the memory of one device. All processes must call this method together.
 
         Raises:
             GraphError: naming all layers that do not fit into memory.
@@ -284,7 +284,7 @@ class Net:
         return initial_variables(self.graph, key, dtype, index_blobs(shardings or {}))
 
     def initializer(self, key: jax.Array | None = None) -> Initializer:
-        """Return a function that completes loaded arrays with initial values; it draws only the missing ones.
+        """Return a function that completes loaded arrays with initial values. Only missing values are created.
 
         Args:
             key: as for `init`; default: `jax.random.key(0)`.
@@ -295,7 +295,7 @@ class Net:
 
         def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
             draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
-            base_key = jax.random.key(0) if key is None and draws else key  # creating a key compiles and takes 40 MiB
+            base_key = jax.random.key(0) if key is None and draws else key  # creating a key compiles, and takes 40 MiB
             return initial_variables(self.graph, base_key, jnp.float32, {}, loaded)
 
         return initialize
@@ -309,7 +309,9 @@ class Net:
         strict: bool = False,
         without: Iterable[str] = (),
     ) -> Variables:
-        """Return params and state with the weights of a file, by layer name. Arguments as for `load_and_report`.
+        """Return params and state with the weights of a file, matched by layer name.
+
+        Arguments as for `load_and_report`.
 
         Raises:
             WeightsError, CaffejaxError: as `load_and_report`.
@@ -336,22 +338,27 @@ class Net:
 
         Raises:
             WeightsError: naming every layer whose blobs differ in number or shape, and if `strict` every layer without
-                weights; if the file cannot be read, or the net has no layer of a name in `without`.
+                weights; or if the file cannot be read, or a name in `without` is not a layer of the net.
         """
         start = self.initializer(key) if variables is None else variables
         return load_and_report(path, self.graph, start, strict, tuple(without))
 
     def save(self, params: ParamsLike, state: ParamsLike, path: str | os.PathLike[str]) -> None:
-        """Write params and state to a file, in the format of the file name's end; formats are those of `load`.
+        """Write params and state to a file.
+
+        The suffix of the path determines the format, which is one of the formats of `load`.
 
         Raises:
-            WeightsError: for params that do not fit the net or a name of no known format, and if the file cannot be
-                written. A file that was there before is then unchanged.
+            WeightsError: if params do not fit the net, the suffix is unknown, or the file cannot be written. An
+                existing file is then unchanged.
         """
         save_weights(path, self.graph, check_variables(self.graph, params, state))
 
     def rewritten(self, params: ParamsLike) -> Params:
-        """Return params as a forward pass of Caffe leaves them: some layer types write into theirs; see `ParamSpec`."""
+        """Return params as they are after Caffe's forward pass, in which some layer types modify theirs.
+
+        See `ParamSpec.rewritten`.
+        """
         plain = index_blobs(params)
         changes = tree_of(self.graph.learnable, lambda p: p.spec.rewritten and p.spec.rewritten(p.array(plain, {})))
         return {**plain, **{layer: {**plain[layer], **blobs} for layer, blobs in changes.items()}}
@@ -370,20 +377,20 @@ class Net:
         """Run one forward pass.
 
         Args:
-            params: as `init` returns them. For each layer a sequence of arrays in Caffe's order is accepted, too.
+            params: as `init` returns them. A layer's arrays may also be a sequence in Caffe's order.
             state: running statistics and recurrent state, in the same form.
-            inputs: an array for each blob in `input_names`. Its shape is that of `graph.blobs`, but the first axis, the
-                batch, may have another length. Labels may be integers.
+            inputs: an array for each blob in `input_names`, with the shape in `graph.blobs`. The first axis, the batch,
+                may have another length. Labels may be integers.
             key: random key for layers that are random in this phase, such as Dropout.
-            blobs: names of the blobs to return; default: the net's outputs. A blob that layers compute in place has
-                its last value.
+            blobs: names of the blobs to return; default: the net's outputs. A blob that is computed in place has its
+                last value.
 
         Returns:
-            The blobs by name, and the new state. Blobs are float32 also with precision "bfloat16".
+            The blobs by name, and the new state. Blobs are float32, also with precision "bfloat16".
 
         Raises:
             CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
-            LayerError: naming the layer that cannot take inputs of these shapes and types.
+            LayerError: naming the layer that does not accept inputs of these shapes and dtypes.
         """
         names = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, {}), names)
@@ -398,7 +405,7 @@ class Net:
         key: jax.Array | None = None,
         blobs: Iterable[str] | None = None,
     ) -> tuple[Blobs, Params]:
-        """Run one forward pass, compiled with the compiler options that are fastest on a CPU; otherwise as `apply`."""
+        """Run one forward pass, compiled with the compiler options that are fastest on a CPU. Otherwise as `apply`."""
         outputs: tuple[Blobs, Params] = self._forward(
             params, state, inputs, key=key, blobs=blobs if blobs is None else tuple(blobs)
         )
@@ -414,12 +421,12 @@ class Net:
         blobs: Iterable[str] | None = None,
         taps: Mapping[str, jax.Array] | None = None,
     ) -> tuple[jax.Array, Outputs]:
-        """Return the sum of all tops times their loss weights; suitable for `jax.value_and_grad(..., has_aux=True)`.
+        """Return the sum of all tops times their loss weights, for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
             params, state, inputs, key, blobs: as for `apply`.
-            taps: by blob name, zeros in the blob's shape, which are added to the blob. The gradient with respect to a
-                tap is what Caffe calls the blob's diff; it exists even where Caffe would not compute it.
+            taps: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The gradient with
+                respect to a tap is the blob's diff in Caffe. It exists even where Caffe would not compute it.
 
         Returns:
             The loss, a float32 scalar, and the blobs and new state as `Outputs`.
@@ -432,16 +439,16 @@ class Net:
         return result.loss, Outputs(self._select(result.values, names), result.state)
 
     def trimmed(self, blobs: Blobs) -> Blobs:
-        """Return blobs without padded rows, in the shapes that Caffe gives them.
+        """Return blobs without padded rows, in Caffe's shapes.
 
-        In compiled code, tops whose number of rows depends on the data, such as those of DetectionOutput, are padded to
-        the largest possible number, and so are the blobs computed from them row by row. The latter are trimmed if
-        `blobs` contains the top that they come from. This method cannot be called in compiled code.
+        In compiled code, a top whose number of rows depends on the data, such as the top of DetectionOutput, is padded
+        to the largest possible number of rows. Blobs that are computed from it row by row are padded, too; they are
+        trimmed only if `blobs` also contains that top. This method cannot be called in compiled code.
         """
         return trimmed_blobs(self.graph, blobs)
 
     def _run(self, given: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
-        """Run the net up to the blobs in `names`; with `training`, in preparation of a backward pass."""
+        """Run the net up to the blobs in `names`. With `training`, use the schedule with rematerialization."""
         given = check_given(self.graph, given)
         if not self._checked_memory and not isinstance(next(iter(given.blobs.values()), None), jax.core.Tracer):
             check_room(self.graph)
@@ -456,10 +463,10 @@ class Net:
 
 
 def average_statistics(net: Net, state: Params) -> Params:
-    """Return running statistics that are the same on all devices: their mean, with `sync_bn` under `jax.shard_map`.
+    """Return running statistics that are equal on all devices: with `sync_bn` under `jax.shard_map`, their mean.
 
-    They differ only in a state that was trained without `sync_bn` before. One collective averages the statistics of all
-    layers. The state that recurrent layers carry from one pass to the next stays different on each device.
+    They differ only if the state was trained before without `sync_bn`. One collective averages the statistics of all
+    layers. The state that recurrent layers carry from one pass to the next is not averaged.
     """
     name = net.run.axis_name if net.run.sync_bn else None
     slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
@@ -475,6 +482,6 @@ def average_statistics(net: Net, state: Params) -> Params:
 
 
 def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:
-    """Build a net of class `kind` again, in the phase or with the graph that it had."""
+    """Build a pickled net of class `kind`. `graph` is its graph if it was reshaped, else its phase."""
     net = kind(NetParameter.FromString(message), state=NetState.FromString(state), **options)
     return net._with_graph(graph, reshaped=True) if isinstance(graph, Graph) else net.in_phase(graph)

@@ -1,4 +1,4 @@
-"""Count the multiply-adds of a function's matrix products and convolutions, in its jaxpr."""
+"""Counts of the multiply-adds in a function's matrix products and convolutions, from its jaxpr."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from jax.extend.core import jaxprs_in_params
 
 
 def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool = True) -> int:
-    """Count the multiply-adds of one call; arguments are arrays or `jax.ShapeDtypeStruct`.
+    """Count the multiply-adds of one call of a function.
 
-    Zeros around a convolution's input count if `padding`; zeros between its elements (in a Deconvolution) do not. The
-    longest branch of a conditional counts, and the body of a loop as often as it certainly runs: once, if that depends
-    on data.
+    For a conditional, its most expensive branch counts. The body of a `scan` counts once for each iteration, and the
+    body of a loop with an unknown number of iterations once.
+
+    Args:
+        function: the function.
+        arguments: its arguments: arrays or `jax.ShapeDtypeStruct`.
+        padding: whether products with the zeros around a convolution's input count. Products with the zeros between the
+            input's elements, as in a Deconvolution, do not count.
     """
     return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr, _of_convolution if padding else _of_numbers)
 
@@ -43,13 +48,14 @@ def _of_convolution(eqn: Any) -> int:
     x, weight = (v.aval for v in eqn.invars)
     outputs, inputs, *space = numbers.rhs_spec
     kernel = math.prod(weight.shape[axis] for axis in space)
-    if max(eqn.params["lhs_dilation"], default=1) > 1:  # each element of the input meets each element of the kernel
+    # a transposed convolution multiplies each element of the input by each element of the kernel
+    if max(eqn.params["lhs_dilation"], default=1) > 1:
         return int(x.size * kernel * weight.shape[outputs] // eqn.params["feature_group_count"])
     return int(eqn.outvars[0].aval.size * kernel * weight.shape[inputs])
 
 
 def _of_numbers(eqn: Any) -> int:
-    """Count the pairs of an element of the kernel and an element of the input, without padding."""
+    """Count the multiply-adds of a convolution whose factor from the input is not padding."""
     p, numbers = eqn.params, eqn.params["dimension_numbers"]
     x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))
     meetings = y[numbers.out_spec[0]] * y[numbers.out_spec[1]] * weight[numbers.rhs_spec[1]]

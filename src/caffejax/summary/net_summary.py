@@ -1,4 +1,4 @@
-"""Summaries of a net and its layers: sizes, multiply-adds, receptive fields; as a table and as JSON."""
+"""Summaries of a net and its layers: sizes, multiply-adds and receptive fields, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _FAMILY_OF: dict[str, Family] = {"Dropout": "activation", "PReLU": "activation"}
 
 
 def family_of(layer: Layer) -> Family:
-    """Return a layer's family, from the traits of its type.
+    """Return a layer's family, derived from the traits of its type.
 
-    "product" layers have weights and no window, such as InnerProduct and LSTM; "merge" layers make one blob of several;
-    "loss" includes metrics.
+    A "product" layer has weights and no window, such as InnerProduct and LSTM. A "merge" layer makes one blob of
+    several blobs. The family "loss" includes metrics.
     """
     kind, traits = layer.type, layer.type.traits
     if kind.is_fed or not layer.bottoms:
@@ -63,24 +63,25 @@ _FIRST_SPATIAL_AXIS = 2  # after the batch and the channels
 
 @dataclass(frozen=True)
 class Field:
-    """The receptive field of the elements of a blob, with one entry for each spatial axis.
+    """The receptive field of a blob's elements, with one entry for each spatial axis.
 
     Attributes:
-        size: in pixels of the net's inputs; may exceed their size.
-        stride: distance between the fields of neighbouring elements, in these pixels; a fraction after a Deconvolution.
+        size: in pixels of the net's inputs. It may exceed the size of the inputs.
+        stride: the distance in these pixels between the fields of neighbouring elements, a fraction after a
+            Deconvolution.
     """
 
     size: tuple[int, ...]
     stride: tuple[Fraction, ...]
 
     def through(self, window: Window) -> Field:
-        """Return the field of the output of a window, such as a Convolution's."""
+        """Return the receptive field after a window such as a Convolution's."""
         pairs = zip(self.size, self.stride, window.extent, strict=True)
         size = tuple(n + math.ceil((extent - 1) * stride) for n, stride, extent in pairs)
         return Field(size, tuple(a * b for a, b in zip(self.stride, window.stride, strict=True)))
 
     def back_through(self, window: Window) -> Field:
-        """Return the field of the output of a transposed window, such as a Deconvolution's."""
+        """Return the receptive field after a transposed window such as a Deconvolution's."""
         cells = (math.ceil(extent / stride) for extent, stride in zip(window.extent, window.stride, strict=True))
         size = tuple(
             n + math.ceil((k - 1) * stride) for n, stride, k in zip(self.size, self.stride, cells, strict=True)
@@ -89,7 +90,7 @@ class Field:
 
 
 def fields_of(graph: Graph) -> dict[str, Field | None]:
-    """Return the field of each layer's first top, by the layer's key."""
+    """Return the receptive field of each layer's first top, by the layer's key; None if it is unknown or all inputs."""
     fields: dict[str, Field | None] = {}
     blobs: dict[str, Field | None] = {}
     for layer in graph.layers:
@@ -144,20 +145,22 @@ _FLOAT = jnp.dtype(jnp.float32).itemsize
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One layer.
+    """The summary of one layer.
 
     Attributes:
-        key: its key in the graph: the name, with a number if the net repeats it.
-        name, type: Caffe's.
-        family: what kind of layer it is, see `family_of`.
+        key: the layer's key in the graph: its name, with a number if the net repeats the name.
+        name, type: the layer's name and type in Caffe.
+        family: the layer's family, see `family_of`.
         bottoms, tops: names of blobs.
         top_shapes: the tops' shapes.
         param_shapes: the shapes of its params, including running statistics and shared params.
-        parameters: number of elements of the params that it owns.
-        activations: number of elements of its tops; 0 for tops that share memory with a bottom, in place or by Split.
-        activation_bytes: bytes of these.
+        parameters: the number of elements of the params that it owns.
+        activations: the number of elements of its tops, without tops that share memory with a bottom, in place or by
+            Split.
+        activation_bytes: the size of these tops in bytes.
         multiply_adds: of the forward pass, for the whole batch; None for host layers.
-        field: receptive field of the first top; None if it covers all inputs, as after an InnerProduct, or is unknown.
+        field: the receptive field of the first top; None if it covers all inputs, as after an InnerProduct, or is
+            unknown.
     """
 
     key: str
@@ -176,7 +179,7 @@ class LayerSummary:
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of the params, which are float32."""
+        """The size of the params in bytes. They are float32."""
         return self.parameters * _FLOAT
 
     @property
@@ -186,12 +189,17 @@ class LayerSummary:
 
     @property
     def stride(self) -> tuple[float, ...] | None:
-        """The distance between neighbours in the first top, in the inputs' pixels."""
+        """The distance between neighbouring elements of the first top, for each spatial axis, in the inputs' pixels."""
         return None if self.field is None else tuple(map(float, self.field.stride))
 
 
 def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
-    """Count the numbers in a layer's own params, the numbers in its new tops, and the bytes of these tops."""
+    """Return the sizes of a layer.
+
+    Returns:
+        The number of elements of the params that the layer owns, the number of elements of its tops that do not share
+        memory with a bottom, and the size of these tops in bytes.
+    """
     shared = layer.tops if layer.type.traits.copies else layer.bottoms
     new = [graph.blobs[name] for name in layer.tops if name not in shared]
     counts = [math.prod(blob.shape) for blob in new]
@@ -200,7 +208,7 @@ def layer_sizes(layer: Layer, graph: Graph) -> tuple[int, int, int]:
 
 
 def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> LayerSummary:
-    """Return the summary of a layer."""
+    """Return the summary of a layer. `field` is the receptive field of its first top."""
     tops = [graph.blobs[top] for top in layer.tops]
     parameters, activations, activation_bytes = layer_sizes(layer, graph)
     return LayerSummary(
@@ -208,7 +216,7 @@ def layer_summary(layer: Layer, graph: Graph, *, field: Field | None = None) -> 
         name=layer.name,
         type=layer.type.name,
         family=family_of(layer),
-        bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # names of the prototxt
+        bottoms=tuple(graph.split_roots.get(bottom, bottom) for bottom in layer.bottoms),  # the names in the prototxt
         tops=layer.tops,
         top_shapes=tuple(x.shape for x in tops),
         param_shapes=tuple(p.spec.shape for p in layer.params),
@@ -243,12 +251,12 @@ _TEXT_COLUMNS = 3
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """A net, layer by layer. Printed it is a table; notebooks show it as one.
+    """The summary of a net, layer by layer. It prints as a table, and notebooks show it as a table.
 
     Attributes:
         name: the net's name.
         phase: "TRAIN" or "TEST".
-        layers: in the order of execution, without splits that the net added.
+        layers: in the order of execution, without inserted splits.
     """
 
     name: str
@@ -257,25 +265,25 @@ class Summary:
 
     @property
     def parameters(self) -> int:
-        """Number of elements of all params, including running statistics."""
+        """The number of elements of all params, including running statistics."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds of a forward pass, for the whole batch, without host layers."""
+        """The multiply-adds of a forward pass for the whole batch, without host layers."""
         return sum(layer.multiply_adds or 0 for layer in self.layers)
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of all activations together."""
+        """The size of all activations in bytes."""
         return sum(layer.activation_bytes for layer in self.layers)
 
     def to_json(self) -> str:
-        """Write `{"name", "phase", "layers": [{...}], "total": {...}}`, with the exact numbers."""
+        """Return a JSON text `{"name", "phase", "layers": [{...}], "total": {...}}`, with exact numbers."""
         return json.dumps(self.as_dict(), indent=1)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of `to_json` as plain values."""
+        """Return the content of `to_json` as a dict."""
         totals = {name: getattr(self, name) for name in ("parameters", "multiply_adds", "activation_bytes")}
         return {"name": self.name, "phase": self.phase, "layers": list(map(_plain, self.layers)), "total": totals}
 
@@ -318,7 +326,7 @@ class Summary:
 
 
 def summarize(graph: Graph) -> Summary:
-    """Return the summary of a net, without running it."""
+    """Return the summary of a net. The net is not run."""
     fields = fields_of(graph)
     layers = [x for x in graph.layers if not x.inserted_split]
     return Summary(graph.name, graph.phase, tuple(layer_summary(x, graph, field=fields[x.key]) for x in layers))
