@@ -136,7 +136,7 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def raise_all(error: type[CaffejaxError], problems: Iterable[str | Problem], file: str | None = None) -> None:
-    """Raise one error with all problems, or do nothing if there are no problems.
+    """Raise one error with all problems; without problems do nothing.
 
     Args:
         error: the class of the error.

@@ -62,7 +62,7 @@ WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[
 _KNOWN = {
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),  # in old files; Caffe ignores them here
-    *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),  # how forks read
+    *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),  # ignored settings of forks
 }
 
 
@@ -169,7 +169,7 @@ class DatumDataset(RecordDataset[int]):
 
     def count_threads(self) -> int:
         """Return the number of cores if the first record is compressed, else 1."""
-        # decoding releases Python's lock; the rest takes too little time to be shared
+        # decoding releases Python's lock; copying raw data is too fast to gain from threads
         return available_cores() if is_compressed(self._records[self._index(0)][1]) else 1
 
     def read(self, start: int, count: int) -> tuple[Sequence[np.ndarray], Sequence[int]]:

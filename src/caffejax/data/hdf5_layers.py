@@ -25,7 +25,7 @@ from .data_layer import DataLayer
 from .image_list import shorten
 from .prefetch import Batch, Batches
 
-Rows = tuple[np.ndarray, ...]  # of each data set
+Rows = tuple[np.ndarray, ...]  # one array for each data set
 
 
 class Hdf5Batches:
@@ -76,7 +76,7 @@ class Hdf5Batches:
         self._held = None
 
     def _locate(self, epoch: int, row: int) -> tuple[int, int]:
-        """Return the file, and the row in the file, of a row of an epoch."""
+        """Return the index of the file that contains row `row` of an epoch, and the number of the row in this file."""
         n = len(self._files)
         for file in self._rng.permutation(n, epoch).tolist() if self._rng else range(n):
             if row < self._sizes[file]:
@@ -130,10 +130,10 @@ def _data_set(content: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tuple[int, ...]]:
-    """Return the shape of a row of each data set, which must be equal in all files. Only metadata is read.
+    """Return the shape of one row of each data set in `names`. Only metadata is read.
 
     Raises:
-        DataError: with all problems of the files.
+        DataError: with all problems of the files, such as shapes that differ between files.
     """
     problems: list[Problem] = []
     any_rows = False
@@ -162,7 +162,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
 
 
 def _shapes(content: h5py.File, names: list[str], max_bytes: int) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Return the shape of each data set, and the problems of the data sets."""
+    """Return the shape of each data set in a file, and messages about the problems of the data sets."""
     shapes: dict[str, tuple[int, ...]] = {}
     wrong: list[str] = []
     allowance = Allowance(content, max_bytes, "max_hdf5_bytes")
@@ -209,7 +209,7 @@ def _read_file_list(path: Path) -> list[Path]:
 
 
 class Hdf5DataLayer(DataLayer):
-    """Batches of rows of the data sets named like the tops, from the HDF5 files that a list names."""
+    """Batches of rows from the HDF5 files that a list names. Each top is the data set with the top's name."""
 
     prefetch = 4
 
@@ -243,7 +243,7 @@ _OUTPUT_NAMES = ("data", "label")
 
 
 def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
-    """Write its bottoms to the data sets `data` and `label` of an HDF5 file.
+    """Write its two bottoms to the data sets `data` and `label` of an HDF5 file.
 
     The first forward pass of a net replaces the file. Each further pass appends its rows, where Caffe stops with an
     error. After each pass the file is complete and closed. Two nets cannot write to one file: if both phases have the

@@ -77,7 +77,7 @@ class ListDataset(ImageDataset[Label]):
 _KNOWN = {
     *LIST_SETTINGS,
     *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
-    *("threads", "cache", "precache"),  # how forks read
+    *("threads", "cache", "precache"),  # ignored settings of forks
 }
 
 

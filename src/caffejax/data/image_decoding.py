@@ -114,7 +114,7 @@ class _Raw(NamedTuple):
 
 
 class _Labels(dict[bytes, int | None]):
-    """A cache of labels by the bytes after the pixels; None for bytes with other fields."""
+    """A cache of labels by the bytes after the pixels, with None for bytes with fields other than the label."""
 
     def __missing__(self, rest: bytes) -> int | None:
         try:

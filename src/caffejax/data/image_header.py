@@ -1,8 +1,8 @@
-"""The size of an image from the header of its file, before it is decoded.
+"""Reading of an image's size from the header of its file, before the image is decoded.
 
 OpenCV allocates the size that a header claims, up to a limit that applies to the whole process and is fixed when OpenCV
-is imported. A few bytes can claim gigabytes, so the header is read here as OpenCV's decoders read it. Formats that this
-module does not know are not passed to OpenCV.
+is imported. A few bytes can claim gigabytes, so the header is read here as OpenCV's decoders read it. Files in other
+formats are not passed to OpenCV.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HDR = re.compile(rb"-Y\s*\+?(\d{1,10})\s*\+X\s*\+?(\d{1,10})")
 _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a segment
 _WIDTH, _HEIGHT = 256, 257  # TIFF's tags
 _INTEGERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 16: "Q", 17: "q"}  # TIFF's integer types
-_MAX_ENTRIES = 1 << 16  # of a TIFF's directory
+_MAX_ENTRIES = 1 << 16  # the most entries of a TIFF's directory that are read
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG segments with a size
 
 
 def image_size(data: bytes) -> Size | None:
-    """Return the height and width that an image file claims, or None if the format is unknown or the file truncated.
+    """Return the height and width in a file's header, or None if the format is unknown or the file is truncated.
 
-    The claim may be 0 or billions of pixels.
+    The header is not verified: sizes may be 0 or very large.
     """
     for signature, read in _KINDS:
         if signature.match(data):

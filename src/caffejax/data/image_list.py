@@ -13,7 +13,7 @@ from ..human_readable import in_words
 from ..layers.context import Site
 from ..paths import content
 
-_MAX_PROBLEMS = 20  # that an error about a list shows
+_MAX_PROBLEMS = 20  # the most that one error shows
 _LONGEST = 1 << 16  # bytes of a line; longer than any path
 _LABEL = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
@@ -39,7 +39,7 @@ def read_list(file: Path) -> ImageList:
     Lines without a label are refused; Caffe uses 0. Blank lines at the end are ignored.
 
     Raises:
-        DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
+        DataError: if the file cannot be read or is empty, or naming all lines without a name and a label.
     """
     lines = _lines(file)
     images = ImageList(file, [], [])
@@ -61,7 +61,7 @@ def read_pairs(file: Path) -> tuple[list[str], list[str]]:
     """Read a list of pairs of files. The name of the second file must not have a space.
 
     Raises:
-        DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
+        DataError: if the file cannot be read or is empty, or naming all lines without two names.
     """
     pairs = [line.rstrip().rpartition(" ")[::2] for line in _lines(file)]
     problems = [
@@ -75,16 +75,16 @@ def read_pairs(file: Path) -> tuple[list[str], list[str]]:
 
 
 def read_names(file: Path) -> list[str]:
-    """Read a list of files, one on each line.
+    """Read a list of files with one name on each line.
 
     Raises:
-        DataError: if the list cannot be read, or is empty.
+        DataError: if the list cannot be read or is empty.
     """
     return [line.strip() for line in _lines(file) if line.strip()]
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yield the lines of a text file, which may have millions."""
+    """Yield the lines of a text file one by one. A list may have millions of lines."""
     try:
         data = content(file)
     except OSError as error:
@@ -112,11 +112,11 @@ def find_files(file: Path, names: Sequence[str], root: str, folders: Sequence[Pa
         file: the list, for messages.
         names: the names in it.
         root: Caffe's root_folder.
-        folders: where to look for files that are not in the working directory.
+        folders: folders to search for files that do not exist relative to the working directory.
         what: the kind of file, for messages.
 
     Raises:
-        DataError: with all files that are missing.
+        DataError: naming the missing files.
     """
     root = os.path.expanduser(root)
     folder_has = _Listings()
@@ -143,7 +143,7 @@ def shorten(problems: Iterable[Problem]) -> list[Problem]:
 
 
 class _Listings:
-    """A test for the existence of files that lists each folder once, as lists have millions of lines."""
+    """A fast test for the existence of millions of files, which lists each folder once."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}
@@ -160,5 +160,5 @@ class _Listings:
 
 
 def list_folders(site: Site, file: Path) -> list[Path]:
-    """Return the folders in which to look for files that a layer's list names: the net's, and the list's."""
+    """Return the folders to search for files that a layer's list names: the net's folder and the list's folder."""
     return [folder for folder in (site.folder, file.parent) if folder is not None]

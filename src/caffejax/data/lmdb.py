@@ -134,7 +134,7 @@ class Lmdb:
         """
         if not os.access(self.path / "lock.mdb", os.R_OK | os.W_OK):
             return meta, None
-        for _ in range(_TRIES):  # two writes since may have overwritten the state that the snapshot is of
+        for _ in range(_TRIES):  # two writes may have overwritten the snapshot's state in the meantime
             snapshot = self._snapshot()
             if (held := meta_of(file, snapshot.id())) is not None:
                 self._check(held, os.fstat(file).st_size)

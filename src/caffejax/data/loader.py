@@ -97,7 +97,7 @@ class Loader:
     def take(self, n: int) -> list[dict[str, Any]]:
         """Advance by n batches of the whole data, and return the batches of this shard among them, in order.
 
-        Batches may have different shapes. The method raises the errors of `next`.
+        Batches may have different shapes. Raises the same errors as `next`.
         """
         return [batch for _ in range(n) if (batch := self._take()) is not None]
 
@@ -113,7 +113,7 @@ class Loader:
         return next((n for n in counts if n is not None), None)
 
     def read(self, layer: str) -> dict[str, np.ndarray]:
-        """Return the shard's next batch of one source, by blob name. Raises as `next` does."""
+        """Return the shard's next batch of one source, by blob name. Raises the same errors as `next`."""
         return self._name_arrays(layer, next(self._sources[layer]))
 
     def _take(self) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""OpenCV, imported without its change of LD_LIBRARY_PATH, which child processes would inherit."""
+"""OpenCV (`cv2`), imported without a change of LD_LIBRARY_PATH.
+
+Importing cv2 changes this environment variable, which child processes would inherit.
+"""
 
 from __future__ import annotations
 

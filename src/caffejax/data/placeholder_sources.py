@@ -20,8 +20,8 @@ from .video.video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
 _SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # pixels; the common sizes of images, in the order of trying
-_BOXES = 8  # rows of the label of a batch
-_DETECTNET_LABEL = (1, 51, 16)  # of each image: a row with the number of objects, and 50 rows of objects
+_BOXES = 8  # rows of a batch's label
+_DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
 
 class AbsentError(Exception):
@@ -45,9 +45,9 @@ class AssumedGraph(NamedTuple):
 def assumed_graphs(
     net: NetParameter, state: NetState, file: Path, reading: Reading = Reading(), wrong: Sequence[Problem] = ()
 ) -> Iterator[AssumedGraph]:
-    """Yield the graph of a net whose sources may be missing, with placeholders for these data layers.
+    """Yield the graph of a net whose sources may be missing. Data layers with missing sources become placeholders.
 
-    If no setting determines the size of the images, there is a graph for each common size that fits.
+    If the settings do not determine the size of the images, a graph is yielded for each common size that fits the net.
 
     Args:
         net: the net, as `schema.read_net` returns it.
@@ -93,23 +93,23 @@ def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
 
 
 def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
-    """Return the image sizes (height = width, in pixels) to try; one value if the settings determine all sizes."""
+    """Return the image sizes to try, in pixels (height = width), or one size if the settings determine all sizes."""
     return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
-    """Return the label blobs of DetectNetTransformation layers, whose shape is not in the settings of a Data layer."""
+    """Return the label blobs of DetectNetTransformation layers. A Data layer's settings do not have their shape."""
     return frozenset(
         layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
     )
 
 
 def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = ()) -> LayerParameter:
-    """Return an Input layer with the tops of a data layer, as far as its settings determine them.
+    """Return an Input layer with the tops and shapes of a data layer.
 
     Args:
         layer: the data layer.
-        side: height and width of images whose size is not in the settings, in pixels.
+        side: the height and width in pixels of images whose size is not in the settings.
         labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
 
     Raises:

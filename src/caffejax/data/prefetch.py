@@ -98,11 +98,11 @@ class Pipeline:
         self._depth = depth
         self._workers = workers
         self._share = share
-        self._examples = 0  # of the whole data, before the next batch
+        self._examples = 0  # the number of examples before the next batch
         self._expected = 0  # the number of the batch that is prefetched next
         self._warned: set[str] = set()
         self._ahead: list[grain.DatasetIterator[Batch]] = []  # at most one
-        weakref.finalize(self, _stop_prefetching, self._ahead)  # at exit, while its modules still exist
+        weakref.finalize(self, _stop_prefetching, self._ahead)  # at exit, while Grain's modules still exist
 
     def __iter__(self) -> Pipeline:
         return self

@@ -338,7 +338,10 @@ class UserData:
         self._epochs.close()
 
     def shape_problems(self, batch: Mapping[str, np.ndarray]) -> Iterator[Problem]:
-        """Yield a problem for each blob of a batch whose shape differs from the net's."""
+        """Yield a problem for each blob of a batch whose shape differs from the net's beyond the first axis.
+
+        If no blob differs in this way, yield a problem for each blob whose batch size differs.
+        """
         shapes = {blob: spec.shape for blob, spec in self._blobs.items() if batch[blob].shape != spec.shape}
         beyond_rows = {blob: shape for blob, shape in shapes.items() if batch[blob].shape[1:] != shape[1:]}
         for blob, shape in (beyond_rows or shapes).items():

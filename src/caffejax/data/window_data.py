@@ -51,7 +51,7 @@ class ImageWindows:
 
 
 def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_images: int | None = None) -> ImageWindows:
-    """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are left out.
+    """Read a window file. Windows with an overlap from `bg_threshold` up to `fg_threshold` are omitted.
 
     Args:
         file: the file.
@@ -60,7 +60,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
         max_images: the number of images to read; default: all.
 
     Raises:
-        DataError: if the file cannot be read, is not of that form, or has foreground windows of class 0 or less.
+        DataError: if the file cannot be read or is malformed, or has foreground windows of class 0 or less.
     """
     images = ImageList(file, [], [])
     foreground: list[np.ndarray] = []
@@ -103,7 +103,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
 
 
 class _Words:
-    """An iterator over the words of a text, with the last word and its line."""
+    """An iterator over the words of a text. It stores the last word and the number of its line."""
 
     def __init__(self, text: TextIO) -> None:
         self.line = 0
@@ -196,7 +196,7 @@ class Warp(NamedTuple):
 
 
 class _Fill(NamedTuple):
-    """Numbers of pixels along one side of the square: filled, and empty before and after, outside of the image."""
+    """Numbers of pixels along one side of the square: the filled ones, and the empty ones before and after them."""
 
     size: int
     before: int

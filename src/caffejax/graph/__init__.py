@@ -1,4 +1,4 @@
-"""NetParameter to Graph: Caffe's rules about what a net is."""
+"""Graphs: nets to which Caffe's rules for layers, blobs and shapes have been applied."""
 
 from .build import build_graph
 from .graph import AUTOMATIC, Graph, Layer, Param, Slot

@@ -307,7 +307,7 @@ class Graph:
         """Return the layer with the given key.
 
         Raises:
-            GraphError: if there is no such layer.
+            GraphError: if the graph has no layer with this key.
         """
         for layer in self.layers:
             if layer.key == key:

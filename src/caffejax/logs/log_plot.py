@@ -169,7 +169,7 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
         log_loss: whether the axis of the loss is logarithmic.
 
     Raises:
-        CaffejaxError: if there are no panels or too many panels, or matplotlib is not installed.
+        CaffejaxError: if the figure would have 0 panels or more than 200, or matplotlib is not installed.
     """
     panels = make_panels(list(logs.values()))
     if not panels:

@@ -131,7 +131,7 @@ class TensorBoard(Callback):
         self._params(solver, variables)
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """If there are no test nets, write histograms of the params and the image of the first filters."""
+        """Write histograms of the params and the image of the first filters, if the solver has no test nets."""
         if solver.tests.evaluators:
             return
         variables = solver.variables  # all processes must read this property

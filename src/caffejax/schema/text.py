@@ -253,7 +253,7 @@ class _Parser(Cursor):
         """Parse a string of one or several adjacent literals.
 
         Raises:
-            ValueError: if there is no literal, an escape is invalid, or the string is not UTF-8.
+            ValueError: if the next token is not a literal, an escape is invalid, or the string is not UTF-8.
         """
         tokens, content, start = self.tokens, b"", self.at
         if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:

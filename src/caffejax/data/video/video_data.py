@@ -260,12 +260,12 @@ CROP_SETTINGS = (
 
 
 def make_crop(site: Site) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
-    """Return a function that crops and mirrors an image (C, H, W) as transform_param says.
+    """Return a function that crops and mirrors an image (C, H, W) by the settings in transform_param.
 
     In TRAIN, crops are at random places, or with `fix_crop` at one of a few fixed places. With `multi_scale`, the
-    height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, whose indices differ by at
-    most `max_distort`, and the crop is scaled to crop_size. In TEST the crop is in the center. With `is_flow`, mirrored
-    frames of flow along x become 255 - x.
+    height and width of a crop are fractions (`scale_ratios`) of the image's shorter side, and the crop is resized to
+    crop_size. The positions of the two fractions in the list `scale_ratios` differ by at most `max_distort`. In TEST,
+    the crop is in the center. With `is_flow`, mirrored frames of flow along x become 255 - x.
     """
     p, training = site.layer.transform_param, site.training
     ratios = [np.float32(r) for r in p.scale_ratios or _RATIOS]

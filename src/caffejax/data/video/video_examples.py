@@ -43,11 +43,11 @@ def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoLi
 
     Args:
         file: the list.
-        numbered: whether there is a number between the name and the labels.
-        several: whether there may be several labels, with commas between them.
+        numbered: whether lines have a number between the name and the labels.
+        several: whether lines may have several labels, separated by commas.
 
     Raises:
-        DataError: if the file cannot be read, is empty, or with all lines that are not of that form.
+        DataError: if the file cannot be read or is empty, or naming all malformed lines.
     """
     videos, problems = VideoList([], [], []), []
     form = "a name, " + ("a whole number, " if numbered else "") + ("labels" if several else "a label")
@@ -78,7 +78,7 @@ class ClipDataset(VideoDataset[Any]):
     Args:
         site: the layer.
         param: its parameters.
-        rng: decides about the order, and where clips begin.
+        rng: decides about the order, and about the first frame of each clip.
 
     Raises:
         DataError: if the list, or a video that it names, is missing or malformed.
