@@ -71,7 +71,7 @@ def test_tests_of_a_net_score_the_same_frozen_and_not() -> None:
     scores = []
     for freeze in (True, False):
         evaluator = Evaluator(net, jax.devices()[0], freeze=freeze)
-        assert evaluator._frozen(variables) is not None
+        assert evaluator._compile_inference(variables) is not None
         scores.append(evaluator(variables, 3, jax.random.key(1)))
         evaluator.loader.close()
     frozen, plain = scores
