@@ -21,7 +21,10 @@ from .rpn_proposals import clip_boxes, decode_boxes, require_image
 
 
 def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
-    """Rows of size * size numbers as masks (N, 1, size, size); MNC's MaskLayer in the TEST phase."""
+    """Rows of size * size values as masks: (N, size * size) to (N, 1, size, size).
+
+    This is MNC's MaskLayer in the TEST phase.
+    """
     side = math.isqrt(math.prod(masks.shape[1:]))
     require(
         side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}"
@@ -43,7 +46,7 @@ MASK_LAYER = LayerType(
 
 
 def mask_pooling(ctx: Context, data: jax.Array, mask: jax.Array) -> jax.Array:
-    """MNC's product of features (N, C, H, W) and masks (N, 1, H, W), in every channel."""
+    """Product of features (N, C, H, W) with masks (N, 1, H, W), in every channel."""
     expected = (*data.shape[:1], 1, *data.shape[2:])
     require(len(data.shape) == 4, f"bottom 0 must be N x C x H x W, not of shape {data.shape}")
     require(mask.shape == expected, f"the masks, bottom 1, must have shape {expected}, not {mask.shape}")
@@ -68,10 +71,10 @@ register(
 
 
 def mask_resize(ctx: Context, x: jax.Array) -> jax.Array:
-    """MNC's bilinear samples at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
+    """Bilinear samples at index * size / output size: (N, C, H, W) to (N, C, output_height, output_width).
 
-    A sample more than half a cell behind the last cell is 0. The gradient of a cell comes from two cells of the top
-    along each axis, which is not the derivative if a mask grows.
+    A sample more than half a cell behind the last cell is 0. As in MNC, the gradient of a cell comes from two samples
+    along each axis. If the mask grows, this is not the derivative.
     """
     rows, columns = _weights(ctx, x, of_gradient=False)
     return jnp.einsum("ih,nchw,jw->ncij", rows, promote(x), columns).astype(x.dtype)
@@ -106,7 +109,10 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
 
 
 def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
-    """Return the weights, (to, n), of n cells in each of `to` samples; for the gradient, in two for each cell."""
+    """Return the weights of n cells in each of `to` samples along an axis, (to, n).
+
+    With of_gradient, each cell has weights in two samples only.
+    """
     cell, sample = np.arange(n), np.arange(to)[:, None]
     position = sample * n / to
     weights = np.maximum(0, 1 - np.abs(np.minimum(position, n - 1) - cell)) * (position <= n - 0.5)
@@ -117,10 +123,10 @@ def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
 def stage_bridge_layer(
     ctx: Context, rois: jax.Array, deltas: jax.Array, scores: jax.Array, im_info: jax.Array
 ) -> jax.Array:
-    """ROIs of one image, each moved by the deltas of its best class, and clipped to the image; MNC's in the TEST phase.
+    """ROIs of one image (N, 5), each moved by the deltas of its best class and clipped to the image.
 
-    Bottoms: rows (N, 5) of 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); image height and width (1,
-    2).
+    Bottoms: ROIs (N, 5) with rows 0, x1, y1, x2, y2; deltas (N, 4 * classes); scores (N, classes); height and width of
+    the image (1, 2). This is MNC's StageBridgeLayer in the TEST phase.
     """
     require(are_rows_of_five(rois), f"the ROIs, bottom 0, must have five numbers in each row, not {rois.shape}")
     require(
@@ -140,7 +146,7 @@ def stage_bridge_layer(
     best = jnp.argmax(scores.reshape(rows, classes), axis=1)
     best_deltas = jnp.take_along_axis(promote(deltas).reshape(rows, classes, 4), best[:, None, None], axis=1)[:, 0]
     boxes = clip_boxes(decode_boxes(regions[:, 1:], best_deltas), image[0], image[1])
-    padding = jnp.minimum(regions[:, :1], 0)  # these rows stay what they are
+    padding = jnp.minimum(regions[:, :1], 0)  # padding rows do not move
     return jnp.concatenate([padding, jnp.where(padding < 0, regions[:, 1:], boxes)], axis=1).astype(rois.dtype)
 
 

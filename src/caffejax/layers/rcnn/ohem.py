@@ -1,4 +1,4 @@
-"""Online hard example mining (R-FCN): losses with a top for each region, and the choice of the hardest regions."""
+"""Online hard example mining (R-FCN): losses with a top for each position or region, and the hardest regions."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ register(
 
 
 def smooth_l1_loss_ohem(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> jax.Array | Arrays:
-    """Sum of smooth L1 of the weighted differences (third bottom) over the number of positions; and each position's.
+    """Sum of smooth L1 over the number of positions, a scalar; and the loss of each position, (N, 1, H, W).
 
-    It is d**2 / 2 below 1, else |d| - 1/2. The second top, N x 1 x H x W, is summed over the channels alone and
-    passes no gradient, and weights are not in the gradient again. The divisor is loss_param's, else VALID.
+    Bottoms: a and b (N, C, H, W), and optionally weights of that shape. d is a - b, times the weights. Smooth L1 is
+    d**2 / 2 where |d| < 1, else |d| - 1/2. The second top sums over the channels and passes no gradient. As in the
+    fork, the gradient is not multiplied by the weights again. loss_param may set another divisor; the default is VALID.
     """
     d, divisor = _difference(ctx, a, b, *weights)
     each = huber(d)
@@ -85,9 +86,10 @@ register(
 def box_annotator_ohem(
     ctx: Context, rois: jax.Array, loss: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Labels (bottom 2) and box weights (bottom 3) of each image's `roi_per_img` regions with the largest loss.
+    """Labels and box weights of ROIs, kept for the `roi_per_img` ROIs of each image with the largest loss.
 
-    Bottoms are ROIs and each one's loss, label and weights. All other regions get `ignore_label` and weight 0.
+    Bottoms: ROIs (R, 5), and the loss, label and box weights of each ROI. The tops have the shapes of the labels and of
+    the weights. All other ROIs get `ignore_label` and weight 0. No gradient passes.
     """
     n = rois.shape[0]
     for i, x in ((1, loss), (2, labels)):
@@ -119,7 +121,7 @@ register(
 
 
 def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -> tuple[jax.Array, jax.Array | float]:
-    """Return the weighted difference, and the divisor of its sum."""
+    """Return the difference a - b, times the weights if present, and the divisor of the loss."""
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):

@@ -36,10 +36,11 @@ _ANCHOR_DEFAULTS: dict[str, Any] = {
 def anchor_target_layer(
     ctx: Context, scores: jax.Array, truth: jax.Array, im_info: jax.Array, *_image: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Labels (1, 1, A*H, W) of 1, 0 or -1 (ignored), box targets, inside and outside weights (1, 4A, H, W) for an RPN.
+    """Labels (1, 1, A*H, W), box targets, inside weights and outside weights, (1, 4A, H, W) each, to train an RPN.
 
-    py-faster-rcnn's. Bottoms: scores, used only for their size (H, W); true boxes (M, 5) of x1, y1, x2, y2, class,
-    where rows of class 0 are padding; im_info. param_str takes the settings of py-faster-rcnn's cfg, in lower case.
+    A label is 1 (positive), 0 (negative) or -1 (ignored). Bottoms: scores, whose size (H, W) alone is read; true boxes
+    (M, 5) with rows x1, y1, x2, y2, class, where rows of class 0 are padding; im_info, which begins with height and
+    width of the image. param_str holds settings of py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
     require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
@@ -75,7 +76,7 @@ ANCHOR_TARGET_LAYER = LayerType(
 
 
 def require_truth(truth: Any) -> None:
-    """Raise `LayerError` unless these are rows of five numbers."""
+    """Raise `LayerError` unless true boxes are one or more rows of five numbers."""
     good = are_rows_of_five(truth)
     require(good and truth.shape[0] > 0, f"true boxes must be rows x1, y1, x2, y2, class, not of shape {truth.shape}")
 
@@ -88,7 +89,10 @@ def _is_inside(boxes: jax.Array, image: jax.Array, border: int) -> jax.Array:
 def _label_anchors(
     s: dict[str, Any], boxes: jax.Array, truth: jax.Array, image: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return for each anchor 1 (positive), 0 (negative) or -1 (neither), and its nearest true box."""
+    """Return the label of each anchor, 1 (positive), 0 (negative) or -1 (neither), and its nearest true box.
+
+    The nearest true box is the box with the largest overlap, (anchors, 4).
+    """
     inside, real = _is_inside(boxes, image, s["allowed_border"]), truth[:, 4] >= 1
     overlap = overlaps(boxes[:, None], truth[:, :4], 1.0)
     overlap = jnp.where(inside[:, None] & real, overlap, -1.0)
@@ -103,7 +107,7 @@ def _label_anchors(
 
 
 def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Return the labels with at most the requested positives and negatives; others, drawn at random, become -1."""
+    """Return the labels with at most fraction * batch positives and `batch` labels in all; random others are -1."""
     order = jax.random.uniform(key, (2, *labels.shape))
     positive = _masked_sample(labels == 1, order[0], int(fraction * batch))
     negative = _masked_sample(labels == 0, order[1], batch - jnp.sum(positive))
@@ -116,7 +120,11 @@ def _masked_sample(among: jax.Array, order: jax.Array, n: Any) -> jax.Array:
 
 
 def _outside_weights(labels: jax.Array, positive_weight: float) -> jax.Array:
-    """Return each anchor's outside weight: equal for all that are used, or balanced between both kinds."""
+    """Return the outside weight of each anchor.
+
+    If positive_weight is negative, all used anchors have the same weight, with sum 1. Otherwise positives have
+    positive_weight in total, and negatives the rest.
+    """
     positive, negative = labels == 1, labels == 0
     if positive_weight < 0:
         return (positive | negative) / jnp.maximum(jnp.sum(positive | negative), 1)
@@ -145,15 +153,15 @@ _PROPOSAL_DEFAULTS: dict[str, Any] = {
 def proposal_target_layer(
     ctx: Context, rois: np.ndarray, truth: np.ndarray, *_image: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Sampled ROIs (n, 5) with their classes (n,), box targets, inside and outside weights (n, 4 * classes).
+    """Sampled ROIs (n, 5), classes (n,), box targets, inside weights and outside weights (n, 4 * classes).
 
-    py-faster-rcnn's. Candidates are the ROIs, bottom 0 (N, 5), and the true boxes, bottom 1 (M, 5) of x1, y1, x2, y2,
-    class, where rows of class 0 are padding. MNC passes the image's size as a third. param_str takes the settings of
-    py-faster-rcnn's cfg, in lower case.
+    Candidates are the ROIs, bottom 0 (N, 5), and the true boxes, bottom 1 (M, 5) with rows x1, y1, x2, y2, class, where
+    rows of class 0 are padding. A third bottom is ignored; in MNC it is the size of the image. param_str holds settings
+    of py-faster-rcnn's cfg, in lower case.
     """
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
-    image = np.rint(rois[:, 0])  # negative in rows of padding
+    image = np.rint(rois[:, 0])  # negative in padding rows
     require(not np.any(image > 0), "ROIs must all be of image 0: this layer takes one image, as the original does")
     truth = truth[np.rint(truth[:, 4]) >= 1]
     boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
@@ -189,7 +197,7 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 
 def _proposal_settings(ctx: Context) -> dict[str, Any]:
-    s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's, which matters to masks only
+    s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
     require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
@@ -206,7 +214,7 @@ def _draw_most(random: np.random.Generator, among: np.ndarray, n: int) -> np.nda
 def _box_targets(
     s: dict[str, Any], boxes: np.ndarray, truth: np.ndarray, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets, inside and outside weights; they are 0 except in the columns of each object's class."""
+    """Return targets, inside and outside weights, (rows, 4 * classes) each; 0 outside of the columns of the class."""
     deltas = encode_boxes(boxes, truth[:, :4], np)
     if s["bbox_normalize_targets_precomputed"]:
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])

@@ -1,4 +1,4 @@
-"""ROIPooling and PSROIPooling: maxima and averages over the bins of regions of interest."""
+"""ROIPooling and PSROIPooling: maxima and averages over the bins of regions of interest (ROIs)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import bins, images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
 
-_TABLE = 1 << 24  # numbers in the tables of one chunk
+_TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
 
 Cells = tuple[jax.Array, ...]  # the values, and optionally their positions
 Better = Callable[[Cells, Cells], Cells]
 
 
 class Rectangles(NamedTuple):
-    """Rectangles of maps: for each region all pairs of a range of rows and a range of columns.
+    """Rectangles of maps: for each of R regions all pairs of ph ranges of rows and pw ranges of columns.
 
     Attributes:
         image: (R,), the index of the map.
@@ -50,9 +50,10 @@ class Rectangles(NamedTuple):
 def rectangle_maxima(x: jax.Array, where: Rectangles) -> jax.Array:
     """Return the maxima of x (N, C, H, W) over rectangles, (R, C, ph, pw); 0 for empty ones.
 
-    The maxima over all rectangles of 2**a x 2**b cells come from rectangles of half the size; four of them cover a
-    rectangle of any size. Channels are processed in chunks, so that these tables stay small. The gradient goes to the
-    first of equal maxima; the backward pass recomputes their positions instead of storing tables.
+    Tables hold the maxima over all rectangles of 2**a x 2**b cells; each table is computed from the table of half the
+    size. Four of these rectangles cover a rectangle of any size. Channels are processed in chunks, so that the tables
+    stay small. The gradient goes to the first of equal maxima. The backward pass recomputes the positions of the maxima
+    instead of storing tables.
     """
 
     def forward(x: jax.Array, where: Rectangles) -> tuple[jax.Array, tuple[jax.Array, Rectangles]]:
@@ -72,7 +73,7 @@ def scatter_maxima_diff(dy: jax.Array, x: jax.Array, where: Rectangles) -> jax.A
 
 
 def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
-    """Return the positions of the maxima, (R, C, ph, pw), as row * W + column; the first of equal ones."""
+    """Return the position of each rectangle's maximum, (R, C, ph, pw), as row * W + column; the first of equal ones."""
     height, width = x.shape[2:]
     number = jnp.arange(height * width, dtype=jnp.int32).reshape(1, height, width, 1)
 
@@ -83,7 +84,14 @@ def argmax_cells(x: jax.Array, where: Rectangles) -> jax.Array:
 
 
 def scatter_add(dy: jax.Array, place: jax.Array, image: jax.Array, shape: tuple[Any, ...]) -> jax.Array:
-    """Return maps of a shape (N, C, H, W) with dy (R, C, ph, pw) added at its positions."""
+    """Return maps of a shape (N, C, H, W): zeros, with dy added at positions of maps.
+
+    Args:
+        dy: (R, C, ph, pw).
+        place: (R, C, ph, pw), positions as row * W + column.
+        image: (R,), the index of the map.
+        shape: the shape of the maps.
+    """
     n, channels, height, width = shape
 
     def channel(dy: jax.Array, at: jax.Array) -> jax.Array:
@@ -123,7 +131,7 @@ def _best_in_rectangles(cells: Cells, where: Rectangles, better: Better) -> Cell
 
 
 def _doubling_levels(cells: Cells, length: int, axis: int, better: Better) -> list[Cells]:
-    """Return the best over 1, 2, 4, ... cells starting at each cell; the last few wrap around."""
+    """Return the best over 1, 2, 4, ... cells from each cell on; the last few ranges wrap around."""
     levels = [cells]
     for k in range(length.bit_length() - 1):
         levels.append(better(levels[-1], tuple(jnp.roll(part, -(1 << k), axis) for part in levels[-1])))
@@ -157,11 +165,11 @@ def _map_channel_chunks(function: Callable[[jax.Array], jax.Array], x: jax.Array
 
 
 def roi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """py-faster-rcnn's maxima over pooled_h x pooled_w bins of each region of a map: (R, C, pooled_h, pooled_w).
+    """Maxima over pooled_h x pooled_w bins of each region of a feature map: (R, C, pooled_h, pooled_w).
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows of image, x1, y1, x2, y2. Corners, widened by `pad_ratio` of
-    the sides, are multiplied by `spatial_scale` and rounded; bins may share cells. Empty bins give 0, missing images
-    NaN.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are widened by `pad_ratio` of
+    their sides on every side, multiplied by `spatial_scale`, and rounded to cells. Neighbouring bins may share cells.
+    Empty bins are 0. Values of an image that does not exist are NaN.
     """
     where, wrong = _roi_bins(ctx, data, rois)
     return rectangle_maxima(data, where) + wrong.astype(data.dtype)
@@ -188,7 +196,7 @@ register(
 
 
 def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangles, jax.Array]:
-    """Return the bins, and an offset of each region's values: 0, or NaN if its image does not exist."""
+    """Return the bins, and an offset of each region's values, (R, 1, 1, 1): 0, or NaN if its image does not exist."""
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = numbers(rois)
@@ -200,15 +208,15 @@ def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangle
     return Rectangles(image, top, bottom, left, right), wrong[:, None, None, None]
 
 
-_LEAST = 0.1  # of a region's sides, in cells
+_LEAST = 0.1  # cells; the shortest side of a region
 
 
 def psroi_pooling(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """R-FCN's averages over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
+    """Averages over group_size x group_size bins of each region: (R, output_dim, group_size, group_size).
 
-    Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5). Bin (i, j) of channel c averages map channel
-    (c * group_size + i) * group_size + j. Corners are rounded before they are scaled. Empty bins give 0, missing images
-    NaN.
+    Bottoms: maps (N, output_dim * group_size**2, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Bin (i, j) of
+    channel c averages channel (c * group_size + i) * group_size + j of the map. Corners are rounded before they are
+    scaled. Empty bins are 0. Values of an image that does not exist are NaN.
     """
     in_row, in_column, area, wrong = _psroi_bins(ctx, data, rois)
     groups = ctx.param.group_size
@@ -251,7 +259,10 @@ register(
 
 
 def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return masks of the cells in each bin, (R, group, N, H) and (R, group, W), areas, and offsets of the values."""
+    """Return masks of the cells in each bin, (R, group, N, H) and (R, group, W), areas, and offsets of the values.
+
+    Areas (R, 1, group, group) are at least 1. Offsets (R, 1, 1, 1) are 0, or NaN if the image does not exist.
+    """
     require_maps_and_rois(data, rois)
     p = ctx.param
     require(p.group_size > 0 and p.output_dim > 0, "group_size and output_dim must be > 0")

@@ -1,4 +1,4 @@
-"""ROIAlign and ROIWarping: bilinear samples of the bins of regions of interest."""
+"""ROIAlign and ROIWarping: bilinear samples in the bins of regions of interest (ROIs)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .rois import images_in, numbers, pooled_size, require_maps_and_rois, rounde
 
 
 class AxisWeights(NamedTuple):
-    """Bilinear weights along one axis of the maps: the two cells beside each point.
+    """Bilinear weights along one axis of the maps: the two cells beside each of n points of R regions.
 
     Attributes:
-        cells: two arrays (R, n) of int32.
+        cells: two arrays (R, n) of int32, indices of cells.
         weights: two arrays (R, n).
     """
 
@@ -59,11 +59,12 @@ def scatter_grad(dy: jax.Array, x: jax.Array, image: jax.Array, rows: AxisWeight
 
 
 def roi_align(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """MS-CNN's bilinear samples of a map at the corners of each region's bins: (R, C, pooled_h + 1, pooled_w + 1).
+    """Bilinear samples of a map at the corners of each region's bins: (R, C, pooled_h + 1, pooled_w + 1).
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5). Boxes, widened by `pad_ratio` of their sides, are scaled and not
-    rounded. A cell's centre is half a cell from its border. Samples outside of the map, and of boxes without width or
-    height, are 0. No gradient reaches the boxes.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Boxes are widened by `pad_ratio` of
+    their sides on every side and multiplied by `spatial_scale`, without rounding. The centre of a cell is half a cell
+    from its border. Samples outside of the map are 0, and all samples of boxes without width or height. Values of an
+    image that does not exist are NaN. No gradient reaches the boxes.
     """
     image, rows, columns, wrong = _align_points(ctx, data, rois)
     return (sample_bilinear(promote(data), image, rows, columns) + wrong).astype(data.dtype)
@@ -92,7 +93,10 @@ register(
 def _align_points(
     ctx: Context, data: jax.Array, rois: jax.Array
 ) -> tuple[jax.Array, AxisWeights, AxisWeights, jax.Array]:
-    """Return the images, weights of rows and columns, and an offset of the values: 0, or NaN for missing images."""
+    """Return the images (R,), the weights of rows and columns, and an offset of the values, (R, 1, 1, 1).
+
+    The offset is 0, or NaN if the image does not exist.
+    """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = numbers(rois)
@@ -105,8 +109,8 @@ def _align_points(
 
 
 def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> AxisWeights:
-    # Boxes often end where the map does, and a last digit decides whether their last sample counts. So each operation
-    # rounds by itself, as in C: XLA multiplies by the reciprocal of a constant, and fuses a product into a sum.
+    # Boxes often end at the border of the map, where rounding decides whether the last sample counts. So each operation
+    # must round as in C. XLA would multiply by the reciprocal of a constant divisor, and fuse a product into a sum.
     step = ((high - low) / jnp.where(there, n, 1))[:, None]
     position = low[:, None] + jnp.maximum(jnp.arange(n + 1) * step, 0) - 0.5
     counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
@@ -117,11 +121,12 @@ def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: 
 
 
 def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
-    """MNC's bilinear sample of a map at the start of each bin of a region: (R, C, pooled_h, pooled_w).
+    """Bilinear sample of a map at the start of each bin of a region: (R, C, pooled_h, pooled_w).
 
-    Bottoms: maps (N, C, H, W), and ROIs (R, 5). Corners are scaled and rounded. The gradient reaches the regions as if
-    they were not rounded; it takes their sides as one cell longer than the values do, and each cell's gradient comes
-    only from the bins that would then be near.
+    Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Corners are multiplied by
+    `spatial_scale` and rounded. Values of an image that does not exist are NaN. The gradient follows the fork. It
+    reaches the boxes as if they were not rounded. It takes the sides of a region as one cell longer than the forward
+    pass does. A cell gets gradient only from the bins that would then be near it.
     """
     image, corners = _rounded_corners(ctx, data, rois)
     image, wrong = images_in(image, data.shape)
@@ -158,7 +163,7 @@ register(
 
 
 def _rounded_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the images (R,), and the rounded corners (R, 4) in cells."""
+    """Return the images (R,), and the rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
     image, boxes = numbers(rois)
     return image, rounded(boxes * ctx.param.spatial_scale)
@@ -172,7 +177,7 @@ def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
-    """Return the weights, 0 for bins that would not be near the cell if regions were one cell longer."""
+    """Return the weights, with 0 for bins that would not be near the cell if regions were one cell longer."""
     n = along.cells[0].shape[1]
     number, size = jnp.arange(n), (high - low + 1)[:, None]
 
@@ -185,12 +190,12 @@ def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> 
 
 
 def _weight_derivatives(along: AxisWeights) -> AxisWeights:
-    """Return the cells beside the points with the derivatives of the weights."""
+    """Return the same cells with the derivatives of their weights by the position: -1 and 1."""
     there = jnp.ones_like(along.weights[0])
     return AxisWeights(along.cells, (-there, there))
 
 
 def _corner_diffs(diff: jax.Array, position: jax.Array, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the gradients of both ends of regions from the gradients of the points between."""
+    """Return the gradients of both ends of the regions, (R,) each, from the gradients of the points, (R, n)."""
     part = (position - low[:, None]) / (high - low + 1)[:, None]
     return jnp.sum(diff * (1 - part), axis=1), jnp.sum(diff * part, axis=1)

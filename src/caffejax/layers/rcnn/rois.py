@@ -1,4 +1,4 @@
-"""Helpers of layers that pool features of regions: checks of bottoms, images and boxes of ROIs, and bins."""
+"""Helpers for layers that pool features of regions of interest (ROIs): checks of bottoms, boxes, and bins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import require
 from ..context import Shape
 from ..dtypes import promote
 
-_FAR = 1e6  # no map is so large; further numbers would not fit into integers
+_FAR = 1e6  # pixels; coordinates are clipped to this, which is larger than any map and fits into integers
 
 
 def require_maps_and_rois(data: Any, rois: Any) -> None:
@@ -30,13 +30,13 @@ def are_rows_of_five(rows: Any) -> bool:
 
 
 def pooled_size(p: Any) -> tuple[int, int]:
-    """Read `pooled_h` and `pooled_w`."""
+    """Return `pooled_h` and `pooled_w`, which must be positive."""
     require(p.pooled_h > 0 and p.pooled_w > 0, f"pooled_h and pooled_w must be > 0, not {p.pooled_h} and {p.pooled_w}")
     return p.pooled_h, p.pooled_w
 
 
 def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the image of each ROI, (R,), and its box, (R, 4)."""
+    """Return the image index of each ROI, (R,) int32, and its box x1, y1, x2, y2, (R, 4)."""
     rows = promote(rois).reshape(rois.shape[0], 5)
     return rounded(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
 
@@ -55,7 +55,7 @@ def rounded(x: jax.Array) -> jax.Array:
 
 
 def floor_divided(x: jax.Array, n: Any) -> jax.Array:
-    """Return floor(x / n), exact on every device, however it rounds a division."""
+    """Return floor(x / n), exact on every device, even if the device's division is not correctly rounded."""
     q = jnp.floor(x / n)
     return q + (x >= (q + 1) * n) - (x < q * n)
 
@@ -66,11 +66,11 @@ def ceil_divided(x: jax.Array, n: Any) -> jax.Array:
 
 
 def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Array, jax.Array]:
-    """Return the first cell of each of n bins of a region along an axis, and the cell after its last; (R, n) each.
+    """Return for each of n bins along an axis the first cell, and the cell after the last, (R, n) int32 each.
 
     Args:
-        start, size: of the regions, (R,), in cells.
-        n: the number of bins.
+        start, size: start and size of the regions in cells, (R,).
+        n: the number of bins of a region.
         limit: the length of the axis, to which bins are clipped.
     """
     i = jnp.arange(n, dtype=start.dtype)
@@ -81,9 +81,9 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
 
 
 def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
-    """Return valid image indices, and an offset of each region's values: 0, or NaN if its image does not exist.
+    """Return valid image indices, and offsets of a region's values: 0, or NaN if its image does not exist; (R,) each.
 
-    A negative index marks a padding row, for which image 0 is read.
+    A negative index marks a padding row; image 0 is read for it.
     """
     there = image < data[0]
     return jnp.where(there, jnp.maximum(image, 0), 0), jnp.where(there, 0.0, jnp.nan)

@@ -26,18 +26,18 @@ Rounding = Callable[[float], float]
 
 
 def round_half_up(x: float) -> float:
-    """Round a positive number as C does."""
+    """Round a positive number to an integer, halves up, as C does."""
     return math.floor(x + 0.5)
 
 
 def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], rounding: Rounding = round) -> np.ndarray:
-    """Return boxes (ratios * scales, 4) around the middle of a square of `base` pixels, all scales of a ratio together.
+    """Return boxes (ratios * scales, 4) around the middle of a square of `base` pixels, by ratio, then by scale.
 
     Args:
-        base: the side of the square.
-        ratios: height over width; the sides of a box of the square's area are rounded.
+        base: the side of the square in pixels.
+        ratios: height over width. A box with the area of the square and this ratio has its sides rounded.
         scales: factors of the rounded sides.
-        rounding: default: Python's, which rounds halves to even numbers, like NumPy.
+        rounding: the rounding of the sides. Default: Python's, which rounds halves to even numbers, like NumPy.
     """
     middle, boxes = (base - 1) / 2, []
     for ratio in ratios:
@@ -67,7 +67,11 @@ def by_cell(channels: jax.Array, n: int) -> jax.Array:
 
 
 def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) moved by deltas (..., 4): shifts of the centre in sides, and logarithms of side factors."""
+    """Return boxes (..., 4) moved by deltas (..., 4); the inverse of `encode_boxes`.
+
+    The deltas are the shift of the centre divided by the sides, and the logarithms of the ratios of the sides. A side
+    is x2 - x1 + 1.
+    """
     size = boxes[..., 2:] - boxes[..., :2] + 1
     middle = boxes[..., :2] + 0.5 * size + deltas[..., :2] * size
     half = 0.5 * size * jnp.exp(deltas[..., 2:])
@@ -75,19 +79,25 @@ def decode_boxes(boxes: Any, deltas: jax.Array) -> jax.Array:
 
 
 def encode_boxes(boxes: Any, truth: Any, numpy: Any = jnp) -> Any:
-    """Return the deltas (..., 4) from boxes to `truth`, inverse to `decode_boxes`."""
+    """Return the deltas (..., 4) from boxes (..., 4) to `truth` (..., 4); the inverse of `decode_boxes`."""
     size, true = (b[..., 2:] - b[..., :2] + 1 for b in (boxes, truth))
     shift = (truth[..., :2] + 0.5 * true - boxes[..., :2] - 0.5 * size) / size
     return numpy.concatenate([shift, numpy.log(true / size)], axis=-1)
 
 
 def clip_boxes(boxes: jax.Array, height: jax.Array, width: jax.Array) -> jax.Array:
-    """Return boxes (..., 4) clipped to an image."""
+    """Return boxes (..., 4) clipped to an image of this height and width, in pixels."""
     return jnp.clip(boxes, 0, jnp.stack([width, height, width, height]) - 1)
 
 
 class _Parts(NamedTuple):
-    """The partly sorted scores, their original indices, and the first and last index of each one's part."""
+    """State of the quicksort: the partly sorted scores, and the part to which each score belongs; all (N,).
+
+    Attributes:
+        scores: the scores in their present order.
+        order: the original indices of the scores.
+        start, end: the first and the last index of each score's part.
+    """
 
     scores: jax.Array
     order: jax.Array
@@ -96,12 +106,12 @@ class _Parts(NamedTuple):
 
 
 def quicksort_order(scores: jax.Array) -> jax.Array:
-    """Return the indices of scores (N,) in falling order, with equal scores as pva-faster-rcnn's quicksort orders them.
+    """Return the indices of scores (N,) in falling order, with equal scores ordered as by pva-faster-rcnn's quicksort.
 
-    Its partition takes the first score as the pivot, and swaps the first smaller one from the left with the first
-    larger one from the right until they meet. Equal scores are not moved, so their order depends on the scores before
-    them. All parts are partitioned at once; a round costs one pass over all scores. Without equal scores any sort gives
-    the order.
+    The fork's partition takes the first score as the pivot. It swaps the first smaller score from the left with the
+    first larger score from the right until both searches meet. Scores equal to the pivot do not move, so their order
+    depends on the other scores. Here all parts are partitioned at once, and a round costs one pass over all scores.
+    Without equal scores a plain sort gives the order.
     """
     sort = jnp.argsort(-scores, stable=True)
     best = scores[sort]
@@ -116,7 +126,7 @@ def _sort_equal(scores: jax.Array) -> jax.Array:
 
 
 def _has_unsorted(parts: _Parts) -> jax.Array:
-    """Return whether any part has scores that differ."""
+    """Return whether any part has scores that differ, a bool scalar."""
     pivot = parts.scores[parts.start]
     return jnp.any((parts.scores < pivot) | (parts.scores > pivot))
 
@@ -126,7 +136,7 @@ def _divide(parts: _Parts) -> _Parts:
     smaller, larger = parts.scores < pivot, parts.scores > pivot
     from_left = jnp.cumsum(smaller) - smaller - _count_before(smaller, parts.start)
     from_right = _count_before(larger, parts.end + 1) - jnp.cumsum(larger)
-    # the k-th smaller from the left and the k-th larger from the right are swapped if they are in that order
+    # the k-th smaller score from the left and the k-th larger from the right are swapped if the smaller is further left
     swapped = jnp.where(
         smaller,
         from_left < _count_before(larger, parts.end + 1) - jnp.cumsum(larger),
@@ -140,7 +150,7 @@ def _divide(parts: _Parts) -> _Parts:
         swapped, jnp.where(smaller, right[parts.start + from_left], left[parts.start + from_right]), places
     )
     scores = parts.scores[origin]
-    # the pivot goes to where the last larger one is
+    # the pivot is swapped with the last larger score
     middle = parts.start.at[parts.start].max(jnp.where(scores > pivot, places, parts.start))[parts.start]
     origin = jnp.where(places == parts.start, origin[middle], jnp.where(places == middle, parts.start, origin))
     start = jnp.where(places == middle, middle, jnp.where(places > middle, middle + 1, parts.start))
@@ -149,12 +159,18 @@ def _divide(parts: _Parts) -> _Parts:
 
 
 def _count_before(chosen: jax.Array, place: jax.Array) -> jax.Array:
-    """Return the number of chosen entries before each index."""
+    """Return the number of True entries of `chosen` before each index in `place`."""
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(chosen, dtype=jnp.int32)])[place]
 
 
 class ProposalLimits(NamedTuple):
-    """Numbers of boxes considered and kept, and the overlap above which a better box suppresses one."""
+    """Limits of non-maximum suppression.
+
+    Attributes:
+        before: the number of best boxes that are considered.
+        after: the maximum number of boxes that are kept.
+        overlap: a box is suppressed if it overlaps a better box by more than this.
+    """
 
     before: int
     after: int
@@ -170,23 +186,23 @@ class Proposals(NamedTuple):
 
     @property
     def rois(self) -> jax.Array:
-        """Rows 0, x1, y1, x2, y2; -1, 0, 0, 0, 0 for padding."""
+        """Rows 0, x1, y1, x2, y2, (K, 5); padding rows are -1, 0, 0, 0, 0."""
         image = jnp.where(self.there, 0.0, -1.0).astype(self.boxes.dtype)
         return jnp.concatenate([image[:, None], jnp.where(self.there[:, None], self.boxes, 0)], axis=1)
 
     @property
     def marked_scores(self) -> jax.Array:
-        """The scores, -1 for padding."""
+        """The scores, (K,); -1 for padding."""
         return jnp.where(self.there, self.scores, -1)
 
 
 def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: int) -> None:
-    """Raise `LayerError` unless the bottoms are of one image, with 2 scores and 4 deltas for each anchor.
+    """Raise `LayerError` unless the bottoms are of one image, with 2 scores and 4 deltas for each anchor of a cell.
 
     Args:
         scores, deltas, im_info: the bottoms.
-        n_anchors: anchors at each cell.
-        least: the fewest numbers in im_info.
+        n_anchors: the number of anchors of a cell.
+        least: the minimum number of values in im_info.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
         require(
@@ -198,7 +214,7 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: 
 
 
 def require_image(im_info: Any, least: int) -> None:
-    """Raise `LayerError` unless im_info has one row of at least `least` numbers."""
+    """Raise `LayerError` unless im_info has one row of at least `least` values."""
     shape = im_info.shape
     require(
         len(shape) >= 2 and shape[0] == 1 and shape[1] >= least,
@@ -209,12 +225,15 @@ def require_image(im_info: Any, least: int) -> None:
 def propose(
     boxes: jax.Array, scores: jax.Array, valid: jax.Array, limits: ProposalLimits, order: jax.Array | None = None
 ) -> Proposals:
-    """Return the best boxes of (N, 4) after non-maximum suppression.
+    """Return the best boxes after non-maximum suppression, padded.
 
     Args:
-        boxes, scores, valid: (N, 4), (N,), (N,).
-        limits: how many are considered and kept, and the threshold.
-        order: (N,), the order in which boxes are considered. Default: by score, the first of equal ones first.
+        boxes: (N, 4), in pixels; a side is x2 - x1 + 1.
+        scores: (N,).
+        valid: (N,), False for boxes that are ignored.
+        limits: the numbers of boxes considered and kept, and the threshold.
+        order: (N,), the indices of the boxes in the order in which they are considered. Default: by falling score, the
+            first of equal scores first.
     """
     require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
     n = min(limits.before, boxes.shape[0])
@@ -229,11 +248,12 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """pva-faster-rcnn's best boxes of an RPN for one image, as rows 0, x1, y1, x2, y2; a second top has their scores.
+    """Best boxes of an RPN for one image, at most `post_nms_topn` rows 0, x1, y1, x2, y2; a second top has the scores.
 
-    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 4). Anchors of all `ratio` and `scale` at each cell
-    are moved by the deltas and clipped to the image; boxes that are too small score 0. The `pre_nms_topn` best go
-    through suppression, and at most `post_nms_topn` remain. Equal scores are ordered as by the fork's quicksort.
+    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 4) with height, width and two scales. Each cell has
+    A anchors, one for each `ratio` and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller
+    than `min_size` score 0. The `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered
+    as by the fork's quicksort. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
@@ -281,17 +301,22 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """py-faster-rcnn's best boxes of an RPN for one image, as rows 0, x1, y1, x2, y2; a second top has their scores.
+    """Best boxes of an RPN for one image, rows 0, x1, y1, x2, y2; a second top has their scores.
 
-    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 3). param_str takes the settings of
-    py-faster-rcnn's cfg for the phase, in lower case.
+    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 3) with height, width and scale. Anchors are moved
+    by the deltas and clipped to the image; boxes that are too small are ignored; the best go through non-maximum
+    suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. param_str holds settings of
+    py-faster-rcnn's cfg, in lower case; defaults depend on the phase. No gradient passes.
     """
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """MNC's ProposalLayer: like py-faster-rcnn's; its gradient for the deltas is not supported."""
-    extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they matter to gradients
+    """Best boxes of an RPN for one image, as in py-faster-rcnn: rows 0, x1, y1, x2, y2.
+
+    MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
+    """
+    extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
 
 
