@@ -20,7 +20,19 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def exported(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
-    return jax.export.export(jax.jit(one.value_and_grad), platforms=platforms)(one.params, inputs)
+
+    def function(params: Any, inputs: Any) -> Any:
+        by_index = {layer: {int(i): blob for i, blob in blobs.items()} for layer, blobs in params.items()}
+        return with_string_keys(one.value_and_grad(by_index, inputs))
+
+    return jax.export.export(jax.jit(function), platforms=platforms)(with_string_keys(one.params), inputs)
+
+
+def with_string_keys(tree: Any) -> Any:
+    """Return a tree in which the keys of dictionaries are strings: `jax.export` serializes no others."""
+    if isinstance(tree, dict):
+        return {str(key): with_string_keys(value) for key, value in tree.items()}
+    return tuple(map(with_string_keys, tree)) if isinstance(tree, tuple | list) else tree
 
 
 def is_exported_with_any_rows(case: Case) -> bool:
@@ -37,8 +49,8 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
     one = subject(case, kernels)
     with asked("export", one):
         kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
-        found = fresh_process.submit(reload, kept, one.point).result()
-        assert_close(found, one.compiled(*one.point), 1e-4)
+        found = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
+        assert_close(found, with_string_keys(one.compiled(*one.point)), 1e-4)
 
 
 @each(LAYERS + COMPILED)
@@ -48,8 +60,8 @@ def test_exported_once_it_takes_any_number_of_rows(
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
     with asked("symbolic_batch", one):
         kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
-        found = fresh_process.submit(reload, kept, larger.point).result()
-        assert_close(found, larger.compiled(*larger.point), 1e-4)
+        found = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
+        assert_close(found, with_string_keys(larger.compiled(*larger.point)), 1e-4)
 
 
 @pytest.mark.long
