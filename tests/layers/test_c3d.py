@@ -107,7 +107,12 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
             "kernel_depth must be given",
         ),
         ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 }}", [VOLUME[1:]], "5 axes"),
-        ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 group: 2 }}", [VOLUME], "no groups"),
+        (
+            "Convolution3D",
+            f"convolution3d_param {{ {WINDOW} num_output: 2 group: 2 }}",
+            [VOLUME],
+            "groups of channels are not supported",
+        ),
         ("Convolution3D", "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 3 }", [VOLUME], "kernel_h is not"),
         ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "given once"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 0 }", [VOLUME], "must be positive"),

@@ -191,7 +191,7 @@ def test_colours_turn_around_grey() -> None:
         ('} transform_param { mean_file: "m"', "mean_file is not supported here; use mean_value"),
         ("} transform_param { mean_value: 1 mean_value: 2", "needs 1 or 3 mean_value, not 2"),
         ("} detectnet_augmentation_param { scale_min: 0", "scale_min 0 and scale_max 1 must be above 0"),
-        ("} detectnet_augmentation_param { noise_param { }", "noise_param is not supported here; leave it out"),
+        ("} detectnet_augmentation_param { noise_param { }", "noise_param is not supported here; remove it"),
     ],
 )
 def test_bad_settings(param: str, message: str) -> None:

@@ -141,7 +141,7 @@ def test_mycaffe_calls_lstm_lstm() -> None:
     ("kind", "text", "shapes", "match"),
     [
         ("CTCGreedyDecoder", "", [(4, 2), (4, 2)], "3 axes"),
-        ("CTCGreedyDecoder", "", [(0, 2, 3), (0, 2)], "none is empty"),
+        ("CTCGreedyDecoder", "", [(0, 2, 3), (0, 2)], "none of size 0"),
         ("CTCGreedyDecoder", "", [(4, 2, 3), (2, 4)], "for each time step and item"),
         ("CTCGreedyDecoder", "ctc_decoder_param { blank_index: 3 }", [(4, 2, 3), (4, 2)], "less than the 3 labels"),
         ("TripletLoss", "triplet_loss_param { alpha: 2 }", [(2, 4)] * 3, "alpha is not for 3 bottoms"),
@@ -150,7 +150,7 @@ def test_mycaffe_calls_lstm_lstm() -> None:
         ("CosinAddm", "cosin_add_m_param { m: 4 }", [(2, 4), (2,)], "from 0 to pi"),
         ("CosinAddm", "", [(2, 4), (3,)], "a label for each of the 2"),
         ("GradientScaler", "gradient_scaler_param { max_iter: 0 }", [(2, 4)], "max_iter must be 1 or more"),
-        ("GradientScaler", "gradient_scaler_param { lower_bound: 2 }", [(2, 4)], "above upper_bound"),
+        ("GradientScaler", "gradient_scaler_param { lower_bound: 2 }", [(2, 4)], "must be at most upper_bound"),
         (
             "ResizeBilinear",
             "resize_bilinear_param { output_height: 0 output_width: 2 }",

@@ -324,7 +324,7 @@ def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
             "detection_accuracy_param { cls_num: 2 field_w: 9 field_h: 9 downsample_rate: 8 top_k: 3 }",
             [(1, 6, 2, 2), (1, 6, 2, 2)],
             1,
-            "top_k must lie between 1 and cls_num 2, not be 3",
+            "top_k must be between 1 and cls_num 2, not 3",
         ),
     ],
 )

@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels.onednn_program import Numbers
 from ..kernels.window import Window
 from ..layers import Context
-from ..layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ..layers.convolution import Correlation, convolution_output, correlation, depthwise_context
 from ..layers.helpers import canonical_axis
 from ..layers.indexing import crop_box
 from ..layers.neuron import log_base
@@ -91,7 +91,7 @@ def convolution(call: Call) -> Value | None:
 @lowers("ConvolutionDepthwise")
 def depthwise(call: Call) -> Value | None:
     """Convolution of each channel with a separate kernel."""
-    return _lower_convolution(call, correlation(by_channels(call.context, call.like), (call.like,)))
+    return _lower_convolution(call, correlation(depthwise_context(call.context, call.like), (call.like,)))
 
 
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:

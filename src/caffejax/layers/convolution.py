@@ -276,7 +276,7 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     return Correlation(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
 
 
-def summed(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
+def sum_diffs(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     """Add up the (bottom, weight, bias) diffs of several bottoms; return (weight, bias), then the bottoms' diffs."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
@@ -321,7 +321,7 @@ def convolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = correlation(ctx, xs)
-    return summed(
+    return sum_diffs(
         [
             (c.transpose(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
             for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -397,7 +397,7 @@ def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
 def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:
     weight, *bias = blobs
     c = correlation(ctx, xs)
-    return summed(
+    return sum_diffs(
         [
             (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
             for x, d in zip(xs, as_tuple(dy), strict=True)
@@ -465,30 +465,30 @@ def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
 
     Blobs: weight (C, 1, *kernel), bias (C,). `num_output` and `group` are ignored. Sizes round as in Convolution.
     """
-    return convolution(by_channels(ctx, x), blobs, x)
+    return convolution(depthwise_context(ctx, x), blobs, x)
 
 
 def convolution_depthwise_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    return convolution_params(by_channels(ctx, x), x)
+    return convolution_params(depthwise_context(ctx, x), x)
 
 
 def convolution_depthwise_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
-    return convolution_backward(by_channels(ctx, x), blobs, x, y=y, dy=dy)
+    return convolution_backward(depthwise_context(ctx, x), blobs, x, y=y, dy=dy)
 
 
 def convolution_depthwise_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Count the epilogues that Convolution can fuse."""
-    return convolution_fusible(by_channels(ctx, x), x, epilogues)
+    return convolution_fusible(depthwise_context(ctx, x), x, epilogues)
 
 
 def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
     """Compute the layer with the epilogues that `convolution_depthwise_fusible` counts."""
-    return convolution_fused(by_channels(ctx, x), blobs, x, epilogues)
+    return convolution_fused(depthwise_context(ctx, x), blobs, x, epilogues)
 
 
 def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
     """Return the window over the spatial axes."""
-    return convolution_window_of(by_channels(ctx, x), x)
+    return convolution_window_of(depthwise_context(ctx, x), x)
 
 
 register(
@@ -507,7 +507,7 @@ register(
 )
 
 
-def by_channels(ctx: Context, x: Any) -> Context:
+def depthwise_context(ctx: Context, x: Any) -> Context:
     """Return the context of the equivalent Convolution: one group, with one output, for each channel.
 
     Args:

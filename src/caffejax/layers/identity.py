@@ -31,7 +31,7 @@ def debug(ctx: Context, *xs: jax.Array) -> Arrays:
     return xs
 
 
-def unchanged_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
+def pass_through_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
     return as_tuple(dy)
 
 
@@ -40,7 +40,7 @@ for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", 
         LayerType(
             Signature(_name, bottoms=(1, None), tops=SAME_AS_BOTTOMS),
             Traced(_forward),
-            Gradient(unchanged_backward),
+            Gradient(pass_through_backward),
             LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
             docs=LayerDocs(origin=_origin),
         )

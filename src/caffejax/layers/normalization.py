@@ -74,13 +74,13 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     """
     values = promote(x)
     if ctx.settings.uses_stored:
-        mean, variance = stored(blobs)
+        mean, variance = stored_statistics(blobs)
         new = blobs
     elif ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
     else:
-        mean, variance = statistics(ctx, x)
-        new = updated(ctx, blobs, mean, variance, x)
+        mean, variance = batch_statistics(ctx, x)
+        new = update_sums(ctx, blobs, mean, variance, x)
     top = (values - along(mean, x)) / _deviation(ctx, variance, x)
     return top.astype(x.dtype), new
 
@@ -105,18 +105,18 @@ def batch_norm_backward(
 ) -> tuple[tuple[None, None, None], jax.Array]:
     no_diffs = (None, None, None)
     if ctx.settings.uses_stored:
-        return no_diffs, promote(dy) / _deviation(ctx, stored(blobs)[1], x)
+        return no_diffs, promote(dy) / _deviation(ctx, stored_statistics(blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no part along 1 and along y
-    _, variance = statistics(ctx, x)
+    _, variance = batch_statistics(ctx, x)
     return no_diffs, project_out(ctx, promote(dy), promote(y)) / _deviation(ctx, variance, x)
 
 
-def of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+def is_by_channel(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
     return ctx.settings.uses_stored and axis == 1 and shapes[0] == (channels,)
 
 
 def batch_norm_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = stored(blobs)
+    mean, variance = stored_statistics(blobs)
     factor = rsqrt(variance + ctx.settings.eps)
     return factor, -mean * factor
 
@@ -135,12 +135,12 @@ def batch_norm_fused(
     """Compute BatchNorm by batch statistics with the epilogues that `batch_norm_fusible` counts."""
     relu = bool(epilogues) and epilogues[-1].is_relu
     scales = epilogues[:-1] if relu else epilogues
-    mean_estimate = stored(blobs)[0]
+    mean_estimate = stored_statistics(blobs)[0]
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
     top, mean, variance = batch_normalized(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=synced_over(ctx))
-    return top, updated(ctx, blobs, mean, variance, x)
+    return top, update_sums(ctx, blobs, mean, variance, x)
 
 
 PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
@@ -153,12 +153,12 @@ PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
         top_shapes=batch_norm_top_shapes,
     ),
     Gradient(batch_norm_backward),
-    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(of_channels, batch_norm_by_channel)),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(is_by_channel, batch_norm_by_channel)),
     settings=read_batch_norm,
 )
 
 
-def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
+def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     """Return mean and variance, (channels,) each, from the sums; both 0 before the first update."""
     means, variances, weight = (stop_gradient(promote(b)) for b in blobs)
     xp = namespace_of(weight)
@@ -166,7 +166,7 @@ def stored(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return means * inverse, variances * inverse
 
 
-def updated(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
+def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
     """Add the statistics of the batch `x` to the sums."""
     fraction = ctx.settings.fraction
     m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.run.sync_bn else 1)
@@ -182,11 +182,11 @@ def synced_over(ctx: Context) -> str | None:
 
 def channel_means(ctx: Context, *arrays: jax.Array) -> list[jax.Array]:
     """Return the mean of each array in each channel, (channels,); with `sync_bn` over the batches of all devices."""
-    means = [jnp.mean(a, axis=but_channels(a)) for a in arrays]
+    means = [jnp.mean(a, axis=other_axes(a)) for a in arrays]
     return list(cross_replica.pmean(ctx, jnp.stack(means))) if ctx.run.sync_bn else means
 
 
-def statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the batch's mean and variance in each channel, (channels,) each, by the plain lowering."""
     values = promote(x)
     (mean,) = channel_means(ctx, values)
@@ -204,7 +204,7 @@ def _deviation(ctx: Context, variance: jax.Array, x: jax.Array) -> jax.Array:
     return along(jnp.sqrt(variance + ctx.settings.eps), x)
 
 
-def but_channels(x: jax.Array) -> tuple[int, ...]:
+def other_axes(x: jax.Array) -> tuple[int, ...]:
     """Return all axes other than the channel axis 1."""
     return (0, *range(2, x.ndim))
 
@@ -240,8 +240,8 @@ def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
-    values, d_top, axes = promote(x), promote(dy), but_channels(x)
-    mean, variance = stored(blobs[:3]) if ctx.settings.uses_stored else statistics(ctx, x)
+    values, d_top, axes = promote(x), promote(dy), other_axes(x)
+    mean, variance = stored_statistics(blobs[:3]) if ctx.settings.uses_stored else batch_statistics(ctx, x)
     deviation = along(jnp.sqrt(variance + ctx.settings.eps), x)
     normalised = (values - along(mean, x)) / deviation
     d_normalised = d_top * along(promote(blobs[3]), x)
@@ -252,7 +252,7 @@ def scaled_batch_norm_backward(
 
 
 def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    mean, variance = stored(blobs[:3])
+    mean, variance = stored_statistics(blobs[:3])
     factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
     return factor, promote(blobs[4]) - mean * factor
 
@@ -268,16 +268,16 @@ def scaled_batch_norm_fused(
     """Normalize by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
     factor, bias = map(promote, blobs[3:])
     if ctx.fast:
-        mean_estimate = stored(blobs[:3])[0]
+        mean_estimate = stored_statistics(blobs[:3])[0]
         guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
         options: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
         top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **options)
     else:
-        mean, variance = statistics(ctx, x)
+        mean, variance = batch_statistics(ctx, x)
         normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + ctx.settings.eps), x)
         top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
     if ctx.settings.sums:
-        return top, updated(ctx, blobs[:3], mean, variance, x)
+        return top, update_sums(ctx, blobs[:3], mean, variance, x)
     return top, _updated_averages(ctx, blobs[:3], mean, variance)
 
 
@@ -316,7 +316,7 @@ SCALED_BATCH_NORM = LayerType(
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
-        by_channel=ByChannel(of_channels, scaled_by_channel),
+        by_channel=ByChannel(is_by_channel, scaled_by_channel),
     ),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
     settings=read_scaled_batch_norm,

@@ -122,7 +122,9 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
     )
 
 
-def declare(ctx: Context, n_states: int, width: int, bottoms: Any, state_specs: list[ParamSpec]) -> list[ParamSpec]:
+def declare_params(
+    ctx: Context, n_states: int, width: int, bottoms: Any, state_specs: list[ParamSpec]
+) -> list[ParamSpec]:
     """Declare the blobs in Caffe's order: weight and bias of x, weight of static, `state_specs`, carried state."""
     _check(ctx, n_states, bottoms)
     p, x = ctx.param, bottoms[0]
@@ -200,7 +202,7 @@ def rnn_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
         ParamSpec((n, n), p.weight_filler),
         ParamSpec((n,), p.bias_filler),
     ]
-    return declare(ctx, 1, n, bottoms, state_specs)
+    return declare_params(ctx, 1, n, bottoms, state_specs)
 
 
 def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
@@ -368,7 +370,9 @@ def run_lstm(s: Sequence) -> tuple[Arrays, Arrays]:
 
 def lstm_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    return declare(ctx, 2, 4 * p.num_output, bottoms, [ParamSpec((4 * p.num_output, p.num_output), p.weight_filler)])
+    return declare_params(
+        ctx, 2, 4 * p.num_output, bottoms, [ParamSpec((4 * p.num_output, p.num_output), p.weight_filler)]
+    )
 
 
 def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from ...kernels.window import Window
 from ...layers import Context
 from ...layers.c3d.c3d_layers import volume_correlation, volume_windows
 from ...layers.c3d.nd import nd_correlation, nd_windows
-from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
 from ...layers.helpers import canonical_axis
 from ...layers.pooling import pool_method, window_pair
 from .emit_context import Emission, one_or_all, writes
@@ -29,7 +29,7 @@ def convolution(e: Emission) -> tuple[Value, ...]:
 @writes("ConvolutionDepthwise")
 def depthwise(e: Emission) -> tuple[Value, ...]:
     """Write nnx.Conv with a group for each channel."""
-    return _write_convolution(e, _planar(e, by_channels(e.layer.context, e.bottoms[0])))
+    return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
 @writes("Convolution3D")

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...errors import require
 from ...layers.helpers import canonical_axis
-from ...layers.normalization import stored
+from ...layers.normalization import stored_statistics
 from ...layers.segmentation.bn import SEGNET_EPS, bn_variant
 from .emit_context import Emission, number, writes
 from .ir import Shape, Value
@@ -16,7 +16,7 @@ from .ir import Shape, Value
 @writes("BatchNorm")
 def batch_norm(e: Emission) -> Value:
     """Write nnx.BatchNorm, with scale and bias if the layer has them. A following Scale is merged later."""
-    mean, variance = (np.asarray(array) for array in stored(tuple(map(jnp.asarray, e.arrays[:3]))))
+    mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
     if scaled:

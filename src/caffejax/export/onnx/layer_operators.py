@@ -12,10 +12,10 @@ import numpy as np
 
 from ...kernels.window import Window
 from ...layers import Context
-from ...layers.convolution import Correlation, by_channels, convolution_output, correlation
+from ...layers.convolution import Correlation, convolution_output, correlation, depthwise_context
 from ...layers.dropout import dropout_is_identity
 from ...layers.helpers import canonical_axis
-from ...layers.normalization import stored
+from ...layers.normalization import stored_statistics
 from ...layers.pooling import pad_to_cover, pool_method, window_and_size, window_areas
 from .builder import Builder, Shape, Value, computed
 
@@ -136,7 +136,7 @@ def convolution(call: Call) -> Tops | None:
 @emits("ConvolutionDepthwise", operators="Conv", unless=_UNLESS)
 def depthwise(call: Call) -> Tops | None:
     """Convert to Conv with a group for each channel."""
-    context = by_channels(call.context, call.like)
+    context = depthwise_context(call.context, call.like)
     return _emit_convolution(call, correlation(context, (call.like,)))
 
 
@@ -243,7 +243,7 @@ def uses_stored_statistics(call: Call) -> bool:
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:
     """Add a normalisation by the stored statistics, with a factor and a bias for each channel."""
-    mean, variance = map(np.asarray, stored(tuple(map(jnp.asarray, call.blobs))))
+    mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
     return call.emit("BatchNormalization", *inputs, epsilon=float(call.param.eps))

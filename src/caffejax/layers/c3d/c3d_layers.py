@@ -139,7 +139,7 @@ def deconvolution3d_backward(
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
 
 
-_RESTRICTIONS = "No groups. filter_group, which only divides the work, changes nothing."
+_RESTRICTIONS = "Groups are not supported. filter_group, which only splits the work, has no effect."
 
 register(
     LayerType(
@@ -174,7 +174,7 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
     p = _param(ctx)
     volume_size(x)
     require(p.num_output > 0, "num_output must be positive")
-    require(p.group == 1, f"takes no groups of channels, but group is {p.group}")
+    require(p.group == 1, f"groups of channels are not supported, but group is {p.group}")
     return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
 
 
@@ -187,7 +187,7 @@ def _transposed_size(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     axes = zip(c.size(x), w.stride, w.kernel, w.low, strict=True)
     size = tuple(stride * (n - 1) + kernel - 2 * pad for n, stride, kernel, pad in axes)
-    require(all(n > 0 for n in size), f"nothing is left: input {c.size(x)}, kernel {w.kernel}, pad {w.low}")
+    require(all(n > 0 for n in size), f"the top would be empty: input {c.size(x)}, kernel {w.kernel}, pad {w.low}")
     return size
 
 
@@ -241,7 +241,7 @@ register(
         Gradient(pooling3d_backward, overrides_autodiff=True),
         LayerTraits(row_wise=True, dtype_policy="bottoms"),
         docs=LayerDocs(
-            origin="C3D", restrictions="pad is for AVE, and not for time; STOCHASTIC is refused, as by C3D."
+            origin="C3D", restrictions="pad needs AVE and does not apply to time; STOCHASTIC is an error, as in C3D."
         ),
     )
 )
@@ -260,8 +260,8 @@ def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
     require(method in ("MAX", "AVE"), f"pool: {method} is not supported; use MAX or AVE")
     window = volume_window(p)
     (frames, *pads), kernel, stride = window.low, window.kernel, window.stride
-    require(frames == 0, f"takes no padding in time, but temporal_pad is {frames}")
-    require(method == "AVE" or not any(pads), f"MAX pooling takes no padding, but pad is {pads[0]}")
+    require(frames == 0, f"padding in time is not supported, but temporal_pad is {frames}")
+    require(method == "AVE" or not any(pads), f"MAX pooling does not support padding, but pad is {pads[0]}")
     out = tuple(math.ceil((n + 2 * a - k) / s) + 1 for n, k, s, a in zip(size, kernel, stride, window.low, strict=True))
     require(all(o > 0 for o in out), f"the kernel {kernel} does not fit the volume {size} with pad {window.low}")
     starts = [(o - 1) * s - a for o, s, a in zip(out, stride, window.low, strict=True)]

@@ -50,7 +50,7 @@ register(
         LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
         docs=LayerDocs(
             origin="video-caffe",
-            restrictions="An axis of which one cell is left stays; video-caffe drops it. No recorded case.",
+            restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
         ),
     )
 )
@@ -76,7 +76,7 @@ register(
         Traced(nd_pooling),
         Gradient(nd_pooling_backward, overrides_autodiff=True),
         LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="video-caffe", restrictions="No STOCHASTIC. No recorded case."),
+        docs=LayerDocs(origin="video-caffe", restrictions="STOCHASTIC is not supported. No recorded case."),
     )
 )
 

@@ -44,7 +44,7 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     )
 
 
-def make_of_cascade(ctx: Context, site: Site) -> LayerType:
+def make_cascade_evaluate(ctx: Context, site: Site) -> LayerType:
     """Number of ground truth boxes of each class, and FrcnnOutput's detections judged as in SSD: (1, 1, rows, 5).
 
     Bottoms: detections (N, 7) with rows [image, x1, y1, x2, y2, class, score]; ground truth (M, 7 or more) with rows
@@ -57,10 +57,10 @@ def make_of_cascade(ctx: Context, site: Site) -> LayerType:
         detections, truth = detections.reshape(len(detections), -1), truth.reshape(len(truth), -1)
         return evaluation.rows(ctx, detections[:, _CASCADE], truth[:, _TRUTH])
 
-    return replace(ctx.type, implementation=OnHost(rows, top_shapes_of_cascade, ragged=True, in_float32=True))
+    return replace(ctx.type, implementation=OnHost(rows, cascade_top_shapes, ragged=True, in_float32=True))
 
 
-def top_shapes_of_cascade(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
+def cascade_top_shapes(ctx: Context, detections: Any, truth: Any, sizes: Any) -> list[Shape]:
     for i, (shape, columns) in enumerate(((detections.shape, 7), (truth.shape, 7))):
         require(
             len(shape) >= 2 and math.prod(shape[1:]) >= columns,
@@ -95,7 +95,7 @@ register(
             lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
             {
                 "SSD": _variant("SSD", make_detection_evaluate, 2),
-                "Cascade R-CNN": _variant("Cascade R-CNN", make_of_cascade, 3),
+                "Cascade R-CNN": _variant("Cascade R-CNN", make_cascade_evaluate, 3),
             },
             selection_doc="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
         ),

@@ -69,7 +69,7 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     label = jnp.asarray(labels, scores.dtype)[:, None]
     numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
     rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
-    return _listed(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
+    return _join_rows(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
 
 
 def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
@@ -158,7 +158,7 @@ def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Arr
     return jnp.take_along_axis(rows, order[..., None], axis=1), jnp.take_along_axis(kept, order, axis=1)
 
 
-def _listed(rows: jax.Array, kept: jax.Array) -> jax.Array:
+def _join_rows(rows: jax.Array, kept: jax.Array) -> jax.Array:
     """Return the rows of all images as one list (images * n, 7), kept rows first, then padding of -1.
 
     If no row is kept, the first rows are (image, -1, ...), one for each image.
@@ -185,7 +185,7 @@ def _check_settings(p: Any) -> None:
     require(p.num_classes > (p.background_label_id == 0), "needs num_classes, one of them other than background")
     require(
         p.background_label_id >= 0 or not p.share_location,
-        "background_label_id: -1 needs share_location: false; the fork takes shared boxes for background then",
+        "background_label_id: -1 needs share_location: false; the fork treats shared boxes as background then",
     )
     require(nms.nms_threshold >= 0, f"nms_threshold must not be negative: {nms.nms_threshold}")
     require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")

@@ -19,13 +19,13 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature
 from .multibox_targets import (
     Predictions,
     Targets,
-    chosen,
     class_slopes,
     class_terms,
-    differences,
     find_targets,
     location_slopes,
     location_terms,
+    offset_differences,
+    select_locations,
 )
 from .prior_box import read_predictions
 
@@ -59,7 +59,7 @@ def multibox_loss(
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:
-        terms = location_terms(p, differences(locations, targets))
+        terms = location_terms(p, offset_differences(locations, targets))
         total += p.loc_weight * jnp.sum(jnp.where(targets.matched, terms, 0))
     if parts[1]:
         total += jnp.sum(jnp.where(targets.counted, class_terms(p, scores, targets.classes), 0))
@@ -82,8 +82,8 @@ def multibox_loss_backward(
     d_loc = d_conf = None
     if parts[0]:
         counts = targets.matched[..., None] & ~targets.right
-        slopes = p.loc_weight * jnp.where(counts, location_slopes(p, differences(locations, targets)), 0)
-        back = jax.linear_transpose(lambda x: chosen(x, targets), locations)
+        slopes = p.loc_weight * jnp.where(counts, location_slopes(p, offset_differences(locations, targets)), 0)
+        back = jax.linear_transpose(lambda x: select_locations(x, targets), locations)
         d_loc = (factor * back(slopes)[0]).reshape(loc.shape).astype(loc.dtype)
     if parts[1]:
         slopes = jnp.where(targets.counted[..., None], class_slopes(p, scores, targets.classes), 0)
@@ -145,15 +145,15 @@ def _check(ctx: Context) -> int:
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, "multibox_loss_param needs num_classes")
     for name in ("nms_param", "ignore_difficult_gt"):
-        require(not p.HasField(name), f"multibox_loss_param.{name} is not supported; leave it out")
+        require(not p.HasField(name), f"multibox_loss_param.{name} is not supported; remove it")
     require(
         background < p.num_classes or p.conf_loss_type == p.LOGISTIC,
-        f"background_label_id {background} is none of the {p.num_classes} classes",
+        f"background_label_id {background} is not one of the {p.num_classes} classes",
     )
     require(not p.map_object_to_agnostic or p.num_classes == 2, "map_object_to_agnostic needs num_classes: 2")
     mining = p.mining_type
     if p.HasField("do_neg_mining") and p.do_neg_mining != (mining != p.NONE):
-        require(not p.HasField("mining_type"), "do_neg_mining contradicts mining_type; leave do_neg_mining out")
+        require(not p.HasField("mining_type"), "do_neg_mining contradicts mining_type; remove do_neg_mining")
         mining = p.NONE
     if mining != p.NONE:
         require(p.share_location, "mining needs share_location: true; else give mining_type: NONE")

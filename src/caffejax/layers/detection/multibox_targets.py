@@ -260,18 +260,18 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         jnp.ones(scores.shape[:2], bool),
     )
     if p.bp_inside:
-        reached = boxes if by_prior else decode_offsets(code, chosen(locations, targets), boxes, variances)
+        reached = boxes if by_prior else decode_offsets(code, select_locations(locations, targets), boxes, variances)
         targets = targets._replace(right=jnp.broadcast_to((reached < 0) | (reached > 1), offsets.shape))
     if mining != p.NONE:
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)
-        targets = _mined(p, mining, predictions, matches, targets, with_truth[:, None])
+        targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None])
     wrong = (truth.image >= 0) & (
         (truth_labels < 0) | (truth_labels >= classes) | (truth.label == p.background_label_id)
     )
     return targets._replace(divisor=jnp.where(jnp.any(wrong), jnp.nan, _divisor(ctx, targets)))
 
 
-def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
+def select_locations(locations: jax.Array, targets: Targets) -> jax.Array:
     """Return the predicted locations that the loss compares with targets, (images, groups, priors, 4).
 
     With one group and locations for each class, these are the locations of the matched class.
@@ -284,9 +284,9 @@ def chosen(locations: jax.Array, targets: Targets) -> jax.Array:
     return jnp.sum(jnp.where(is_label[..., None], by_class, 0), axis=1, keepdims=True)
 
 
-def differences(locations: jax.Array, targets: Targets) -> jax.Array:
+def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
     """Return predicted minus target offsets times `scale`, (images, groups, priors, 4); 0 where `right`."""
-    return jnp.where(targets.right, 0, (chosen(locations, targets) - targets.offsets) * targets.scale)
+    return jnp.where(targets.right, 0, (select_locations(locations, targets) - targets.offsets) * targets.scale)
 
 
 def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
@@ -306,13 +306,13 @@ def _classes(ctx: Context, mining: int, matched: jax.Array, labels: jax.Array, s
     p, number = ctx.param, jnp.arange(scores.shape[2])
     if p.conf_loss_type == p.LOGISTIC and mining == p.NONE:  # an unmatched prior has no class, not even background
         of_match = matched[..., None] & (labels[..., None] == number)
-        return _moved_up(ctx, jnp.any(of_match, axis=1).astype(scores.dtype))
+        return _shift_classes(ctx, jnp.any(of_match, axis=1).astype(scores.dtype))
     label = jnp.max(jnp.where(matched, labels, -1), axis=1)
     label = jnp.where(jnp.any(matched, axis=1), label, p.background_label_id)
     return (label[..., None] == number).astype(scores.dtype)
 
 
-def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
+def _shift_classes(ctx: Context, classes: jax.Array) -> jax.Array:
     """Return the masks of classes (images, priors, classes) at the positions where the fork writes them.
 
     The fork advances its pointer by `priors` numbers for each image, but an image has `priors * classes` numbers. So
@@ -330,7 +330,7 @@ def _moved_up(ctx: Context, classes: jax.Array) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(all_images, first * classes[0].size, classes.size).reshape(classes.shape)
 
 
-def _mined(
+def _count_mined(
     p: Any, mining: int, predictions: Predictions, matches: Matches, targets: Targets, with_truth: jax.Array
 ) -> Targets:
     """Return the targets with hard examples only.
@@ -345,7 +345,7 @@ def _mined(
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
         return targets._replace(counted=matched | hardest(losses, eligible, count))
-    located = location_terms(p, differences(predictions.locations, targets))[:, 0]
+    located = location_terms(p, offset_differences(predictions.locations, targets))[:, 0]
     hard = hardest(losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape), p.sample_size)
     return targets._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
 

@@ -40,12 +40,12 @@ def prior_box_top_shapes(ctx: Context, x: Any, image: Any) -> list[Shape] | None
     return [_Grid(ctx.param, cell_boxes(ctx.param), x, image).shape]
 
 
-def choose_prior_box(layer: Any) -> str:
+def select_prior_box(layer: Any) -> str:
     p = layer.prior_box_param
     return "TextBoxes" if p.denser_prior_boxes else "FaceBoxes" if p.faceboxes else "SSD"
 
 
-def settle_prior_box(layer: Any, context: LayerContext) -> Any:
+def resolve_prior_box(layer: Any, context: LayerContext) -> Any:
     """Return the layer, with denser_prior_boxes or faceboxes set if sibling layers predict this variant's boxes.
 
     Sibling Convolutions have 4 and num_classes outputs for each box of a cell. A variant is set only if their
@@ -57,14 +57,14 @@ def settle_prior_box(layer: Any, context: LayerContext) -> Any:
     readers = [(other.detection_output_param, other.multibox_loss_param) for other in context.layers]
     classes = next((each.num_classes for pair in readers for each in pair if each.num_classes), 0)
 
-    def foretold() -> bool:
+    def matches_outputs() -> bool:
         n = (1 + p.denser_prior_boxes) * len(cell_boxes(p))
         return {4 * n, classes * n} <= outputs
 
-    if classes and choose_prior_box(layer) == "SSD" and not foretold():
+    if classes and select_prior_box(layer) == "SSD" and not matches_outputs():
         for name in ("denser_prior_boxes", "faceboxes"):
             setattr(p, name, True)
-            if foretold():
+            if matches_outputs():
                 break
             p.ClearField(name)
     return layer
@@ -86,11 +86,11 @@ register(
     LayerType(
         Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
         Variants(
-            choose_prior_box,
+            select_prior_box,
             {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
             selection_doc="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
             "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
-            resolve=settle_prior_box,
+            resolve=resolve_prior_box,
         ),
         docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
     )

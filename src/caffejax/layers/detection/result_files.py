@@ -51,7 +51,7 @@ def check_resize(param: Any) -> None:
     """Raise `LayerError` for resize modes other than WARP, from which boxes cannot be mapped back."""
     mode = param.resize_param.resize_mode if param.HasField("resize_param") else None
     warp = mode is None or mode == param.resize_param.WARP
-    require(warp, "resize_param: only resize_mode WARP is supported; leave it out")
+    require(warp, "resize_param: only resize_mode WARP is supported; remove resize_param")
 
 
 def in_pixels(boxes: np.ndarray, image: Image) -> np.ndarray:
@@ -60,7 +60,7 @@ def in_pixels(boxes: np.ndarray, image: Image) -> np.ndarray:
     return np.clip(boxes.astype(np.float32), 0, 1) * size
 
 
-class Found(NamedTuple):
+class Detection(NamedTuple):
     """A detection: the image's name, the class, the score, and the box as (x1, y1, width, height) in pixels."""
 
     image: str
@@ -89,7 +89,7 @@ class ResultFiles:
         check_resize(p.save_output_param)
         self._images: list[Image] = []
         self._names: dict[int, str] = {}
-        self._found: list[Found] = []
+        self._found: list[Detection] = []
         self._passed = 0
 
     def add(self, rows: np.ndarray, images: int) -> None:
@@ -102,7 +102,7 @@ class ResultFiles:
             for (_, label, score, *_), box in zip(of_image, in_pixels(of_image[:, 3:7], image), strict=True):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
-                self._found.append(Found(image.name, int(label), float(score), tuple(rounded)))
+                self._found.append(Detection(image.name, int(label), float(score), tuple(rounded)))
             self._passed += 1
             if self._passed == len(self._images):
                 self._write()
@@ -162,7 +162,7 @@ class ResultFiles:
         return {".json": json.dumps(records, indent=4) + "\n"}
 
 
-def _corners(detection: Found) -> str:
+def _corners(detection: Detection) -> str:
     x, y, width, height = map(int, detection.box)
     return f"{x} {y} {x + width} {y + height}"
 

@@ -95,7 +95,7 @@ def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) ->
     max_boxes (default: 50).
     """
     s = _detection_settings(ctx)
-    return tuple(_listed(coverage[:, c], boxes, s, _detected) for c in range(s.classes))
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _detected) for c in range(s.classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -107,7 +107,7 @@ def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -
     and optionally the number of classes (default: 1) and max_boxes (default: 50).
     """
     s = _truth_settings(ctx)
-    return tuple(_listed(coverage[:, c], boxes, s, _labelled) for c in range(s.classes))
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _labelled) for c in range(s.classes))
 
 
 def detection_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
@@ -121,7 +121,8 @@ def truth_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
 _SIGNATURE = Signature("Python", bottoms=2, tops=(1, None), param="python_param", in_place=False)
 _TRAITS = LayerTraits(row_wise=True)
 _DOCS = LayerDocs(
-    origin="NVIDIA Caffe", restrictions="Of more than max_boxes, where the original fails, the first are kept."
+    origin="NVIDIA Caffe",
+    restrictions="If there are more than max_boxes, where the original fails, the first are kept.",
 )
 _GRADIENT = Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True)
 
@@ -177,7 +178,7 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
     return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
 
 
-def _listed(coverage: np.ndarray, boxes: np.ndarray, s: Settings, boxes_in: Any) -> np.ndarray:
+def _list_boxes(coverage: np.ndarray, boxes: np.ndarray, s: Settings, boxes_in: Any) -> np.ndarray:
     """Return the list of one class, (N, max_boxes, 5)."""
     rows, columns = s.image_size_y // s.stride, s.image_size_x // s.stride
     cell = np.asarray([s.image_size_x // columns, s.image_size_y // rows])
@@ -226,7 +227,9 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
         )
     require(truth.shape[0] == detections.shape[0], f"bottoms are of {truth.shape[0]} and {detections.shape[0]} images")
     dtype = jnp.result_type(truth, detections)
-    return jax.vmap(lambda t, f: _scored(t[:, :4], f[:, :4], threshold))(truth.astype(dtype), detections.astype(dtype))
+    return jax.vmap(lambda t, f: _score_image(t[:, :4], f[:, :4], threshold))(
+        truth.astype(dtype), detections.astype(dtype)
+    )
 
 
 def mean_ap(ctx: Context, scored: jax.Array) -> tuple[jax.Array, ...]:
@@ -250,7 +253,7 @@ SCORE_DETECTIONS = LayerType(
     LayerTraits(row_wise=True),
     docs=LayerDocs(
         origin="NVIDIA Caffe",
-        restrictions="The list is as long as both; the original's has 50 rows, and fails if they are too few.",
+        restrictions="The list has room for both lists; the original's has 50 rows, and fails if these are too few.",
     ),
 )
 
@@ -272,7 +275,7 @@ def _threshold(ctx: Context) -> float:
     return threshold
 
 
-def _scored(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
+def _score_image(truth: jax.Array, detections: jax.Array, threshold: float) -> jax.Array:
     """Return the list (D + T, 5) of one image: right detections, wrong detections, missed true boxes, zeros."""
     real, there = (jnp.any(x != 0, axis=1) for x in (truth, detections))
     alike = (overlaps(truth[:, None], detections) >= threshold) & real[:, None]

@@ -153,7 +153,7 @@ def require_augmentation(a: Any) -> None:
     for field, _ in a.ListFields():
         require(
             field.message_type is None,
-            f"detectnet_augmentation_param: {field.name} is not supported here; leave it out",
+            f"detectnet_augmentation_param: {field.name} is not supported here; remove it",
         )
 
 
@@ -376,7 +376,7 @@ register(
         LayerTraits(row_wise=True),
         docs=LayerDocs(
             origin="NVIDIA Caffe",
-            restrictions="`mean_value` only, no `mean_file`; of transform_param nothing else counts, as in the fork.",
+            restrictions="`mean_file` is not supported; other fields of transform_param than `mean_value` are ignored.",
         ),
     )
 )

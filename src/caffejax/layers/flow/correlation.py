@@ -134,7 +134,7 @@ for _name in ("Correlation", "Correlation1D"):
             Traced(correlation),
             Gradient(correlation_backward, overrides_autodiff=True),
             LayerTraits(row_wise=True),
-            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs is refused."),
+            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs is an error."),
         )
     )
 

@@ -143,7 +143,7 @@ register(
         Traced(lpq_loss),
         Gradient(lpq_loss_backward, overrides_autodiff=True),
         docs=LayerDocs(
-            origin="FlowNet 2", restrictions="One p and one q: powers that change with the iteration are refused."
+            origin="FlowNet 2", restrictions="Only one p and one q: powers that change with the iteration are an error."
         ),
     )
 )

@@ -137,7 +137,7 @@ register(
         Gradient(exists=False),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
         docs=LayerDocs(
-            origin="FlowNet 2", restrictions="A mean `file` is refused; use values, or transform_param's mean_file."
+            origin="FlowNet 2", restrictions="A mean `file` is an error; use values, or transform_param's mean_file."
         ),
     )
 )

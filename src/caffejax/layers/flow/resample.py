@@ -131,7 +131,7 @@ register(
         Traced(resample),
         Gradient(resample_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is refused, as by FlowNet 2."),
+        docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is an error, as in FlowNet 2."),
     )
 )
 

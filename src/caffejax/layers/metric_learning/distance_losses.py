@@ -35,7 +35,7 @@ def first_largest(values: jax.Array) -> jax.Array:
     return jnp.arange(values.shape[1]) == jnp.argmax(values, axis=1)[:, None]
 
 
-def no_others(ctx: Context, distance: jax.Array) -> jax.Array:
+def has_no_others(ctx: Context, distance: jax.Array) -> jax.Array:
     """Return the mask of items (N,) whose other classes are ignored.
 
     These are, with positive_first, the items whose distance to their class exceeds positive_upper_bound.
@@ -86,7 +86,7 @@ def _classes(ctx: Context, x: Any, labels: Any) -> int:
 
 
 _CANNOT: dict[Transform, str] = {
-    "jvp": "the centres' gradient is not linear in the top's, of which it takes no notice",
+    "jvp": "the gradient of the centres is independent of the top's, so it is not linear in it",
     "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
 }
 
@@ -183,7 +183,7 @@ def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) ->
     for name in ("max_positive_only", "add_intra_mae", "square"):
         require(not getattr(p, name), f"{name}: true is not supported")
     d, is_label = class_distances(distances, labels)
-    alone = no_others(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
+    alone = has_no_others(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
     others = ~is_label & ~alone[:, None]
     if p.max_negative_only:
         others &= first_largest(jnp.where(is_label, -jnp.inf, -d))
@@ -231,8 +231,8 @@ register(
             overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
             exempt_from_force_backward=(1,),
-            not_derivative="The own class is pulled once, however many others are pushed, and with add_center_loss "
-            "even where the loss is 0; means in the second top pass no gradient.",
+            not_derivative="The gradient counts the item's class once, for any number of other classes, with "
+            "add_center_loss also where the loss is 0; means in the second top pass no gradient.",
         ),
         docs=LayerDocs(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
     )
@@ -246,7 +246,7 @@ def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tu
     """
     d, is_label = class_distances(distances, labels)
     mine = jnp.sum(jnp.where(is_label, d, 0), axis=1)
-    alone = no_others(ctx, mine)
+    alone = has_no_others(ctx, mine)
     others = ~is_label & ~alone[:, None]
     within = ~is_label & (mine[:, None] + ctx.param.margin > d)
     if ctx.param.hardest_only:
@@ -288,7 +288,7 @@ register(
         LayerTraits(accepts_integers=True),
         docs=LayerDocs(
             origin="caffe-windows, MyCaffe",
-            restrictions="Forks' that find triplets among a bottom's rows are refused. No recorded case.",
+            restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
         ),
     )
 )

@@ -79,7 +79,7 @@ register(
         Traced(inner_distance, params=inner_distance_params),
         Gradient(inner_distance_backward, overrides_autodiff=True),
         LayerTraits(row_wise=_row_wise, weight_axes=2),
-        docs=LayerDocs(origin="caffe-windows", restrictions="transpose and update_center_only are refused."),
+        docs=LayerDocs(origin="caffe-windows", restrictions="transpose and update_center_only are an error."),
     )
 )
 

@@ -29,7 +29,7 @@ def next_pass(count: jax.Array) -> jax.Array:
     return jax.lax.stop_gradient(count) + 1
 
 
-def annealed(base: float, gamma: float, power: float, count: jax.Array) -> jax.Array:
+def anneal(base: float, gamma: float, power: float, count: jax.Array) -> jax.Array:
     """Return base * (1 + gamma * count) ^ -power."""
     return base * jnp.power(1 + gamma * count, -power)
 
@@ -105,7 +105,7 @@ register(
             overrides_autodiff=True,
             indices=Indices((1,), _classes),
             exempt_from_force_backward=(1,),
-            not_derivative="The weight's gradient is that of the plain product; the bottom's is normalised.",
+            not_derivative="The gradient of the weight ignores the margin; the bottom's has unit coefficients.",
         ),
         LayerTraits(weight_axes=2),
         docs=LayerDocs(origin="SphereFace"),
@@ -119,7 +119,7 @@ def _times(ctx: Context) -> int:
 
 def _lambda(ctx: Context, count: jax.Array) -> jax.Array:
     p = ctx.param
-    return jnp.maximum(annealed(p.base, p.gamma, p.power, count), p.lambda_min)
+    return jnp.maximum(anneal(p.base, p.gamma, p.power, count), p.lambda_min)
 
 
 def _rows(x: jax.Array) -> jax.Array:
@@ -185,11 +185,11 @@ register(
             cosin_addm_backward,
             overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
-            not_derivative="At a cosine of 1 and beyond the gradient is the top's.",
+            not_derivative="At cosines of 1 and above the gradient is the top's.",
         ),
         LayerTraits(row_wise=True),
         docs=LayerDocs(
-            origin="arcface-caffe", restrictions="`transform_test` does nothing, as in the fork. No recorded case."
+            origin="arcface-caffe", restrictions="`transform_test` is ignored, as in the fork. No recorded case."
         ),
     )
 )
@@ -276,7 +276,7 @@ register(
         Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
         Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
         Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(origin="NormFace", restrictions="power_on_positive is refused."),
+        docs=LayerDocs(origin="NormFace", restrictions="power_on_positive is an error."),
     )
 )
 register(
@@ -284,7 +284,7 @@ register(
         Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
         Traced(label_specific_add),
         Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(origin="caffe-windows", restrictions="A constant bias only."),
+        docs=LayerDocs(origin="caffe-windows", restrictions="The bias must be constant."),
     )
 )
 
@@ -310,7 +310,7 @@ def _weight(ctx: Context, blobs: Arrays) -> tuple[jax.Array, Arrays]:
     if not _anneals(ctx):
         return jnp.float32(p.positive_weight), ()
     count = next_pass(blobs[0])
-    weight = annealed(p.positive_weight_base, p.gamma, p.power, count)[0]
+    weight = anneal(p.positive_weight_base, p.gamma, p.power, count)[0]
     weight = jnp.maximum(weight, p.positive_weight_min) if p.HasField("positive_weight_min") else weight
     return jnp.minimum(weight, p.positive_weight_max) if p.HasField("positive_weight_max") else weight, (count,)
 

@@ -112,12 +112,12 @@ class Normalization:
     mean: Floats
     std: Floats
 
-    def undone(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
+    def denormalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
         """Return deltas * std + mean; the axis holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return deltas * std + mean
 
-    def done(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
+    def normalize(self, deltas: Any, axis: int = -1, xp: Any = jnp) -> Any:
         """Return (deltas - mean) / std; the axis holds x, y, w and h."""
         mean, std = (_broadcast_along(v, deltas, axis, xp) for v in (self.mean, self.std))
         return (deltas - mean) / std
@@ -147,12 +147,12 @@ class Bounds:
     xy: float
     wh: float
 
-    def held(self, deltas: Any, axis: int) -> Any:
+    def clip(self, deltas: Any, axis: int) -> Any:
         """Return deltas clipped to the bounds; the axis holds x, y, w and h."""
         most = _broadcast_along((self.xy, self.xy, self.wh, self.wh), deltas, axis, jnp)
         return jnp.clip(deltas, -most, most)
 
-    def normalized_held(self, deltas: Any, axis: int, norm: Normalization) -> Any:
+    def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
         """Return normalized deltas clipped to the normalized bounds; the axis holds x, y, w and h.
 
         As in the fork, x and y have the same bounds, from the mean of their means and the geometric mean of their
@@ -212,18 +212,18 @@ class AnchorGrid:
     height: tuple[int, ...]
     stride: int
 
-    def decoded(self, deltas: jax.Array, norm: Normalization, bounds: Bounds) -> jax.Array:
+    def decode(self, deltas: jax.Array, norm: Normalization, bounds: Bounds) -> jax.Array:
         """Return boxes as left, top, width and height in pixels from normalized deltas, (batch, 4, height, width)."""
-        deltas = bounds.held(norm.undone(deltas, 1), 1)
+        deltas = bounds.clip(norm.denormalize(deltas, 1), 1)
         size, centre = self._sizes(deltas), self._centres(deltas)
         sides = size * jnp.exp(deltas[:, 2:])
         return jnp.concatenate([deltas[:, :2] * size + centre - sides / 2, sides], axis=1)
 
-    def encoded(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
+    def encode(self, boxes: jax.Array, norm: Normalization) -> jax.Array:
         """Return normalized deltas from boxes as centre, width and height in pixels, (batch, 4, height, width)."""
         size = self._sizes(boxes)
         sides = jnp.log(jnp.maximum(boxes[:, 2:], _SMALLEST) / size)
-        return norm.done(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
+        return norm.normalize(jnp.concatenate([(boxes[:, :2] - self._centres(boxes)) / size, sides], axis=1), 1)
 
     def _sizes(self, like: jax.Array) -> jax.Array:
         """Return width and height of each item's anchor, (batch or 1, 2, 1, 1)."""

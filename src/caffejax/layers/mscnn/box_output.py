@@ -164,7 +164,7 @@ def _candidates(ctx: Context, x: jax.Array, field: AnchorGrid) -> tuple[jax.Arra
     """Return boxes (N, cells, 4), their scores (N, cells), and the mask of boxes that satisfy fg_thr and min_size."""
     p, (n, channels, height, width) = ctx.param, x.shape
     scores = jnp.max(x[:, 1:-4], axis=1) - x[:, 0]
-    decoded = field.decoded(x[:, channels - 4 :], normalization(ctx), bounds(p))
+    decoded = field.decode(x[:, channels - 4 :], normalization(ctx), bounds(p))
     corner = jnp.maximum(decoded[:, :2], 0)
     image = jnp.asarray([width, height], x.dtype)[:, None, None] * field.stride
     sides = jnp.minimum(decoded[:, 2:], image - corner)
@@ -223,7 +223,7 @@ def _group_candidates(
     n_fields = len(field.width)
     images = count_images(batch, n_fields)
     scores = 1 - lax.stop_gradient(promote(probabilities))[:, 0]
-    decoded = field.decoded(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
+    decoded = field.decode(lax.stop_gradient(promote(deltas)), normalization(ctx), bounds(p))
     image = jnp.asarray([width, height], decoded.dtype)[:, None, None] * field.stride
     corners = jnp.maximum(decoded[:, :2], 0), jnp.minimum(decoded[:, :2] + decoded[:, 2:] - 1, image)
     sides = corners[1] - corners[0] + 1
@@ -286,7 +286,7 @@ register(
         docs=LayerDocs(
             origin="Cascade R-CNN",
             restrictions="`save_output_param` writes no files.",
-            unsupported={"shard": "boxes suppress each other, whatever rows they are in", "joined": OWN_IMAGES},
+            unsupported={"shard": "boxes of all rows suppress each other", "joined": OWN_IMAGES},
         ),
     )
 )
@@ -306,7 +306,7 @@ def _read_inputs(
     rows = read_rows(lax.stop_gradient(promote(rois)), "bottom 2 (ROIs)", 5, 6)
     require(size.shape[:1] == (1,), f"takes one image: bottom 3 must be 1 x 2, height and width, not {size.shape}")
     height, width = read_rows(lax.stop_gradient(promote(size)), "bottom 3 (height and width)", 2)[0]
-    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).undone(class_deltas))
+    boxes = move_boxes(rows[:, None, 1:5], normalization(ctx).denormalize(class_deltas))
     return prob, boxes, rows[:, 0] >= 0, jnp.stack([width, height]).astype(boxes.dtype)
 
 

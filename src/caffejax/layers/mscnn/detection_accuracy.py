@@ -78,7 +78,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     p = ctx.param
     field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_scores_and_deltas(p, x.shape)
-    require(1 <= p.top_k <= p.cls_num, f"top_k must lie between 1 and cls_num {p.cls_num}, not be {p.top_k}")
+    require(1 <= p.top_k <= p.cls_num, f"top_k must be between 1 and cls_num {p.cls_num}, not {p.top_k}")
     require(not p.objectness or p.cls_num == 2, f"objectness needs cls_num 2, not {p.cls_num}")
     labels = read_labels(truth, x.shape, "bottom 1 (ground truth)")
     x = promote(x)
@@ -92,7 +92,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     shares = shares_of_right_classes(ctx, right, labels, classes)
     if ctx.n_tops < 2:
         return shares
-    boxes = field.decoded(x[:, p.cls_num :], normalization(ctx), bounds(p))
+    boxes = field.decode(x[:, p.cls_num :], normalization(ctx), bounds(p))
     return shares, mean_overlap(ctx, boxes, labels, 0.0)
 
 
@@ -131,7 +131,7 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     shares = shares_of_right_classes(ctx, right, labels, classes)
     if ctx.n_tops < 2:
         return shares
-    boxes = field.decoded(promote(deltas), normalization(ctx), bounds(p))
+    boxes = field.decode(promote(deltas), normalization(ctx), bounds(p))
     return shares, mean_overlap(ctx, boxes, labels, 1.0)
 
 
@@ -175,7 +175,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
         all_deltas, first[:, None] + jnp.arange(4), axis=1
     )  # NaN for a class out of range
     total = cross_replica.psum(ctx, jnp.sum(counts, dtype=all_deltas.dtype))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(class_deltas)), rows[:, 1:]
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).denormalize(class_deltas)), rows[:, 1:]
     fits = [jnp.where(counts & (label > 0), overlaps(box, truth[:, 1:5], 1.0, touching=True), 0) for box in boxes]
     sums = [cross_replica.psum(ctx, jnp.sum(fit)) for fit in fits]
     means = [jnp.where(total > 0, s / jnp.maximum(total, 1), -1).reshape(1, 1, 1, 1) for s in sums]

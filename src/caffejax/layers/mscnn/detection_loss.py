@@ -221,8 +221,8 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
     ignored = labels.ignored(ctx, labels.classes)
     counts = (objects | background) & ~ignored
     of_classes = class_loss(ctx, scores, labels.classes, jnp.where(counts, weights, jnp.nan))
-    deltas = bounds(p).normalized_held(deltas, 1, norm)
-    targets = field.encoded(promote(labels.boxes), norm)
+    deltas = bounds(p).clip_normalized(deltas, 1, norm)
+    targets = field.encode(promote(labels.boxes), norm)
     return of_classes, box_loss(ctx, deltas, targets, objects & ~ignored, p.bb_smooth)
 
 
@@ -304,7 +304,7 @@ register(
         ),
         docs=LayerDocs(
             origin="Cascade R-CNN",
-            restrictions="Predictions are bounded in the loss, not in the bottom that others read.",
+            restrictions="Bounding the deltas does not change the bottom, which other layers read.",
         ),
     )
 )
@@ -328,9 +328,9 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
     weights = _cell_weights(ctx, labels, sample, scores.dtype)
     of_classes = class_loss(ctx, scores, classes, jnp.where(sample & ~labels.ignored(ctx, classes), weights, jnp.nan))
     if p.HasField("field_xyr") and p.HasField("field_whr"):
-        deltas = bounds(p).normalized_held(deltas, 1, norm)
+        deltas = bounds(p).clip_normalized(deltas, 1, norm)
     counts = sample & (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)
-    targets = field.encoded(promote(labels.boxes), norm)
+    targets = field.encode(promote(labels.boxes), norm)
     return of_classes, box_loss(ctx, deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
 
 

@@ -106,7 +106,7 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
-        f"no ROI is left, and none can be drawn: img_width {width} and img_height {height} must be above {_SMALLEST}",
+        f"no ROI remains, and none can be drawn: img_width {width} and img_height {height} must be above {_SMALLEST}",
     )
     for _ in range(_TRIES):
         corner = [random.integers(width - _SMALLEST), random.integers(height - _SMALLEST)]
@@ -115,7 +115,7 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
         row = np.asarray([[random.integers(p.num_img_per_batch), *corner, *ends]], truth.rows.dtype)
         if _match_rois(row, truth)[1][0] < p.fg_thr:
             return row
-    raise LayerError("no ROI is left, and none can be drawn: ground truth is wherever a box fits")
+    raise LayerError("no ROI remains, and none can be drawn: every box would overlap ground truth")
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -157,7 +157,7 @@ def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shap
     p = ctx.param
     require(p.batch_size == -1 or p.batch_size > 0, f"batch_size must be above 0, or -1 for all, not {p.batch_size}")
     require(p.fg_thr >= p.bg_thr_hg, f"fg_thr {p.fg_thr} must not be below bg_thr_hg {p.bg_thr_hg}")
-    require(0 <= p.fg_fraction <= 1, f"fg_fraction must lie between 0 and 1, not be {p.fg_fraction}")
+    require(0 <= p.fg_fraction <= 1, f"fg_fraction must be between 0 and 1, not {p.fg_fraction}")
     require(p.cls_num > 1, f"cls_num, background included, must be 2 or more, not {p.cls_num}")
     require_rows(rois.shape, "bottom 0 (ROIs)", 5)
     columns = require_rows(truth.shape, "bottom 1 (ground truth)")
@@ -181,7 +181,7 @@ register(
         Gradient(no_gradient, overrides_autodiff=True),
         docs=LayerDocs(
             origin="Cascade R-CNN",
-            restrictions="One box is drawn at random where there is none; MS-CNN's first version filled the batch.",
+            restrictions="Without any ROI one random box is drawn; MS-CNN's first version filled the batch.",
         ),
     )
 )
@@ -205,7 +205,7 @@ def _targets(ctx: Context, sample: Sample, labels: np.ndarray, truth: GroundTrut
     boxes, matched = sample.rows[:n, 1:], truth.rows[sample.match[:n], 1:]
     sides, new = (b[:, 2:] - b[:, :2] + 1 for b in (boxes, matched))
     away = (matched[:, :2] + new / 2 - boxes[:, :2] - sides / 2) / sides
-    deltas = normalization(ctx).done(np.concatenate([away, np.log(new / sides)], axis=1), xp=np)
+    deltas = normalization(ctx).normalize(np.concatenate([away, np.log(new / sides)], axis=1), xp=np)
     columns = labels[:n].astype(int) if ctx.layer.bbox_reg_param.cls_aware else np.ones(n, int)
     counts = (p.bbox_thr_lw <= sample.overlap[:n]) & (sample.overlap[:n] <= p.bbox_thr_hg)
     targets = np.zeros((len(sample.rows), _columns(ctx) // 4, 4), boxes.dtype)

@@ -54,18 +54,18 @@ def decode(ctx: Context, deltas: jax.Array, rois: jax.Array, *matched: jax.Array
     """Return the moved ROIs (N, 5, 1, 1). Padding rows keep their negative image index."""
     require(not matched, "takes a third bottom, the matched ground truth, only in TRAIN")
     deltas, rows = _rows(deltas, rois)
-    boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).undone(promote(deltas)[:, 4:]))
+    boxes = move_boxes(promote(rows)[:, 1:], normalization(ctx).denormalize(promote(deltas)[:, 4:]))
     return with_four_axes(jnp.concatenate([rows[:, :1], boxes.astype(rows.dtype)], axis=1))
 
 
 def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched: np.ndarray) -> np.ndarray:
     delta_rows, rows = map(promote_numpy, _rows(deltas, rois, *matched))
-    boxes = move_boxes(rows[:, 1:], normalization(ctx).undone(delta_rows[:, 4:], xp=np), xp=np)
+    boxes = move_boxes(rows[:, 1:], normalization(ctx).denormalize(delta_rows[:, 4:], xp=np), xp=np)
     keep = np.all(boxes[:, 2:] >= boxes[:, :2], axis=1) & (rows[:, 0] >= 0)
     for matches in matched:
         overlap = read_rows(promote_numpy(matches), "bottom 2 (matched ground truth)")[:, -1]
         keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
-    require(np.any(keep), f"of {len(rows)} boxes none is left: all are without sides, or ground truth already")
+    require(np.any(keep), f"none of {len(rows)} boxes remains: each has no sides, or is ground truth")
     return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
 
 

@@ -18,7 +18,7 @@ from ..registry import register
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
-from .rois import rounded
+from .rois import round_nearest
 
 Arrays = tuple[jax.Array, ...]
 
@@ -97,7 +97,7 @@ def box_annotator_ohem(
         require(fits, f"bottom {i} must hold one number for each of the {n} ROIs, not have shape {x.shape}")
     require(weights.shape[:1] == (n,), f"bottom 3 must have {n} rows, as there are ROIs, not shape {weights.shape}")
     require(math.prod(rois.shape[1:]) == 5, f"the ROIs, bottom 0, must have five numbers in each row: {rois.shape}")
-    image = rounded(promote(rois).reshape(n, 5)[:, 0])
+    image = round_nearest(promote(rois).reshape(n, 5)[:, 0])
     each = promote(loss).reshape(n)
     number = jnp.arange(n)
     before = (each[:, None] > each) | ((each[:, None] == each) & (number[:, None] < number))

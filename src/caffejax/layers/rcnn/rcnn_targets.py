@@ -70,7 +70,7 @@ ANCHOR_TARGET_LAYER = LayerType(
     Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
     docs=LayerDocs(
         origin="py-faster-rcnn",
-        restrictions="One image, as in the original. A true box that meets no anchor makes none positive.",
+        restrictions="One image, as in the original. A true box that overlaps no anchor makes no anchor positive.",
     ),
 )
 
@@ -200,7 +200,7 @@ def _proposal_settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
     require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
-    require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must lie between 0 and 1, not be {s['fg_fraction']}")
+    require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
         require(len(s[name]) == 4, f"{name} must be four numbers")
     require(all(std > 0 for std in s["bbox_normalize_stds"]), "bbox_normalize_stds must be > 0")

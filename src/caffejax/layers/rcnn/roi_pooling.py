@@ -18,7 +18,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .rois import bins, images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
+from .rois import bins, images_in, pooled_size, require_maps_and_rois, round_nearest, split_rois, widen_boxes
 
 _TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
 
@@ -199,8 +199,8 @@ def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangle
     """Return the bins, and an offset of each region's values, (R, 1, 1, 1): 0, or NaN if its image does not exist."""
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
-    image, boxes = numbers(rois)
-    corners = rounded(widened(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale)
+    image, boxes = split_rois(rois)
+    corners = round_nearest(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale)
     sizes = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     top, bottom = bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
     left, right = bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
@@ -271,9 +271,9 @@ def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Arr
         data.shape[1] == channels,
         f"needs output_dim * group_size**2 = {channels} channels, but bottom 0 has {data.shape[1]}",
     )
-    image, boxes = numbers(rois)
+    image, boxes = split_rois(rois)
     image, wrong = images_in(image, data.shape)
-    start, end = rounded(boxes[:, :2]) * p.spatial_scale, (rounded(boxes[:, 2:]) + 1) * p.spatial_scale
+    start, end = round_nearest(boxes[:, :2]) * p.spatial_scale, (round_nearest(boxes[:, 2:]) + 1) * p.spatial_scale
     size = jnp.maximum(end - start, _LEAST)
     top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])
     left, right = bins(start[:, 0], size[:, 0], p.group_size, data.shape[3])

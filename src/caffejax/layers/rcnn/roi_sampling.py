@@ -13,7 +13,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .rois import images_in, numbers, pooled_size, require_maps_and_rois, rounded, widened
+from .rois import images_in, pooled_size, require_maps_and_rois, round_nearest, split_rois, widen_boxes
 
 
 class AxisWeights(NamedTuple):
@@ -99,9 +99,9 @@ def _align_points(
     """
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
-    image, boxes = numbers(rois)
+    image, boxes = split_rois(rois)
     image, wrong = images_in(image, data.shape)
-    x1, y1, x2, y2 = jnp.moveaxis(widened(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
+    x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
     there = (x2 > x1) & (y2 > y1)
     rows = _align_weights(y1, y2, pooled_h, data.shape[2], there)
     columns = _align_weights(x1, x2, pooled_w, data.shape[3], there)
@@ -165,8 +165,8 @@ register(
 def _rounded_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the images (R,), and the rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
-    image, boxes = numbers(rois)
-    return image, rounded(boxes * ctx.param.spatial_scale)
+    image, boxes = split_rois(rois)
+    return image, round_nearest(boxes * ctx.param.spatial_scale)
 
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -35,13 +35,13 @@ def pooled_size(p: Any) -> tuple[int, int]:
     return p.pooled_h, p.pooled_w
 
 
-def numbers(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
+def split_rois(rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the image index of each ROI, (R,) int32, and its box x1, y1, x2, y2, (R, 4)."""
     rows = promote(rois).reshape(rois.shape[0], 5)
-    return rounded(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
+    return round_nearest(rows[:, 0]).astype(jnp.int32), jnp.clip(rows[:, 1:], -_FAR, _FAR)
 
 
-def widened(boxes: jax.Array, ratio: float) -> jax.Array:
+def widen_boxes(boxes: jax.Array, ratio: float) -> jax.Array:
     """Return boxes (R, 4) with `ratio` of their sides (x2 - x1 + 1) added on every side."""
     if not ratio:
         return boxes
@@ -49,7 +49,7 @@ def widened(boxes: jax.Array, ratio: float) -> jax.Array:
     return jnp.concatenate([boxes[:, :2] - pad, boxes[:, 2:] + pad], axis=1)
 
 
-def rounded(x: jax.Array) -> jax.Array:
+def round_nearest(x: jax.Array) -> jax.Array:
     """Round halves away from zero, as C does."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO)
 

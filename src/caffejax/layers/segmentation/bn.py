@@ -16,7 +16,7 @@ from ...kernels.normalization_op import batch_normalized
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
-from ..normalization import project_out, statistics, synced_over
+from ..normalization import batch_statistics, project_out, synced_over
 from ..registry import register
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -36,7 +36,7 @@ def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> ja
     return by_channel(x, factor, bias, fast=ctx.fast).astype(x.dtype)
 
 
-def normalized(
+def normalize_batch(
     ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
 ) -> Arrays:
     """Return the top, and the mean and variance of the batch; `near` is an estimate of the mean."""
@@ -46,17 +46,17 @@ def normalized(
         how: Any = {"relu": relu, "axis_name": synced_over(ctx)}
         results: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
         return results
-    mean, variance = statistics(ctx, x)
+    mean, variance = batch_statistics(ctx, x)
     y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
     y = y * FIRST.along(factor, x) + FIRST.along(bias, x)
     return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
-def normalized_diffs(
+def normalize_batch_diffs(
     ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
     """Return the gradients of factor and bias, and of the bottom, if the batch is normalized by its statistics."""
-    mean, variance = statistics(ctx, x)
+    mean, variance = batch_statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
     normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
     d_factor, d_bias = FIRST.sums(dy * normal), FIRST.sums(dy)
@@ -78,7 +78,7 @@ def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
 def moving_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p, shape = ctx.param, blob_shape(x)
     require(not p.icnet, "icnet: true is not supported")
-    require(0 <= p.momentum <= 1, f"momentum must lie between 0 and 1, not be {p.momentum:g}")
+    require(0 <= p.momentum <= 1, f"momentum must be between 0 and 1, not {p.momentum:g}")
     variance = type(p.slope_filler)(type="constant", value=1)
     learned = [ParamSpec(shape, p.slope_filler), ParamSpec(shape, p.bias_filler)]
     return [*learned, ParamSpec(shape, learnable=False), ParamSpec(shape, variance, learnable=False)]
@@ -89,7 +89,7 @@ def moving_bn_backward(
 ) -> tuple[Any, jax.Array]:
     slope, _, mean, variance = blobs
     if _by_batch(ctx):
-        (d_slope, d_bias), dx = normalized_diffs(ctx, slope, x, dy, ctx.param.eps)
+        (d_slope, d_bias), dx = normalize_batch_diffs(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
     deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
     dx = promote(dy) * FIRST.along(channels_of(slope) / deviation, x)
@@ -121,7 +121,7 @@ def moving_bn_fused(
 ) -> tuple[jax.Array, Arrays]:
     """Compute the layer with the epilogues that `moving_bn_fusible` counts."""
     slope, bias, mean, variance = map(channels_of, blobs)
-    top, *batch = normalized(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
+    top, *batch = normalize_batch(ctx, x, slope, bias, mean, ctx.param.eps, relu=bool(epilogues))
     momentum = ctx.param.momentum
     new = (momentum * old + (1 - momentum) * now for old, now in zip((mean, variance), batch, strict=True))
     return top, tuple(
@@ -144,9 +144,7 @@ PSPNET = LayerType(
 FROZEN = replace(
     PSPNET,
     gradient=Gradient(moving_bn_backward, overrides_autodiff=True),
-    docs=replace(
-        PSPNET.docs, unsupported={"second": "the top depends on slope and bias, of which its gradient takes no notice"}
-    ),
+    docs=replace(PSPNET.docs, unsupported={"second": "the top depends on slope and bias, which its gradient ignores"}),
 )
 
 
@@ -176,7 +174,7 @@ def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:
 def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
     d_top, scale = first_top(dy), blobs[0]
     if _learns(ctx):
-        return normalized_diffs(ctx, scale, x, d_top, SEGNET_EPS)
+        return normalize_batch_diffs(ctx, scale, x, d_top, SEGNET_EPS)
     d_scale, d_shift = FIRST.sums(promote(d_top) * x), FIRST.sums(promote(d_top))
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
 
@@ -197,7 +195,7 @@ def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> in
 def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> object:
     """Compute the layer with the epilogues that `segnet_bn_fusible` counts."""
     scale, shift = map(channels_of, blobs)
-    top, *batch = normalized(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
+    top, *batch = normalize_batch(ctx, x, scale, shift, jnp.zeros_like(shift), SEGNET_EPS, relu=bool(epilogues))
     return (
         top if ctx.n_tops == 1 else (top, *(b.reshape(blob_shape(x)).astype(x.dtype) for b in batch[: ctx.n_tops - 1]))
     )

@@ -140,7 +140,7 @@ def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
         f"pad_beg {p.pad_beg} and pad_end {p.pad_end} must not be positive: it only cuts off",
     )
     end = tuple(n + p.pad_end for n in x.shape[2:])
-    require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} leave nothing of {x.shape[2:]}")
+    require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} crop the whole plane {x.shape[2:]}")
     return -p.pad_beg, end
 
 
@@ -204,7 +204,9 @@ register(
         Traced(resize_bilinear),
         Gradient(resize_bilinear_backward),
         LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(origin="synopsys-caffe", restrictions="No NCHWD, and no quantized numbers. No recorded case."),
+        docs=LayerDocs(
+            origin="synopsys-caffe", restrictions="NCHWD and quantized numbers are not supported. No recorded case."
+        ),
     )
 )
 
@@ -278,7 +280,7 @@ def _read_padding(ctx: Context, x: jax.Array) -> tuple[int, int]:
     before, after = ctx.param.pad_beg, ctx.param.pad_end
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     left = [n + min(before, 0) + min(after, 0) for n in x.shape[2:]]
-    require(min(left) > 0, f"pad_beg {before} and pad_end {after} leave nothing of the plane {x.shape[2:]}")
+    require(min(left) > 0, f"pad_beg {before} and pad_end {after} crop the whole plane {x.shape[2:]}")
     return before, after
 
 

@@ -61,7 +61,7 @@ class _MatFiles:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(Problem(f"cannot be read: {error}", str(path))) from error
         names = [w[0] for w in words if w]
-        require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} leaves nothing of a name")
+        require(all(len(n) > self._p.strip for n in names), f"strip: {self._p.strip} removes a whole name")
         return [n[: len(n) - self._p.strip] for n in names]
 
     def write(self, ctx: Context, *bottoms: np.ndarray) -> tuple[()]:

@@ -63,8 +63,8 @@ register(
         LayerTraits(row_wise=True, weight_axes=4),
         docs=LayerDocs(
             origin="CRF-RNN",
-            restrictions="Filters are exact, where the fork's permutohedral lattice approximates them; the one by "
-            "colour takes time with the square of the pixels.",
+            restrictions="Filters are exact, where the fork's permutohedral lattice approximates them; the time of the "
+            "color filter grows with the square of the number of pixels.",
         ),
     )
 )

@@ -91,7 +91,7 @@ def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.
     """
     p, classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)
-    require(1 <= p.top_k <= classes, f"top_k must lie between 1 and the number of classes {classes}, not be {p.top_k}")
+    require(1 <= p.top_k <= classes, f"top_k must be between 1 and the number of classes {classes}, not {p.top_k}")
     index = labels.astype(jnp.int32).reshape(scores.shape[0], 1, *scores.shape[2:])
     number = jnp.arange(classes).reshape(-1, 1, 1)
     label_score = jnp.sum(jnp.where(index == number, scores, 0), axis=1, keepdims=True)

@@ -112,7 +112,8 @@ _WINDOW_UNPOOLING = LayerType(
     Traced(window_unpooling, params=window_unpooling_params, stateful=True),
     Gradient(window_unpooling_backward, overrides_autodiff=True),
     docs=LayerDocs(
-        origin="DeconvNet", unsupported={"symbolic_batch": "the top of the pass before is kept, for a number of rows"}
+        origin="DeconvNet",
+        unsupported={"symbolic_batch": "the top of the previous pass is added, which has a fixed number of rows"},
     ),
 )
 register(
@@ -121,7 +122,7 @@ register(
         Variants(
             lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
             {"MAX": _MAX_UNPOOLING, "AVE, TILE": _WINDOW_UNPOOLING},
-            "They are told apart by the method `unpool`.",
+            "The method `unpool` selects the variant.",
         ),
         docs=LayerDocs(origin="DeconvNet"),
     )

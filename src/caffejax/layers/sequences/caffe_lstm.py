@@ -81,7 +81,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
     )
 
 
-def choose_lstm(layer: Any) -> str:
+def select_lstm(layer: Any) -> str:
     """Return the fork whose Lstm a layer is."""
     return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
 
@@ -92,7 +92,7 @@ register(
     LayerType(
         Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
         Variants(
-            choose_lstm,
+            select_lstm,
             {
                 "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
                 "MyCaffe": replace(

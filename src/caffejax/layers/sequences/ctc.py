@@ -200,7 +200,7 @@ register(
         Gradient(exists=False, indices=Indices((1, 2))),
         docs=LayerDocs(
             origin="OpenVINO",
-            restrictions="A sequence that begins with the labels wanted is not right, unless it ends with them.",
+            restrictions="A sequence that begins with the expected labels and continues is wrong.",
         ),
     )
 )
@@ -210,7 +210,7 @@ def _blank(ctx: Context, scores: Any, *others: Any) -> int:
     """Check the bottoms, and return the index of the blank label."""
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
-        f"needs scores with 3 axes (time, items, labels), of which none is empty, not shape {scores.shape}",
+        f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",
     )
     require(
         ctx.n_tops <= len(others) + 1,

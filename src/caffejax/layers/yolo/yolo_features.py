@@ -26,15 +26,15 @@ def reorg(ctx: Context, x: jax.Array) -> jax.Array:
     require(s > 0, "needs reorg_param.stride, 1 or more")
     require(channels % (s * s) == 0, f"needs channels that stride^2 = {s * s} divides, not shape {x.shape}")
     if ctx.param.reverse:
-        return _moved(x, s, together=True).reshape(n, channels // (s * s), height * s, width * s)
+        return _reorder(x, s, together=True).reshape(n, channels // (s * s), height * s, width * s)
     require(
         height % s == 0 and width % s == 0, f"needs height and width that stride = {s} divides, not shape {x.shape}"
     )
-    return _moved(x, s, together=False).reshape(n, channels * s * s, height // s, width // s)
+    return _reorder(x, s, together=False).reshape(n, channels * s * s, height // s, width // s)
 
 
 def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _moved(dy.reshape(x.shape), ctx.param.stride, together=not ctx.param.reverse)
+    return _reorder(dy.reshape(x.shape), ctx.param.stride, together=not ctx.param.reverse)
 
 
 register(
@@ -48,7 +48,7 @@ register(
 )
 
 
-def _moved(x: jax.Array, s: int, together: bool) -> jax.Array:
+def _reorder(x: jax.Array, s: int, together: bool) -> jax.Array:
     """Return x with the elements of each image in their new order, in the shape of x."""
     n, channels, height, width = x.shape
     planes = channels // (s * s)
@@ -65,7 +65,7 @@ def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
     expected = (x.shape[0], 1, *x.shape[2:])
     require(tuple(mean.shape) == expected, f"bottom 2 must have one channel, shape {expected}, not {mean.shape}")
-    more = jnp.where(_boxed(x, labels), lax.stop_gradient(promote(mean)), 0)
+    more = jnp.where(_box_cells(x, labels), lax.stop_gradient(promote(mean)), 0)
     return (promote(x) + more).astype(x.dtype)
 
 
@@ -83,20 +83,20 @@ register(
             assisted_excitation_backward,
             indices=Indices((1, 2), ignores_gradient=True),
             exempt_from_force_backward=(1, 2),
-            not_derivative="None goes to the third bottom.",
+            not_derivative="The third bottom gets no gradient.",
         ),
         LayerTraits(row_wise=True, spatial_map="same"),
         docs=LayerDocs(
             origin="MobileNet-YOLO",
-            restrictions="What is added does not fade as training goes on: the fork multiplies it by "
-            "cos(pi / 2 * iter / max_iter), of which a net knows neither. All images are excited; in the fork, whose "
-            "masks have the wrong image, only the first is. No recorded case.",
+            restrictions="The addition does not fade during training: the fork multiplies it by "
+            "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
+            "indexes the masks wrongly, only the first is. No recorded case.",
         ),
     )
 )
 
 
-def _boxed(x: jax.Array, labels: jax.Array) -> jax.Array:
+def _box_cells(x: jax.Array, labels: jax.Array) -> jax.Array:
     """Return (N, 1, H, W), True in the cells of boxes."""
     height, width = x.shape[2:]
     sides = np.array([width, height])

@@ -90,7 +90,7 @@ def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
     return np.array(biases, np.float64).reshape(-1, 2)
 
 
-def masked(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
+def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
     """Return the anchors that a field `mask` selects."""
     require(
         all(0 <= m < len(anchors) for m in mask),
@@ -165,7 +165,7 @@ def _before_zero(x: jax.Array) -> jax.Array:
     return jnp.cumsum(x == 0, axis=-1) == 0
 
 
-def nan_for_strangers(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
+def nan_for_unknown_labels(loss: jax.Array, objects: GroundTruth, classes: int) -> jax.Array:
     """Return the loss, or NaN if an assigned box has a label that is not a class."""
     stranger = objects.assigned & ((objects.classes < 0) | (objects.classes >= classes))
     return jnp.where(jnp.any(stranger), jnp.nan, loss)

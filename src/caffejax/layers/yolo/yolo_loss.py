@@ -22,8 +22,8 @@ from .yolo_head import (
     centred_overlaps,
     ground_truth,
     head,
-    masked,
-    nan_for_strangers,
+    nan_for_unknown_labels,
+    select_anchors,
     shape_overlaps,
 )
 
@@ -93,7 +93,7 @@ def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     """
     h, objects = _read_region(ctx, x, labels)
     loss = jnp.sum(jnp.square(_region_differences(ctx, h, objects))) / max(x.shape[0], 1)
-    return nan_for_strangers(loss, objects, ctx.param.num_class)
+    return nan_for_unknown_labels(loss, objects, ctx.param.num_class)
 
 
 def region_loss_backward(
@@ -113,7 +113,7 @@ register(
         docs=LayerDocs(
             origin="MobileNet-YOLO",
             restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
-            "`random` do nothing, as in the fork.",
+            "`random` are ignored, as in the fork.",
         ),
     )
 )
@@ -201,7 +201,7 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     h, objects = _read_yolov3(ctx, x, labels)
     differences, lost = _yolov3_differences(ctx, h, objects)
     counted = differences if ctx.param.iou_loss == ctx.param.MSE else differences[..., 4:]
-    return nan_for_strangers(
+    return nan_for_unknown_labels(
         (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), objects, ctx.param.num_class
     )
 
@@ -224,8 +224,8 @@ register(
         Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
         docs=LayerDocs(
             origin="MobileNet-YOLO",
-            restrictions="Other `iou_loss` than MSE is by its meaning, not compared with the fork. `side` and "
-            "`noobject_scale` do nothing, as in the fork; `object_scale` does with `use_logic_gradient`.",
+            restrictions="Values of `iou_loss` other than MSE have not been compared with the fork. `side` and "
+            "`noobject_scale` are ignored, as in the fork; `object_scale` is with `use_logic_gradient`.",
         ),
     )
 )
@@ -236,7 +236,7 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
     anchors = anchor_sizes(p.biases, "yolov3_param")
     require(p.num > 0 and len(set(p.mask)) == len(p.mask) == p.num, f"yolov3_param.mask must be num = {p.num} anchors")
     require(p.anchors_scale > 0, "yolov3_param.anchors_scale must be above 0")
-    h = head(x, masked(anchors, p.mask, "yolov3_param"), p.anchors_scale, p.num_class)
+    h = head(x, select_anchors(anchors, p.mask, "yolov3_param"), p.anchors_scale, p.num_class)
     return h, ground_truth(x.shape, labels, h.sides)
 
 

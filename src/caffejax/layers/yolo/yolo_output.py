@@ -14,7 +14,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
-from .yolo_head import Head, anchor_sizes, as_corners, centred_overlaps, ground_truth, head, masked
+from .yolo_head import Head, anchor_sizes, as_corners, centred_overlaps, ground_truth, head, select_anchors
 
 ONE_LIST: dict[Transform, str] = {
     "shard": "the boxes of all images make one list, in which they suppress each other",
@@ -89,7 +89,7 @@ register(
         docs=LayerDocs(
             unsupported=ONE_LIST,
             origin="MobileNet-YOLO",
-            restrictions="`label_map_file` is not read, `side` does nothing.",
+            restrictions="`label_map_file` and `side` are ignored.",
         ),
     )
 )
@@ -139,7 +139,11 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
     )
     return [
         head(
-            x, masked(anchors, p.mask[i * size :][: p.num_box], field), p.anchors_scale[i], p.num_classes, f"bottom {i}"
+            x,
+            select_anchors(anchors, p.mask[i * size :][: p.num_box], field),
+            p.anchors_scale[i],
+            p.num_classes,
+            f"bottom {i}",
         )
         for i, x in enumerate(bottoms)
     ]
@@ -199,8 +203,8 @@ register(
         LayerTraits(row_wise=True),
         docs=LayerDocs(
             origin="Intel Caffe, caffe-yolo",
-            restrictions="With `biases` too, a prediction that overlaps no label enough is wrong, and a negative nms "
-            "leaves all predictions: Intel Caffe forgets such ones. No recorded case.",
+            restrictions="With `biases`, too, a prediction that overlaps no label enough is wrong, and a negative nms "
+            "keeps all predictions: Intel Caffe omits both. No recorded case.",
         ),
     )
 )

@@ -42,8 +42,8 @@ register(
         ),
         docs=LayerDocs(
             origin="MobileNet-YOLO",
-            restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` do nothing, as in the "
-            "fork. No recorded case.",
+            restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
+            "the fork. No recorded case.",
         ),
     )
 )
@@ -98,8 +98,8 @@ register(
         Gradient(exists=False, indices=Indices((1,))),
         docs=LayerDocs(
             origin="MobileNet-YOLO",
-            restrictions="Counts over all images, the fork over the first alone. `num_classes` does nothing. No "
-            "recorded case; of scaled probabilities single pixels may differ.",
+            restrictions="Counts are over all images, in the fork over the first image. `num_classes` is ignored. No "
+            "recorded case; with resized probabilities single pixels may differ.",
         ),
     )
 )
