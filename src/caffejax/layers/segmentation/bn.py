@@ -1,4 +1,4 @@
-"""BN: batch normalization with a scale and a shift for each channel in one layer, of PSPNet and of SegNet."""
+"""BN of PSPNet and of SegNet: batch normalization with a learned scale and shift for each channel in one layer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,16 @@ def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> ja
 def normalize_batch(
     ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
 ) -> Arrays:
-    """Return the top, and the mean and variance of the batch; `near` is an estimate of the mean."""
+    """Return the batch-normalized bottom, and the mean and variance of the batch, (channels,) each.
+
+    Args:
+        ctx: the layer.
+        x: the bottom (N, channels, ...).
+        factor, bias: (channels,), applied after the normalization.
+        near: (channels,), an estimate of the mean.
+        eps: added to the variance.
+        relu: whether to compute a ReLU of the top as well, with `ctx.fast`.
+    """
     if ctx.fast:
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
@@ -55,7 +64,15 @@ def normalize_batch(
 def normalize_batch_diffs(
     ctx: Context, factor: jax.Array, x: jax.Array, dy: jax.Array, eps: float
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """Return the gradients of factor and bias, and of the bottom, if the batch is normalized by its statistics."""
+    """Return the gradients of factor and bias, and of the bottom, for a batch normalized by its statistics.
+
+    Args:
+        ctx: the layer.
+        factor: the factor of each channel, with the shape of its gradient.
+        x: the bottom (N, channels, ...).
+        dy: the gradient of the top.
+        eps: added to the variance.
+    """
     mean, variance = batch_statistics(ctx, x)
     deviation, dy = jnp.sqrt(variance + eps), promote(dy)
     normal = (promote(x) - FIRST.along(mean, x)) / FIRST.along(deviation, x)
@@ -65,10 +82,11 @@ def normalize_batch_diffs(
 
 
 def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """PSPNet's slope * (x - mean) / sqrt(variance + eps) + bias for each channel; blobs are (1, channels, 1, 1).
+    """slope * (x - mean) / sqrt(variance + eps) + bias for each channel of (N, channels, ...).
 
-    In TRAIN, mean and variance are the batch's, and the state becomes momentum * state + (1 - momentum) * batch's; in
-    TEST, or if `frozen`, they are the state. If `frozen`, slope and bias get no gradient.
+    In TRAIN, mean and variance are the batch's, and the stored ones become momentum * stored + (1 - momentum) *
+    batch's. In TEST, or if `frozen`, the stored mean and variance are used. If `frozen`, slope and bias get no
+    gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
     """
     if not _by_batch(ctx):
         return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
@@ -156,10 +174,11 @@ SEGNET_EPS = 1e-9
 
 
 def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
-    """SegNet's scale * (x - mean) / sqrt(variance + 1e-9) + shift with the batch's mean and variance, also in TEST.
+    """scale * (x - mean) / sqrt(variance + 1e-9) + shift for each channel.
 
-    Mean and variance are of each channel. With bn_mode INFERENCE it is scale * x + shift. Tops 2 and 3 are mean and
-    variance; they and the blobs scale and shift are (1, channels, 1, 1).
+    Mean and variance are the batch's, also in TEST. The bottom is (N, channels, ...). With bn_mode INFERENCE the layer
+    computes scale * x + shift. Tops 2 and 3 are mean and variance. They and the blobs, scale and shift, are (1,
+    channels, 1, 1).
     """
     if _learns(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())
@@ -225,7 +244,7 @@ def _learns(ctx: Context) -> bool:
 
 
 def bn_variant(layer: Any) -> str:
-    """Return the fork whose BN a layer is."""
+    """Return the variant of a BN layer: "SegNet", "SegNet, with statistics", "PSPNet" or "PSPNet, frozen"."""
     p = layer.bn_param
     tells = any(p.HasField(field) for field in ("bn_mode", "scale_filler", "shift_filler"))
     if tells or len(layer.blobs) == 2 or len(layer.top) > 1:

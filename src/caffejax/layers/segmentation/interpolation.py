@@ -1,4 +1,4 @@
-"""Interp, ResizeBilinear and Padding: bilinear interpolation along height and width, and borders."""
+"""Interp, ResizeBilinear and Padding: bilinear interpolation along height and width, and padding."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Trac
 
 
 class Positions(NamedTuple):
-    """Positions of the top's numbers along an axis of the bottom.
+    """Positions of the top's cells along an axis of the bottom.
 
     Attributes:
-        low: the cell at or before each position.
-        part: the distance from that cell, 0 to less than 1.
+        low: (cells,), the index of the bottom's cell at or before each position.
+        part: (cells,), the distance from that cell, from 0 to below 1.
     """
 
     low: np.ndarray
@@ -34,9 +34,14 @@ class Positions(NamedTuple):
 
 
 def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax.Array:
-    """Interpolate (num, channels, height, width) along height and width.
+    """Interpolate (N, C, H, W) bilinearly at positions along height and width.
 
-    Integers become float32. If `fast`, the gradient is a product with a matrix of weights instead of a scatter.
+    Integers become float32.
+
+    Args:
+        x: (N, C, H, W).
+        places: positions along the height and along the width.
+        fast: whether the gradient is a product with a matrix of weights instead of a scatter.
     """
     kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
     size = (x.shape[2], x.shape[3])
@@ -57,7 +62,7 @@ def interpolate(x: jax.Array, places: Sequence[Positions], *, fast: bool) -> jax
 
 
 def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[int]) -> jax.Array:
-    """Return the gradient for the bottom, of height and width `size`."""
+    """Return the gradient of `interpolate` for the bottom, (N, C, *size)."""
     d = promote(dy)
     for axis in reversed(_axis_order(size, places)):
         along, n = places[axis - 2], size[axis - 2]
@@ -67,7 +72,7 @@ def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[
 
 
 def _axis_order(size: Sequence[int], places: Sequence[Positions]) -> list[int]:
-    """Return the axes that change, first the one that leaves less work for the other."""
+    """Return the axes whose size or positions change, first the axis that grows less, which is less work."""
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, places, strict=True)}
     changed = {2: _is_changed(places[0], size[0]), 3: _is_changed(places[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
@@ -93,7 +98,7 @@ def _next(low: np.ndarray, n: int) -> np.ndarray:
 
 
 def _weight_matrix(places: Positions, n: int) -> np.ndarray:
-    """Return the weight of each cell in each number of the top: (top, bottom)."""
+    """Return the weight of each of n cells of the bottom in each cell of the top, (top, n)."""
     rows, matrix = np.arange(len(places.low)), np.zeros((len(places.low), n))
     np.add.at(matrix, (rows, places.low), 1 - places.part)
     np.add.at(matrix, (rows, _next(places.low, n)), places.part)
@@ -101,10 +106,11 @@ def _weight_matrix(places: Positions, n: int) -> np.ndarray:
 
 
 def interp(ctx: Context, x: jax.Array) -> jax.Array:
-    """Bilinear interpolation of (N, C, H, W) with aligned corners, of DeepLab and PSPNet.
+    """Bilinear interpolation of (N, C, H, W) along height and width, with aligned corners.
 
-    The size is `height` x `width`, (n - 1) / shrink_factor + 1, or n + (n - 1) * (zoom_factor - 1); with both factors,
-    `height` and `width` win, else the map is shrunk first. pad_beg and pad_end are 0, or negative to crop.
+    The size of the top is `height` x `width` if they are set, with neither or both of the factors. Otherwise a size n
+    becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) * (zoom_factor - 1) with a zoom_factor.
+    Negative pad_beg and pad_end crop the bottom first.
     """
     (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
     inside = lax.slice(x, (0, 0, top, top), (*x.shape[:2], *bottom))
@@ -132,7 +138,7 @@ register(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first row and column that count, and the ends along both axes."""
+    """Return the first row and column that remain, and the ends along both axes."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
@@ -181,9 +187,9 @@ _FIRST = {"NHWC": 1, "NCHW": 2}  # the axis of the height, by data_format
 def resize_bilinear(ctx: Context, x: jax.Array) -> jax.Array:
     """Bilinear interpolation to output_height x output_width, or by the factors scale_height and scale_width.
 
-    synopsys-caffe's, for NHWC or NCHW bottoms by data_format. Pixel i of the top is at i * size / output size; with
-    align_corners at i * (size - 1) / (output size - 1), and with half_pixel_centers or pytorch_half_pixel at
-    (i + 0.5) * size / output size - 0.5. Positions outside of the map take its first or last pixel.
+    The bottom is (N, H, W, C) or (N, C, H, W), by data_format NHWC or NCHW. Pixel i of the top is at i * size / output
+    size; with align_corners at i * (size - 1) / (output size - 1); and with half_pixel_centers or pytorch_half_pixel at
+    (i + 0.5) * size / output size - 0.5. Positions outside of the map get its first or last pixel.
     """
     channels_last = _FIRST[_read_format(ctx, x)] == 1
     planes = x.transpose(0, 3, 1, 2) if channels_last else x
@@ -256,7 +262,7 @@ def _resize_axis(p: Any, n: int, out: int) -> Positions:
 
 
 def padding(ctx: Context, x: jax.Array) -> jax.Array:
-    """DeepLab's padding of (N, C, H, W) by pad_beg rows and columns before and pad_end after; negative ones crop."""
+    """Zero padding of (N, C, H, W): pad_beg rows and columns before, and pad_end after; negative values crop."""
     return _pad(x, *_read_padding(ctx, x))
 
 

@@ -18,10 +18,11 @@ from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLaye
 
 
 def make_mat_write(ctx: Context, site: Site) -> LayerType:
-    """Write each bottom to a file `<prefix><name>_blob_<number>.mat`, as `data` (width, height, channels, num).
+    """Write each bottom to a MATLAB file, as `data` with shape (width, height, channels, num).
 
-    Names are the first words of the lines of `source`, less their last `strip` characters, one for each pass, or
-    `iter_<pass>`; of every `period` passes the first is written.
+    The file is `<prefix><name>_blob_<number>.mat`, with the number of the bottom. Each line of `source` begins with the
+    name for one pass, without its last `strip` characters. Without `source` the name is `iter_<pass>`. Only the first
+    of every `period` passes is written.
     """
     p = ctx.param
     require(p.period >= 1, f"period must be at least 1, not {p.period}")
@@ -47,7 +48,7 @@ register(
 
 
 class _MatFiles:
-    """The files that one layer writes, and the number of passes."""
+    """The files that one layer writes, and the number of passes up to now."""
 
     def __init__(self, p: Any, site: Site) -> None:
         self._p, self._site = p, site

@@ -22,11 +22,13 @@ Arrays = tuple[jax.Array, ...]
 def multi_stage_meanfield(
     ctx: Context, blobs: Arrays, unary: jax.Array, start: jax.Array, image: jax.Array
 ) -> jax.Array:
-    """unary - compatibility * messages, `num_iterations` times over, from scores (num, classes, height, width).
+    """Scores after `num_iterations` mean-field iterations of a dense conditional random field, (N, classes, H, W).
 
-    Messages are the softmax of the scores, filtered by Gaussians of place (theta_gamma), and of place and colour
-    (theta_alpha, theta_beta), each divided by the filtered ones, and weighted between classes. Blobs are both filters'
-    weights and the compatibility, 1 x 1 x classes x classes.
+    Bottoms: unary scores and start scores, (N, classes, H, W) each, and an image (N, channels, H, W). An iteration
+    computes unary - compatibility * messages. The messages are the sum of two filters of the softmax of the scores. One
+    filter is a Gaussian of the position, with deviation theta_gamma. The other is a Gaussian of position and colour,
+    with deviations theta_alpha and theta_beta. Each filter is divided by the sum of its weights, and multiplied by a
+    matrix over the classes. Blobs: the matrices of both filters, and the compatibility, (1, 1, classes, classes) each.
     """
     _check(ctx, unary, start, image)
     p, classes = ctx.param, unary.shape[1]
@@ -84,7 +86,7 @@ def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
 
 
 def _features(p: Any, image: jax.Array) -> jax.Array:
-    """Return each pixel's place and colour, in units of the deviations: (num, pixels, 2 + channels)."""
+    """Return position and colour of each pixel, divided by their deviations: (num, pixels, 2 + channels)."""
     num, channels, height, width = image.shape
     place = table(lambda: _places(height, width) / p.theta_alpha, (height * width, 2), image.dtype)
     places = jnp.broadcast_to(place, (num, height * width, 2))
@@ -100,13 +102,17 @@ def _mixed(weights: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.einsum("ij,njhw->nihw", weights, x)
 
 
-_BLOCK = 2**24  # weights at a time
+_BLOCK = 2**24  # weights in one block
 
 
 def gaussian_filter(x: jax.Array, features: jax.Array) -> jax.Array:
-    """Sum x, (points, channels), for each point over all points, by exp(-d**2 / 2), d between features (points, n).
+    """Return for each point the sum of x over all points, weighted by exp(-d**2 / 2).
 
-    The weights are never held, but computed by blocks, and again for the gradient.
+    Weights are computed block by block, so that they are never all in memory, and recomputed for the gradient.
+
+    Args:
+        x: (points, channels).
+        features: (points, n); d is the distance of two points' features.
     """
     points, n = features.shape
     rows = max(1, min(points, _BLOCK // points))
@@ -122,7 +128,10 @@ def gaussian_filter(x: jax.Array, features: jax.Array) -> jax.Array:
 
 
 def plane_filter(x: jax.Array, deviation: float) -> jax.Array:
-    """Sum (..., height, width) for each pixel over all, by exp(-d**2 / 2), d in units of `deviation` pixels."""
+    """Return for each pixel the sum of x over all pixels, weighted by exp(-d**2 / 2), (..., height, width).
+
+    d is the distance of two pixels divided by `deviation`, in pixels.
+    """
     for axis in (-2, -1):
         n = x.shape[axis]
         weights = table(partial(_weights, n, deviation), (n, n), x.dtype)

@@ -1,4 +1,4 @@
-"""SegAccuracy and EltwiseAccuracy: accuracy of a label for each pixel."""
+"""SegAccuracy and EltwiseAccuracy: accuracy of predicted classes against a label for each pixel."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ Arrays = tuple[jax.Array, ...]
 
 
 def seg_accuracy(ctx: Context, blobs: Arrays, scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, Arrays]:
-    """Pixel accuracy, mean recall and mean intersection over union, (1, 1, 1, 3); of DeepLab and PSPNet.
+    """Pixel accuracy, mean recall and mean intersection over union, (1, 1, 1, 3).
 
-    Bottoms: scores (N, C, H, W), labels (N, [1,] H, W). Recall is averaged over the classes that occur, intersection
-    over union over all classes, with 1 for a class that neither occurs nor is predicted. `reset: false` also counts the
-    pixels of earlier passes. A label that is not a class gives NaN.
+    Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). Pixels with a label in `ignore_label` are
+    ignored. Recall is averaged over the classes that occur. Intersection over union is averaged over all classes; it is
+    1 for a class that neither occurs nor is predicted. With `reset: false` the pixels of earlier passes count, too.
+    Another label out of range makes all three NaN.
     """
     require_label_map(scores, labels)
     classes = scores.shape[1]
@@ -65,7 +66,7 @@ register(
 
 
 def require_label_map(scores: Any, labels: Any) -> None:
-    """Raise `LayerError` unless there is a label for each pixel of scores (num, classes, height, width)."""
+    """Raise `LayerError` unless there is a label for each pixel of scores (N, C, H, W): (N, H, W) or (N, 1, H, W)."""
     require(len(scores.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {scores.shape}")
     places = (scores.shape[0], *scores.shape[2:])
     require(
@@ -75,7 +76,7 @@ def require_label_map(scores: Any, labels: Any) -> None:
 
 
 def _accuracies(counts: jax.Array) -> jax.Array:
-    """Return the three accuracies of counts by (label, prediction)."""
+    """Return the three accuracies, (3,), from the numbers of pixels by label and prediction, (classes, classes)."""
     right, labelled, guessed = jnp.diagonal(counts), jnp.sum(counts, axis=1), jnp.sum(counts, axis=0)
     together = labelled + guessed - right
     union = jnp.where(together > 0, right / jnp.maximum(together, 1), 1)
@@ -84,10 +85,10 @@ def _accuracies(counts: jax.Array) -> jax.Array:
 
 
 def eltwise_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """DeconvNet's share of pixels whose label is among the top_k classes, (1, 1, 1, 1); ties favour the higher class.
+    """Fraction of pixels whose label is among the top_k classes, (1, 1, 1, 1); of equal scores the higher class wins.
 
-    Bottoms: scores (N, C, H, W), labels (N, [1,] H, W). A label that is not a class is wrong; pixels with
-    `ignore_label` are ignored.
+    Bottoms: scores (N, C, H, W), and labels (N, H, W) or (N, 1, H, W). A label out of range counts as wrong. Pixels
+    with `ignore_label` are ignored.
     """
     p, classes = ctx.param, scores.shape[1]
     require_label_map(scores, labels)

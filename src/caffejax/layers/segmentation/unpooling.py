@@ -16,9 +16,13 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
-    """Scatter the values of (num, channels, *) to the flat positions in the mask, in planes of `size`; others are 0.
+    """Scatter the values of x to the flat positions in the mask, in planes of `size`; other positions are 0.
 
     The last of several values at one position wins. A position outside of a plane makes the whole plane NaN.
+
+    Args:
+        x, mask: (N, C, H, W).
+        size: (height, width) of the result (N, C, height, width).
     """
     require(x.shape == mask.shape, f"data and mask must have one shape: {x.shape} and {mask.shape}")
     cells = size[0] * size[1]
@@ -35,7 +39,7 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
 
 
 def gather_by_mask(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Return the values of `y` at the mask's positions, in the mask's shape; 0 for positions outside."""
+    """Return the values of `y` at the flat positions in the mask, (N, C, H, W); 0 for positions outside."""
     pick = jax.vmap(
         jax.vmap(lambda values, at: values.at[jnp.where(at < 0, values.size, at)].get(mode="fill", fill_value=0))
     )
@@ -50,11 +54,11 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
-    """DeconvNet's scatter of each number to the position in the mask, Pooling's second top; other positions are 0.
+    """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, *unpool_size).
 
-    Bottoms: (N, C, H, W) and an optional mask of that shape; top (N, C, *unpool_size). Without a mask, a number goes to
-    the top left of its window. The last of several numbers at one position wins; each of them gets the gradient there.
-    A position outside gives NaN.
+    A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
+    Without it, a value is placed at the top left of its window. The last of several values at one position wins, but
+    each of them gets the gradient there. A position outside makes the plane NaN.
     """
     return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
 
@@ -66,10 +70,11 @@ def max_unpooling_backward(
 
 
 def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arrays]:
-    """DeconvNet's AVE and TILE: each number is added to the cells of its window; AVE divides it by their number.
+    """Each value added to all cells of its window: (N, C, H, W) to (N, C, *unpool_size).
 
-    (N, C, H, W) to (N, C, *unpool_size). The top of the previous pass is not cleared but added, too. The gradient is
-    also divided with TILE.
+    AVE divides the value by the number of cells of the window; TILE does not. As in the fork, the gradient of a value
+    is the average over its window with both. Also as in the fork, the top is not cleared: the top of the previous pass
+    is added.
     """
     window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
     shares = x
@@ -148,7 +153,9 @@ def _unpool_window(ctx: Context, x: Any) -> Window:
         all(at < n for at, n in zip(last, size, strict=True)),
         f"the last window would start at {tuple(last)}, outside of the top of {size}: give a larger unpool_size",
     )
-    inside = tuple(min(k, n + 2 * a) for k, n, a in zip(kernel, size, pad, strict=True))  # all that a window can cover
+    inside = tuple(
+        min(k, n + 2 * a) for k, n, a in zip(kernel, size, pad, strict=True)
+    )  # a window cannot cover more cells than the padded top has
     return Window.symmetric(inside, stride, pad)
 
 
@@ -163,10 +170,11 @@ def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax
 
 
 def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
-    """SegNet's scatter of each number of (N, C, H, W) to the position in the mask, Pooling's second top; others are 0.
+    """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, height, width).
 
-    The last of several numbers at one position wins; each of them gets the gradient there. A position outside gives
-    NaN.
+    The second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
+    The last of several values at one position wins, but each of them gets the gradient there. A position outside makes
+    the plane NaN.
     """
     return scatter_by_mask(x, mask, _upsample_size(ctx, x))
 
@@ -178,7 +186,10 @@ def upsample_by_mask_backward(
 
 
 def upsample_repeated(ctx: Context, x: jax.Array) -> jax.Array:
-    """MobileNet-YOLO's repetition of each number `scale` times (default: 1) along height and width of (N, C, H, W)."""
+    """Each value repeated `scale` times along height and width: (N, C, H, W) to (N, C, scale * H, scale * W).
+
+    The default of `scale` is 1.
+    """
     n = _repeat_factor(ctx, x)
     return jnp.repeat(jnp.repeat(x, n, axis=2), n, axis=3) if n > 1 else x
 

@@ -1,1 +1,1 @@
-"""Layers of forks for sequences: caffe-lstm's LSTM, and CTC."""
+"""Layers for sequences in forks: caffe-lstm's LSTM, and connectionist temporal classification (CTC)."""

@@ -1,4 +1,4 @@
-"""Lstm and LstmSimple (junhyukoh's caffe-lstm), and ContinuationIndicator."""
+"""Lstm and LstmSimple of caffe-lstm (junhyukoh) and MyCaffe, and ContinuationIndicator of warpctc-caffe."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 
 
 def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[jax.Array, Arrays]:
-    """caffe-lstm's LSTM over rows time * batch_size + sequence: (rows, ...) to (rows, num_output), gates i, f, o, g.
+    """LSTM over rows ordered by time, then by sequence: (time * batch_size, ...) to (time * batch_size, num_output).
 
-    A sequence starts where the second bottom (time, batch_size) is 0, and continues where it is 1, also from the last
-    forward pass. Without a second bottom every pass starts all sequences. clipping_threshold clips the gates' gradients
-    at every step. Blobs: W_x (4 num_output, numbers), W_h (4 num_output, num_output), b (4 num_output).
+    A second bottom (time, batch_size) is 0 where a sequence starts and 1 where it continues, also from the last forward
+    pass. Without it, every pass starts all sequences. clipping_threshold clips the gradients of the gates at every
+    step. Blobs: W_x (4 num_output, features), W_h (4 num_output, num_output) and b (4 num_output,), with the gates in
+    the order i, f, o, g.
 
-    As recorded on caffe-lstm's CPU: the gates of all sequences read the hidden state of the first one; of a second
-    bottom (rows) without an axis for sequences, the number at time + sequence counts.
+    Two rules are as recorded on caffe-lstm's CPU. The gates of all sequences read the hidden state of the first
+    sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence counts.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), carried = run_lstm(s)
@@ -53,14 +54,17 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
 
 
 class OneState(Sequence):
-    """A sequence whose gates read the hidden state of the first sequence, as on caffe-lstm's CPU."""
+    """A batch of sequences whose gates all read the hidden state of the first one, as on caffe-lstm's CPU."""
 
     def recurrent(self, h: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the contribution of the previous state to the gates."""
+        """Return the part of the gates that depends on the previous hidden state of the first sequence."""
         return cont * self.times(h[..., :1, :], weight)
 
     def recurrent_diff(self, d: jax.Array, cont: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the gradient of the previous state from the gradient of the gates."""
+        """Return the gradient of the previous state, given the gradient `d` of the gates.
+
+        It is 0 for all sequences except the first.
+        """
         first = jnp.sum(cont * (d @ weight), axis=-2, keepdims=True)
         return jnp.where(jnp.arange(d.shape[-2])[:, None] == 0, first, 0)
 
@@ -82,7 +86,7 @@ def _type(name: str, param: str, origin: str) -> LayerType:
 
 
 def select_lstm(layer: Any) -> str:
-    """Return the fork whose Lstm a layer is."""
+    """Return the fork of an Lstm layer: "MyCaffe" or "caffe-lstm"."""
     return "MyCaffe" if layer.HasField("recurrent_param") and not layer.HasField("lstm_param") else "caffe-lstm"
 
 
@@ -153,7 +157,7 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> On
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
-    """warpctc-caffe's (time_step, batch_size) array: 0 in the first row and 1 in all others."""
+    """An array (time_step, batch_size): 0 in the first row and 1 in all others, without bottoms."""
     p = ctx.param
     require(
         p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step}, batch_size {p.batch_size}: must be positive"

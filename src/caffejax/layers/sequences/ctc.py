@@ -1,4 +1,4 @@
-"""CtcLoss, CTCGreedyDecoder and LabelsequenceAccuracy: label sequences without an alignment."""
+"""CtcLoss, CTCGreedyDecoder and LabelsequenceAccuracy: label sequences without an alignment to time steps."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def drop_blanks(numbers: jax.Array, kept: jax.Array) -> jax.Array:
     return jnp.take_along_axis(jnp.where(kept, numbers, GAP), order, axis=1)
 
 
-_NEVER = -1e30  # the logarithm of 0, but one that can be subtracted
+_NEVER = -1e30  # the logarithm of 0; finite, so that differences are not NaN
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The states of a CTC alignment: blank, label, blank, label .. blank; S states for each of N items.
+    """The states of CTC alignments: blank, label, blank, label .. blank; S states for each of N items.
 
     Attributes:
         log_prob: (T, N, S), log-probability of the label of each state at each step.
@@ -47,7 +47,7 @@ class Alignment:
     symbols: jax.Array
 
     def forward(self) -> jax.Array:
-        """Return log-probabilities of all paths to each state, including the label of the step, (T, N, S)."""
+        """Return the log-probabilities (T, N, S) of all paths to each state, including the label of the step."""
         first = jnp.where(jnp.arange(self.skips.shape[1]) < 2, self.log_prob[0], _NEVER)
 
         def step(before: jax.Array, now: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -59,7 +59,7 @@ class Alignment:
         return jnp.concatenate([first[None], rest])
 
     def backward(self) -> jax.Array:
-        """Return log-probabilities of all paths from each state to an end, later labels only, (T, N, S)."""
+        """Return the log-probabilities (T, N, S) of all paths from each state to an end, labels of later steps only."""
         last = jnp.where(self.ends, 0, _NEVER) + 0 * self.log_prob[0]
 
         def step(after: jax.Array, later: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -72,16 +72,16 @@ class Alignment:
         return jnp.concatenate([rest, last[None]])
 
     def total(self, forward: jax.Array) -> jax.Array:
-        """Return the log-probability of each item's labels, (N,)."""
+        """Return the log-probability of each item's label sequence, (N,), from the result of `forward`."""
         return jax.nn.logsumexp(jnp.where(self.ends, forward[-1], _NEVER), axis=1)
 
 
 def ctc_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean over items of -log(probability of their label sequence); a scalar. warpctc-caffe's.
+    """Mean over items of -log(probability of the item's label sequence); a scalar.
 
-    Bottoms: scores (time, items, labels), which go through a softmax, and labels (items, positions); positions with the
-    blank label are ignored. The loss of an item with more labels than steps is 0. As in the fork, the gradient is of
-    the sum over items, not of the mean.
+    Bottoms: scores (time, items, labels), which go through a softmax, and label sequences (items, positions), where
+    positions with the blank label are ignored. An item with more labels than steps adds 0. As in the fork, the gradient
+    is the gradient of the sum over items, not of the mean.
     """
     spread, _ = _align(ctx, scores, labels)
     total = spread.total(spread.forward())
@@ -123,7 +123,7 @@ register(
 
 
 def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignment, int]:
-    """Return the alignment of all items, and the number of steps that count."""
+    """Return the alignments of all items, and the number of steps that count."""
     p = ctx.param
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
@@ -156,7 +156,7 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
 
 
 def _shift_states(x: jax.Array, by: int) -> jax.Array:
-    """Shift states along the axis; states shifted in have probability 0."""
+    """Return states (N, S) shifted by `by` along the last axis; states shifted in have probability 0."""
     widths = ((0, 0), (max(by, 0), max(-by, 0)))
     kept = jnp.pad(x, widths, constant_values=_NEVER)
     return kept[:, : x.shape[1]] if by > 0 else kept[:, -by:]
@@ -167,12 +167,13 @@ def _log_sum(*logs: jax.Array) -> jax.Array:
 
 
 def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *targets: jax.Array) -> Any:
-    """Best labels without blanks and repetitions, (items, time, 1, 1), padded with -1. OpenVINO's.
+    """Best label of each step, without blanks and repetitions: (time, items, labels) to (items, time, 1, 1).
 
-    Bottoms: scores (time, items, labels), indicators (time, items), which are 0 at the step after an item's last, and
-    optionally labels (time, items), which end at the first negative one. Further tops: minus the sum of the best
-    scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1, 1, 1). With three bottoms and two tops the
-    second top is the accuracy. A negative blank_index is the last label; ctc_merge_repeated: false keeps repetitions.
+    Rows are padded with -1. Bottoms: scores (time, items, labels); indicators (time, items), which are 0 at the step
+    after an item's last step; and optionally label sequences (time, items), which end at the first negative label.
+    Further tops are minus the sum of the best scores, (items, 1, 1, 1), and, with a third bottom, the accuracy, (1, 1,
+    1, 1). With three bottoms and two tops the second top is the accuracy. A negative blank_index means the last label.
+    `ctc_merge_repeated: false` keeps repetitions.
     """
     blank = _blank(ctx, scores, going_on, *targets)
     x = promote(scores).transpose(1, 0, 2)
@@ -207,7 +208,7 @@ register(
 
 
 def _blank(ctx: Context, scores: Any, *others: Any) -> int:
-    """Check the bottoms, and return the index of the blank label."""
+    """Validate the bottoms, and return the index of the blank label."""
     require(
         len(scores.shape) == 3 and scores.shape[0] != 0 and scores.shape[2] != 0,
         f"needs scores with 3 axes (time, items, labels), none of size 0, not shape {scores.shape}",
@@ -232,16 +233,17 @@ def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
 
 
 def _before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
-    """Return True in each row up to the first False; if `first`, the first entry counts as True."""
+    """Return the mask of entries before the first False in each row; with `first`, entry 0 counts as True."""
     if first:
         going_on = going_on.at[:, 0].set(True)
     return jnp.cumsum(~going_on, axis=1) == 0
 
 
 def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Fraction of items whose best labels, without repetitions and blanks, are right; a scalar. warpctc-caffe's.
+    """Fraction of items whose best labels, without repetitions and blanks, equal the label sequence; a scalar.
 
-    Bottoms: scores (items, time, labels), and labels (items, positions); positions with the blank label are ignored.
+    Bottoms: scores (items, time, labels), and label sequences (items, positions), where positions with the blank label
+    are ignored.
     """
     require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
     require(
