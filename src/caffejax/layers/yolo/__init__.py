@@ -1,1 +1,1 @@
-"""YOLO's layers: Reorg, losses and outputs of YOLOv2 and YOLOv3, and MobileNet-YOLO's segmentation."""
+"""Layers of YOLOv2 and YOLOv3: Reorg, losses and detections; and the segmentation layers of MobileNet-YOLO."""

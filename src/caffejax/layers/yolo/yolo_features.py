@@ -1,4 +1,4 @@
-"""Reorg and AssistedExcitation: layers on the features of YOLO."""
+"""Reorg and AssistedExcitation: layers on the feature maps of YOLO."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .yolo_head import ground_truth
 
 
 def reorg(ctx: Context, x: jax.Array) -> jax.Array:
-    """MobileNet-YOLO's (N, C, H, W) to (N, C s^2, H/s, W/s) in darknet's order, s = `stride`; the inverse if `reverse`.
+    """(N, C, H, W) to (N, C s^2, H/s, W/s) in darknet's order, where s = `stride`; with `reverse` the inverse.
 
-    Darknet reads the elements of an image as C/s^2 x sH x sW, splits the planes into blocks of s x s, and writes each
-    position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
+    Darknet reads the values of an image as C/s^2 planes of sH x sW, splits the planes into blocks of s x s, and writes
+    each position of a block as C/s^2 planes. This differs from the usual space-to-depth operation.
     """
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
     s, (n, channels, height, width) = ctx.param.stride, x.shape
@@ -49,7 +49,7 @@ register(
 
 
 def _reorder(x: jax.Array, s: int, together: bool) -> jax.Array:
-    """Return x with the elements of each image in their new order, in the shape of x."""
+    """Return x with the values of each image in their new order, in the shape of x; `together` inverts the order."""
     n, channels, height, width = x.shape
     planes = channels // (s * s)
     if together:
@@ -58,9 +58,11 @@ def _reorder(x: jax.Array, s: int, together: bool) -> jax.Array:
 
 
 def assisted_excitation(ctx: Context, x: jax.Array, labels: jax.Array, mean: jax.Array) -> jax.Array:
-    """MobileNet-YOLO's x (N, C, H, W) plus bottom 2 (N, 1, H, W), usually x's mean, in cells of labelled boxes.
+    """Feature map x (N, C, H, W) plus a map (N, 1, H, W), usually x's mean, in the cells of labelled boxes.
 
-    Labels are rows (class, x, y, width, height) for each image, up to one with x = 0. A box has at least one cell.
+    Bottoms: x, labels, and the map to add. Labels are rows (class, x, y, width, height) for each image, up to the first
+    row with x = 0; coordinates are fractions of the image, and x, y is the middle. Each box has at least one cell. Only
+    bottom 0 gets a gradient.
     """
     require(len(x.shape) == 4, f"bottom 0 must have 4 axes (images, channels, height, width), not shape {x.shape}")
     expected = (x.shape[0], 1, *x.shape[2:])
@@ -97,12 +99,12 @@ register(
 
 
 def _box_cells(x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return (N, 1, H, W), True in the cells of boxes."""
+    """Return the mask (N, 1, H, W) of cells covered by a labelled box."""
     height, width = x.shape[2:]
     sides = np.array([width, height])
     objects = ground_truth(x.shape, labels, sides)
     middles, halves = objects.boxes[..., :2], objects.boxes[..., 2:] / 2
-    # first and last cells, cut to whole numbers towards 0
+    # the first cell and the cell after the last, truncated towards 0
     low = jnp.clip(((middles - halves) * sides).astype(jnp.int32), 0, sides - 1)
     high = jnp.clip(((middles + halves) * sides + 0.95).astype(jnp.int32), low + 1, sides)
     rows, columns = jnp.arange(height), jnp.arange(width)

@@ -1,7 +1,7 @@
 """YOLO's prediction maps, anchors, and labelled boxes.
 
 A map (N, anchors * (5 + classes), H, W) holds x, y, width, height, objectness and class scores for each anchor of a
-cell. Boxes are (x, y, width, height) with x and y in the middle, as fractions of the image.
+cell. Boxes are (x, y, width, height) as fractions of the image, where x, y is the middle.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ..dtypes import promote
 
 
 class Head(NamedTuple):
-    """A prediction map with cells and anchors along one axis: anchor by anchor, row by row.
+    """A prediction map with all cells of all anchors along one axis: anchor by anchor, row by row.
 
     Attributes:
         raw: (N, cells, 5 + classes), the raw predictions.
         corners: (cells, 2), column and row of each cell.
         anchors: (cells, 2), width and height of each cell's anchor as fractions of the image.
-        sides: columns and rows of the map.
+        sides: (2,), the numbers of columns and rows of the map.
     """
 
     raw: jax.Array
@@ -49,9 +49,9 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
     Args:
         x: the bottom (N, anchors * (5 + classes), H, W).
         anchors: (anchors, 2), width and height.
-        scale: the side of a cell in the anchors' units.
+        scale: the side of a cell in the units of `anchors`.
         classes: the number of classes.
-        name: of the bottom, for errors.
+        name: the name of the bottom, for errors.
     """
     require(len(x.shape) == 4, f"{name} must have 4 axes (images, channels, height, width), not shape {x.shape}")
     n, channels, height, width = x.shape
@@ -73,14 +73,14 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
 
 
 def as_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
-    """Return (N, cells, 5 + classes) in the bottom's order and shape."""
+    """Return (N, cells, 5 + classes) as a map with the shape of `like`, (N, anchors * (5 + classes), H, W)."""
     n, _, height, width = like.shape
     apart = cells.reshape(n, anchors, height * width, cells.shape[-1])
     return apart.transpose(0, 1, 3, 2).reshape(like.shape)
 
 
 def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
-    """Return the anchors (anchors, 2) of a field `biases`.
+    """Return widths and heights (anchors, 2) from the values of a setting `biases`.
 
     Raises:
         LayerError: if they are not pairs of positive numbers.
@@ -91,7 +91,7 @@ def anchor_sizes(biases: Sequence[float], field: str) -> np.ndarray:
 
 
 def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.ndarray:
-    """Return the anchors that a field `mask` selects."""
+    """Return the rows of `anchors` whose indices are listed in a setting `mask`."""
     require(
         all(0 <= m < len(anchors) for m in mask),
         f"{field}.mask must number the {len(anchors)} anchors of biases from 0 on, not {list(mask)}",
@@ -106,12 +106,12 @@ def as_corners(boxes: jax.Array) -> jax.Array:
 
 
 def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union of boxes (x, y, width, height)."""
+    """Return intersection over union (...) of boxes (..., 4) as x, y, width, height, which broadcast."""
     return overlaps(as_corners(a), as_corners(b))
 
 
 def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return intersection over union of boxes of widths and heights (..., 2) with one centre."""
+    """Return intersection over union (...) of boxes of widths and heights (..., 2) with the same centre."""
     inside = jnp.prod(jnp.minimum(a, b), axis=-1)
     return inside / (jnp.prod(a, axis=-1) + jnp.prod(b, axis=-1) - inside)
 
@@ -123,8 +123,8 @@ class GroundTruth(NamedTuple):
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
         valid: (N, boxes), True for boxes before the first with x = 0.
-        assigned: (N, boxes), True for boxes before the first of width 0 whose middle is inside the image.
-        cells: (N, boxes), the flat index of the cell of each assigned box.
+        assigned: (N, boxes), True for boxes before the first with width 0, if their middle is inside the image.
+        cells: (N, boxes), the flat index row * columns + column of the cell of each assigned box.
     """
 
     classes: jax.Array
@@ -135,12 +135,12 @@ class GroundTruth(NamedTuple):
 
 
 def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTruth:
-    """Read a bottom of labels: rows (class, x, y, width, height) for each image.
+    """Return the labelled boxes of a bottom with rows (class, x, y, width, height) for each image.
 
     Args:
-        data: the shape of the map.
-        labels: the bottom; rows of five along its last axis.
-        sides: columns and rows of the map.
+        data: the shape of the prediction map.
+        labels: the bottom, (N, ..., 5).
+        sides: the numbers of columns and rows of the map.
     """
     shape = labels.shape
     require(

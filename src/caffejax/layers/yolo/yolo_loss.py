@@ -1,4 +1,4 @@
-"""RegionLoss (YOLOv2) and Yolov3: losses of prediction maps, with IoU, GIoU, DIoU and CIoU box losses."""
+"""RegionLoss (YOLOv2) and Yolov3: losses of prediction maps, with IoU, GIoU, DIoU and CIoU losses of boxes."""
 
 from __future__ import annotations
 
@@ -27,31 +27,34 @@ from .yolo_head import (
     shape_overlaps,
 )
 
-# of boxes (..., 4), their targets, and the boxes again for terms that are constant in the gradient
+# a function of boxes (..., 4), their targets (..., 4), and the boxes again for terms that are constant in the gradient
 Measure = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def iou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return intersection over union."""
+    """Return intersection over union (...) of boxes a and b (..., 4); `at` is not used."""
     inside, union, _ = _overlap_areas(a, b)
     return inside / union
 
 
 def giou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU minus the fraction of the enclosing box that is in neither box."""
+    """Return IoU minus the fraction of the enclosing box that is in neither box, (...); `at` is not used."""
     inside, union, around = _overlap_areas(a, b)
     hull = jnp.prod(around, axis=-1)
     return inside / union - (hull - union) / hull
 
 
 def diou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU minus the squared distance of the centres over the squared diagonal of the enclosing box."""
+    """Return IoU minus the squared distance of the centres over the squared diagonal of the enclosing box, (...)."""
     inside, union, around = _overlap_areas(a, b)
     return inside / union - jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(around), -1)
 
 
 def ciou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return DIoU minus the weighted difference of the aspect ratios; the weight is constant in the gradient."""
+    """Return DIoU minus the weighted difference of the aspect ratios, (...).
+
+    The weight is computed from the boxes `at`, equal to a, so that it is constant in the gradient by a.
+    """
     apart = _aspect_difference(at, b)
     weight = apart / (1 - iou(at, b, at) + apart + 1e-6)
     return diou(a, b, at) - weight * _aspect_difference(a, b)
@@ -61,9 +64,10 @@ MEASURES: Mapping[str, Measure] = {"IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU
 
 
 def box_pull(measure: Measure, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
-    """Return minus the gradient of a measure by predicted boxes (..., 4).
+    """Return minus the gradient of a measure by predicted boxes (..., 4); 0 where it is not finite.
 
-    The gradient by width and height is multiplied by the exponentials of `logs`, (..., 2), without the anchor's size.
+    As in the fork, the gradient by width and height is multiplied by the exponentials of `logs`, (..., 2), without the
+    size of the anchor.
     """
     gradient = jax.grad(lambda box: jnp.sum(measure(box, truth, pred)))(pred)
     scaled = jnp.concatenate([gradient[..., :2], gradient[..., 2:] * jnp.exp(logs)], axis=-1)
@@ -76,7 +80,7 @@ def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the areas of intersection and union, and the sides (..., 2) of the enclosing box."""
+    """Return the areas (...) of intersection and union, and width and height (..., 2) of the enclosing box."""
     (a_low, a_high), (b_low, b_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (a, b))
     inside = jnp.prod(jnp.maximum(jnp.minimum(a_high, b_high) - jnp.maximum(a_low, b_low), 0), axis=-1)
     union = a[..., 2] * a[..., 3] + b[..., 2] * b[..., 3] - inside
@@ -84,12 +88,13 @@ def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, ja
 
 
 def region_loss(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Sum of the squared differences between a map (N, num * (5 + num_class), H, W) and its targets, over N; YOLOv2's.
+    """YOLOv2's loss of a prediction map: the sum of squared differences from targets, divided by N; a scalar.
 
-    From MobileNet-YOLO. Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box is assigned to its
-    cell and the most similar anchor; the last box of a cell wins. The objectness target is 1 there, or with `rescore`
-    the overlap; else it is 0, unless the prediction overlaps a box by more than `thresh`. Classes go through a softmax.
-    The gradient is the differences themselves.
+    Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
+    up to the first row of zeros. Each box is assigned to its cell and the most similar anchor; the last box of a cell
+    wins. The objectness target of an assigned cell is 1, or with `rescore` the overlap of the prediction with the box.
+    For other cells it is 0, and the loss is 0 if the prediction overlaps a box by more than `thresh`. Class scores go
+    through a softmax. The gradient is the differences themselves, divided by N.
     """
     h, objects = _read_region(ctx, x, labels)
     loss = jnp.sum(jnp.square(_region_differences(ctx, h, objects))) / max(x.shape[0], 1)
@@ -169,13 +174,13 @@ def _region_differences_of_image(p: Any, h: Head, objects: GroundTruth) -> jax.A
 
 
 def _coordinate_differences(s: jax.Array, h: Head, middles: Any, logs: Any) -> jax.Array:
-    """Return differences of offsets, times the slope of the sigmoid, and of log sizes."""
+    """Return the differences of offsets times the sigmoid's slope, and of logarithms of sizes, (cells, 4)."""
     at = s[:, :2]
     return jnp.concatenate([(at - middles) * at * (1 - at), h.raw[:, 2:4] - logs], axis=1)
 
 
 def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
-    """Return for each cell the index of the last box assigned to it, or -1."""
+    """Return for each cell the index of the last box assigned to it, or -1; (cells,)."""
     per_anchor = len(h.corners) // p.num
     cells = objects.cells[:, None] + np.arange(p.num) * per_anchor  # (boxes, num)
     if p.bias_match:
@@ -189,14 +194,15 @@ def _last_boxes(p: Any, h: Head, objects: GroundTruth) -> jax.Array:
 
 
 def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Sum of the squared differences between a map (N, num * (5 + num_class), H, W) and its targets, over N; YOLOv3's.
+    """YOLOv3's loss of a prediction map: the sum of squared differences from targets, divided by N; a scalar.
 
-    From MobileNet-YOLO. Labels (N, 1, boxes, 5) are class, x, y, width, height, up to a 0. A box is assigned to its
-    cell and the most similar anchor, if that is in `mask`, and to other anchors of `mask` that overlap it by more than
-    `iou_thresh`. The objectness target is 1 there; else 0, unless the prediction overlaps a box by more than `thresh`.
-    The gradient is the differences themselves, with `use_logic_gradient` times the slope of the sigmoid. With an
-    `iou_loss` other than MSE, `iou_normalizer` times 1 minus that measure replaces the squares of the boxes'
-    differences.
+    Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
+    up to the first row of zeros. Each box is assigned to its cell and the most similar anchor, if that anchor is in
+    `mask`. It is also assigned to other anchors of `mask` that overlap it by more than `iou_thresh`. The objectness
+    target of an assigned cell is 1. For other cells it is 0, and the loss is 0 if the prediction overlaps a box by more
+    than `thresh`. The gradient is the differences themselves, divided by N; with `use_logic_gradient` they are
+    multiplied by the slope of the sigmoid. If `iou_loss` is not MSE, `iou_normalizer` times 1 minus that measure
+    replaces the squared differences of coordinates.
     """
     h, objects = _read_yolov3(ctx, x, labels)
     differences, lost = _yolov3_differences(ctx, h, objects)
@@ -241,7 +247,7 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _assign_anchors(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
-    """Return whether boxes (N, boxes, num) are assigned to the anchors of the mask."""
+    """Return the mask (N, boxes, num) of boxes assigned to the anchors of `mask`."""
     alike = shape_overlaps(objects.boxes[..., None, 2:], jnp.asarray(anchors, objects.boxes.dtype))
     best = jnp.argmax(alike, axis=-1)[..., None] == np.array(p.mask)
     more = alike[..., list(p.mask)] > p.iou_thresh if p.iou_thresh < 1 else False
@@ -249,7 +255,7 @@ def _assign_anchors(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Ar
 
 
 def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array]:
-    """Return prediction minus target, (N, cells, 5 + classes), and the box losses by the measure, (N,)."""
+    """Return predictions minus targets, (N, cells, 5 + classes), and the losses of boxes by the `iou_loss`, (N,)."""
     p = ctx.param
     sides = h.sides * p.anchors_scale
     belongs = _assign_anchors(p, objects, anchor_sizes(p.biases, "yolov3_param") / sides)
@@ -266,7 +272,7 @@ def _yolov3_differences_of_image(
     boxes = h.boxes(s[:, :2])
     overlap = jnp.max(centred_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
 
-    # for each box and anchor the cell, or one past the last, where nothing is written
+    # the cell of each box and anchor; one past the last cell, where nothing is written, for unassigned ones
     at = jnp.where(belongs, objects.cells[:, None] + np.arange(p.num) * per_anchor, cells)
     order = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], at.shape)
     first = jnp.full(cells, n_boxes).at[at].min(order, mode="drop")
@@ -292,13 +298,22 @@ def _yolov3_differences_of_image(
 def _box_differences(
     p: Any, h: Head, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return differences of the predictions in `cell` (boxes, num), (boxes, num, 4), and their losses (boxes, num)."""
+    """Return predicted minus target coordinates of the boxes, (boxes, num, 4), and losses by `iou_loss`, (boxes, num).
+
+    Args:
+        p: the settings.
+        h: the prediction map of one image.
+        s: (cells, 5 + classes), sigmoids of the raw predictions.
+        boxes: (cells, 4), the predicted boxes.
+        objects: the labelled boxes.
+        cell: (boxes, num), the cell of each box and anchor.
+    """
     truth = jnp.broadcast_to(objects.boxes[:, None], (*cell.shape, 4))
     kind = p.IOU_LOSS.Name(p.iou_loss)
     if kind == "MSE":
         dtype = truth.dtype
         middles = truth[..., :2] * h.sides.astype(dtype) - jnp.asarray(h.corners, dtype)[cell]
-        # a row of padding has no logarithm, nor has it a gradient
+        # padding rows have size 0, which has no logarithm; they get no gradient
         sizes = jnp.log(jnp.where(truth[..., 2:] > 0, truth[..., 2:], 1) / jnp.asarray(h.anchors, dtype)[cell])
         predicted = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
@@ -309,7 +324,7 @@ def _box_differences(
 
 
 def _class_differences(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array) -> jax.Array:
-    """Return class differences (cells, classes) of cells with an assigned box.
+    """Return the differences of class scores (cells, classes), for cells with an assigned box.
 
     The first box of a cell sets the targets of all classes; later boxes only raise the target of their class.
     """

@@ -1,4 +1,4 @@
-"""YoloDetectionOutput, Yolov3DetectionOutput and EvalDetection: detections of prediction maps."""
+"""YoloDetectionOutput, Yolov3DetectionOutput and EvalDetection: detections of prediction maps, and their evaluation."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ ONE_LIST: dict[Transform, str] = {
 def detection_rows(
     boxes: jax.Array, scores: jax.Array, classes: jax.Array, valid: jax.Array, threshold: float, n: int
 ) -> jax.Array:
-    """Suppress boxes of all classes and images together, and return the others as rows, the best first.
+    """Return the boxes that remain after suppression as rows (image, class + 1, score, x1, y1, x2, y2), best first.
 
-    As in the fork, the images of a batch form one list, and every row has image 0. Without detections there is a row of
-    -1 with the image's index for each image.
+    As in the fork, boxes of all classes and all images of a batch suppress each other, and every row has image 0. If no
+    box remains, the first rows are (image, -1, ...), one for each image.
 
     Args:
         boxes: (boxes, 4), x, y, width, height.
         scores: (boxes,).
         classes: (boxes,).
         valid: (boxes,), True for scores above the threshold.
-        threshold: boxes with at least this overlap with a better one are suppressed.
+        threshold: a box is suppressed if its overlap with a better box is at least this.
         n: the number of images.
 
     Returns:
-        (1, 1, boxes, 7), padded with rows of -1.
+        (1, 1, boxes, 7), with padding rows of -1 at the end.
     """
     corners = as_corners(boxes)
     indices, kept = select_best(corners, scores, valid, threshold, or_equal=True)
@@ -51,11 +51,13 @@ def detection_rows(
 
 
 def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv2's detections (1, 1, rows, 7): (image, class + 1, score, x1, y1, x2, y2), the best first. MobileNet-YOLO's.
+    """YOLOv2's detections, rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7).
 
-    Bottoms are one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate, with its
-    best class: the score is objectness times softmax, and at least `confidence_threshold`. A box is dropped if a better
-    one of any class overlaps it by at least `nms_threshold`. All images form one list with image 0, as in the fork.
+    Bottoms: one or two maps (N, num_box * (5 + num_classes), H, W). Each cell and anchor has one candidate with its
+    best class. The score is objectness, by sigmoid, times class probability, by softmax. Candidates with a score of at
+    least `confidence_threshold` go through suppression. A box is suppressed if a better box of any class overlaps it by
+    at least `nms_threshold`. As in the fork, boxes of all images suppress each other, and every row has image 0.
+    Padding rows of -1 come last.
     """
     p = ctx.param
     require(p.num_classes > 0, "yolo_detection_output_param.num_classes must be above 0")
@@ -99,15 +101,15 @@ Candidates = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
-    """YOLOv3's detections (1, 1, rows, 7): (image, class + 1, score, x1, y1, x2, y2), the best first. MobileNet-YOLO's.
+    """YOLOv3's detections, rows (image, class + 1, score, x1, y1, x2, y2), the best first, (1, 1, rows, 7).
 
-    Bottoms are maps (N, num_box * (5 + num_classes), H, W). A score is objectness times class probability, both by
-    sigmoid, and above `confidence_threshold`. A box is dropped if a better one of any class overlaps it by at least
-    `nms_threshold`, so only the best class of a cell and anchor remains. All images form one list with image 0, as in
-    the fork.
+    Bottoms: maps (N, num_box * (5 + num_classes), H, W). The score of a class is objectness times class probability,
+    both by sigmoid. Scores above `confidence_threshold` go through suppression. A box is suppressed if a better box of
+    any class overlaps it by at least `nms_threshold`, so only the best class of a cell and anchor remains. As in the
+    fork, boxes of all images suppress each other, and every row has image 0. Padding rows of -1 come last.
     """
     p = ctx.param
-    every = p.nms_threshold >= 1  # boxes of other classes of the same cell remain, too
+    every = p.nms_threshold >= 1  # then a cell may have boxes of several classes
     candidates = [_candidates(h, every) for h in _read_heads(ctx, bottoms)]
     boxes, scores, classes = (jnp.concatenate(parts) for parts in zip(*candidates, strict=True))
     top = detection_rows(boxes, scores, classes, scores > p.confidence_threshold, p.nms_threshold, bottoms[0].shape[0])
@@ -150,7 +152,7 @@ def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
 
 
 def _candidates(h: Head, every: bool) -> Candidates:
-    """Return boxes, scores and classes of a map's cells: of the best class, or of all classes."""
+    """Return boxes (n, 4), scores (n,) and classes (n,) of a map: of each cell's best class, or of all classes."""
     s = jax.nn.sigmoid(h.raw)
     boxes, scores = h.boxes(s[..., :2]), s[..., 4:5] * s[..., 5:]
     if not every:
@@ -159,7 +161,7 @@ def _candidates(h: Head, every: bool) -> Candidates:
     return jnp.repeat(boxes.reshape(-1, 4), scores.shape[-1], axis=0), scores.ravel(), classes.ravel()
 
 
-_LEAST = 0.005  # scores below it are left out, with anchors
+_LEAST = 0.005  # with anchors, predictions with a smaller score are left out
 
 
 class Boxes(NamedTuple):
@@ -168,7 +170,7 @@ class Boxes(NamedTuple):
     Attributes:
         classes: (N, boxes).
         boxes: (N, boxes, 4), x, y, width, height as fractions of the image.
-        scores: (N, boxes), for predicted boxes; for labelled boxes, whether they count (are not difficult).
+        scores: (N, boxes), scores of predicted boxes; for labelled boxes True if they count, i.e. are not difficult.
         there: (N, boxes), False for padding.
     """
 
@@ -179,15 +181,20 @@ class Boxes(NamedTuple):
 
 
 def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Count the labels of each class, then judge predictions: (class, score, right, wrong); (N, num_class + boxes * 4).
+    """Number of labels of each class, and each prediction judged right or wrong: (N, num_class + boxes * 4).
 
-    Used by Intel Caffe and caffe-yolo. With `biases` the first bottom is YOLOv2's map (N, num_object * (5 + num_class),
-    side, side), and labels are rows (class, x, y, width, height) up to one with x = 0. Without, bottoms are YOLOv1's:
-    classes, objectness and boxes (x, y, width, height) of all cells; labels contain for all cells whether an object is
-    difficult and exists, its class and its box. Predictions that overlap a better one by at least `nms` are dropped,
-    none if `nms` is negative. Predictions are listed class by class, the best first, then zeros. A prediction is right
-    if the label of its class with the largest overlap reaches `threshold` and no better prediction was assigned to it;
-    for a difficult label it is neither right nor wrong.
+    The first num_class values of a row are the counts of labels. The others are (class, score, right, wrong) for each
+    prediction, class by class, the best first, then zeros.
+
+    With `biases`, bottoms are YOLOv2's: a map (N, num_object * (5 + num_class), side, side), and labels with rows
+    (class, x, y, width, height) up to the first with x = 0. Without `biases`, bottoms are YOLOv1's. Bottom 0 then holds
+    the class scores of all cells, their objectness, and boxes (x, y, width, height). Labels hold for all cells whether
+    an object is difficult, whether it exists, its class, and its box.
+
+    A prediction is dropped if a better prediction overlaps it by at least `nms`; a negative `nms` drops none. A
+    prediction is compared with the label of its class that it overlaps most. It is right if the overlap is at least
+    `threshold` and no better prediction was assigned to this label. For a difficult label it is neither right nor
+    wrong.
     """
     p = ctx.param
     _check(p, x)
@@ -262,7 +269,7 @@ def _scores(p: Any, objectness: jax.Array, chance: jax.Array) -> jax.Array:
 
 
 def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
-    """Return the row of one image."""
+    """Return the row (num_class + boxes * 4,) of one image."""
     order = jnp.argsort(-predicted.scores, stable=True)
     classes, boxes, scores, there = (part[order] for part in predicted)
     if p.nms >= 0:

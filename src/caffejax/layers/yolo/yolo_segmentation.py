@@ -1,4 +1,4 @@
-"""YoloSeg and SegmentationEvaluate: MobileNet-YOLO's segmentation loss and its evaluation."""
+"""YoloSeg and SegmentationEvaluate of MobileNet-YOLO: a segmentation loss, and intersection over union."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
-    """MobileNet-YOLO's sum of squares of d = `object_scale` * (sigmoid(x) - label), over N; the gradient is d itself.
+    """Sum of squares of d = `object_scale` * (sigmoid(x) - label), divided by N; a scalar.
 
-    Bottoms: x and labels of one shape (N, C, ...), and optionally pixel counts (N, C) of each class: the differences of
-    a class are multiplied by 2 minus its share of the pixels.
+    Bottoms: x and labels of one shape (N, C, ...), and optionally pixel counts (N, C) of each class. With pixel counts,
+    the differences of a class are multiplied by 2 minus its share of the pixels. The gradient is d / N, as in the fork.
     """
     return jnp.sum(jnp.square(_difference(ctx, x, labels, *pixels))) / max(x.shape[0], 1)
 
@@ -67,10 +67,10 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
 
 
 def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """MobileNet-YOLO's intersection over union, (1, 1, 1, C), of probabilities and labels above `threshold`.
+    """Intersection over union of each class, (1, 1, 1, C), of probabilities and labels above `threshold`.
 
-    Bottoms: probabilities (N, C, H, W), labels (N, C, H', W'). A class without pixels has 0. If the sizes differ,
-    probabilities are truncated to 255ths and resized bilinearly.
+    Bottoms: probabilities (N, C, H, W), and labels (N, C, H', W'). A class without pixels gets 0. If the sizes differ,
+    probabilities are truncated to multiples of 1/255 and resized bilinearly to H' x W'.
     """
     shape, target_shape, limit = x.shape, labels.shape, ctx.param.threshold
     require(
@@ -106,7 +106,7 @@ register(
 
 
 def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
-    """Resize integer images bilinearly to integers, as OpenCV does."""
+    """Return images (N, C, H, W) of integers from 0 to 255, resized bilinearly and rounded, as by OpenCV."""
     check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):
         near, far, weight = _neighbours(x.shape[axis], n)
@@ -116,7 +116,7 @@ def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each new pixel the two old pixels beside it, and the weight of the second."""
+    """Return for each new pixel of an axis the two old pixels beside it, and the weight of the second; (new,) each."""
     at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     near = np.floor(at).astype(np.int32)
     return near, np.minimum(near + 1, old - 1), at - near
