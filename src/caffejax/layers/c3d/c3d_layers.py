@@ -65,7 +65,7 @@ def volume_size(x: Any) -> Shape:
 
 def _read_number(p: Any, name: str, default: int | None = None) -> int:
     value = getattr(p, name)
-    if not isinstance(value, int):  # repeated, in the messages of the plane
+    if not isinstance(value, int):  # in the 2D messages the field is repeated
         require(len(value) <= 1, f"{name} must be given once, not {len(value)} times")
         value = value[0] if value else None
     elif not p.HasField(name):
@@ -113,7 +113,7 @@ def convolution3d_backward(
 
 
 def deconvolution3d(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """Transposed Convolution3D: each number times the kernel, summed where windows overlap.
+    """Transposed Convolution3D: each value times the kernel, summed where windows overlap.
 
     Bottom: (N, C, length, height, width). The top is (N, num_output, length', height', width'), where a size n becomes
     stride * (n - 1) + kernel - 2 * pad. The weight is (C, num_output, kernel_depth, kernel_size, kernel_size), the bias

@@ -123,7 +123,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
 
 
 def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices in `among` of the `most` largest scores, largest first, in order among equal scores."""
+    """Return the indices in `among` of the `most` largest scores, largest first; equal scores keep their order."""
     return among[np.argsort(-scores[among], kind="stable")[:most]]
 
 

@@ -55,7 +55,13 @@ def make_multibox_loss(ctx: Context, site: Site) -> LayerType:
 def multibox_loss(
     parts: Parts, ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, label: jax.Array
 ) -> jax.Array:
-    """Return loc_weight times the loss of locations plus the loss of classes, as `parts` selects, over the divisor."""
+    """Return the loss, a scalar: loc_weight times the loss of locations, plus the loss of classes, over the divisor.
+
+    Args:
+        parts: whether the losses of locations and of classes count.
+        ctx: the layer.
+        loc, conf, prior, label: the bottoms.
+    """
     (locations, scores), targets = _compare(ctx, loc, conf, prior, label)
     p, total = ctx.param, jnp.zeros((), scores.dtype)
     if parts[0]:
@@ -136,7 +142,7 @@ def _compare(
     fixed = Predictions(*map(jax.lax.stop_gradient, predictions))
     truth = promote(label).reshape(-1, 8)
     if 0 in label.shape or 0 in conf.shape:
-        truth = jnp.full((1, 8), -1, truth.dtype)  # no row belongs to an image here
+        truth = jnp.full((1, 8), -1, truth.dtype)  # a placeholder row that belongs to no image
     return predictions, find_targets(ctx, mining, fixed, *map(jax.lax.stop_gradient, (priors, truth)))
 
 

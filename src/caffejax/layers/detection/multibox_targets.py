@@ -30,7 +30,7 @@ class Truth(NamedTuple):
 
     @classmethod
     def of(cls, rows: jax.Array, *, difficult: bool) -> Truth:
-        """Read rows of (image, label, instance, box, difficult), with or without the difficult ones."""
+        """Read rows of (image, label, instance, box, difficult); difficult rows are ignored without `difficult`."""
         counts = (rows[:, 0] >= 0) & (difficult | (rows[:, 7] == 0))
         return cls(jnp.where(counts, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])
 

@@ -1,4 +1,4 @@
-"""DetectNetTransformation: images of one size, augmented in TRAIN, and their grids of labels."""
+"""DetectNetTransformation: images resized to one size and augmented in TRAIN, and their label grids."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ def apply_transposed(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix)
 
 
 def corner_aligned_weights(new: int, old: int) -> np.ndarray:
-    """Return weights of linear interpolation with aligned corners, (new, old)."""
+    """Return the weights of linear interpolation of `old` cells at `new` positions with aligned corners, (new, old)."""
     at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     return triangle(at[:, None] - np.arange(old))
 
 
 def averaging_weights(new: int, old: int) -> np.ndarray:
-    """Return triangular weights that average the cells around each position, (new, old)."""
+    """Return triangular weights of averages around `new` positions with aligned corners, (new, old)."""
     step = (old - 1) / (new - 1)
     return triangle((np.arange(new)[:, None] * step - np.arange(old)) / step)
 

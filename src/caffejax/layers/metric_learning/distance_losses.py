@@ -297,7 +297,7 @@ register(
 def _triplet_gaps(
     ctx: Context, anchor: jax.Array, alike: jax.Array, other: jax.Array, *labels: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return anchor minus positive and anchor minus negative, (rows, features) each, and the loss's terms, (rows,)."""
+    """Return p = anchor - positive, n = anchor - negative, (rows, features), and margin + |p|**2 - |n|**2, (rows,)."""
     p, name = ctx.param, "alpha" if labels else "margin"
     unread = "margin" if labels else "alpha"
     require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")

@@ -26,7 +26,7 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Arra
     """Squared L2 or L1 distance of x to each row of a weight or of a second bottom: (..., features) to (..., rows).
 
     x is flattened from `axis` on. The weight is (num_output, features). With `normalize` its rows are scaled to length
-    1, also in the stored weight; gradients ignore the scaling. There is no bias, and bias_term is ignored.
+    1, also in the stored weight; gradients ignore the scaling. A bias is never added, and bias_term is ignored.
     """
     rows, others, lead = _rows(ctx, blobs, x, centers)
     difference = rows[:, None] - others

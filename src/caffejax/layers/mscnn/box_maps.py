@@ -19,7 +19,7 @@ def require_rows(shape: Any, name: str, *columns: int) -> int:
     """Return the number of columns of a shape (rows, ...): the product of all sizes after the first.
 
     Raises:
-        LayerError: if there is no axis after the first, or the number of columns is not one of `columns`.
+        LayerError: if the shape has fewer than two axes, or the number of columns is not one of `columns`.
     """
     size = math.prod(shape[1:])
     require(
@@ -155,8 +155,8 @@ class Bounds:
     def clip_normalized(self, deltas: Any, axis: int, norm: Normalization) -> Any:
         """Return normalized deltas clipped to the normalized bounds; the axis holds x, y, w and h.
 
-        As in the fork, x and y have the same bounds, from the mean of their means and the geometric mean of their
-        deviations. The same rule holds for w and h.
+        The bounds of x and y are normalized by the mean of both means and the geometric mean of both deviations. The
+        same rule holds for w and h.
         """
         low, high = [], []
         for bound, first in ((self.xy, 0), (self.wh, 2)):

@@ -141,7 +141,7 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
         )
         field = anchor_grid(p.field_w[i : i + 1], p.field_h[i : i + 1], p.downsample_rate[i], "downsample_rate")
         parts.append(_candidates(ctx, lax.stop_gradient(promote(x)), field))
-    # of equal scores the last comes first
+    # reversed, so that the last of equal scores comes first
     boxes, scores, valid = (jnp.flip(jnp.concatenate(part, axis=1), 1) for part in zip(*parts, strict=True))
     return proposals(read_choice(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 

@@ -353,7 +353,7 @@ def _sample_cells(ctx: Context, scores: jax.Array, labels: Labels, n_fields: int
         n_background = p.batch_size - n_objects
         objects = masked_sample(jax.random.fold_in(ctx.key, 0), objects, n_objects)
     n_background = jnp.minimum(n_background, jnp.sum(background, axis=1, dtype=jnp.int32))
-    rankings = ("conf_loss", "conf_prob")  # background that is the least likely has the largest loss, too
+    rankings = ("conf_loss", "conf_prob")  # both rank alike: less probable background has more loss
     require(p.neg_ranking_type in rankings, f"neg_ranking_type must be one of {rankings}, not '{p.neg_ranking_type}'")
     hard = flat(-jax.nn.log_softmax(scores, axis=1)[:, 0])
     match p.neg_mining_type:

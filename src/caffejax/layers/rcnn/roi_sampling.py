@@ -29,7 +29,7 @@ class AxisWeights(NamedTuple):
 
 
 def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
-    """Return the cells beside positions (R, n) along an axis, and their weights; 0 outside of the axis."""
+    """Return the two cells beside positions (R, n) along an axis, and their weights; 0 outside of the axis."""
     low = jnp.floor(position)
     cells = low, low + 1
     weights = low + 1 - position, position - low
@@ -39,7 +39,13 @@ def bilinear_weights(position: jax.Array, length: int) -> AxisWeights:
 
 
 def sample_bilinear(x: jax.Array, image: jax.Array, rows: AxisWeights, columns: AxisWeights) -> jax.Array:
-    """Return bilinear samples (R, C, rows, columns) of maps (N, C, H, W)."""
+    """Return bilinear samples (R, C, rows, columns) of maps.
+
+    Args:
+        x: the maps (N, C, H, W).
+        image: (R,), the index of the map of each region.
+        rows, columns: the weights of the samples along height and width.
+    """
     last = jnp.moveaxis(x, 1, -1)
     total: jax.Array | None = None
     for i, j in itertools.product((0, 1), (0, 1)):
@@ -116,7 +122,7 @@ def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: 
     counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
     cells, weights = bilinear_weights(
         jnp.where(counts, jnp.clip(position, 0, length - 1), 0), length
-    )  # NaN is in no cell
+    )  # NaN positions have weight 0
     return AxisWeights(cells, (jnp.where(counts, weights[0], 0), jnp.where(counts, weights[1], 0)))
 
 

@@ -130,7 +130,7 @@ def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a ReLU that follows, if the batch is normalized by its statistics."""
+    """Return 1 if a ReLU follows and the batch is normalized by its statistics, else 0."""
     return int(_by_batch(ctx) and epilogues[0].is_relu)
 
 
@@ -207,7 +207,7 @@ def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 
 def segnet_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count a ReLU that follows, if the batch is normalized by its statistics."""
+    """Return 1 if a ReLU follows and the batch is normalized by its statistics, else 0."""
     return int(_learns(ctx) and epilogues[0].is_relu)
 
 

@@ -72,7 +72,7 @@ def interpolate_diff(dy: jax.Array, places: Sequence[Positions], size: Sequence[
 
 
 def _axis_order(size: Sequence[int], places: Sequence[Positions]) -> list[int]:
-    """Return the axes whose size or positions change, first the axis that grows less, which is less work."""
+    """Return the axes that change, the axis that grows less first, since this order takes less work."""
     growth = {axis: len(p.low) / n for axis, n, p in zip((2, 3), size, places, strict=True)}
     changed = {2: _is_changed(places[0], size[0]), 3: _is_changed(places[1], size[1])}
     return [axis for axis in sorted(growth, key=growth.__getitem__) if changed[axis]]
@@ -138,7 +138,7 @@ register(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first row and column that remain, and the ends along both axes."""
+    """Return the first remaining row and column, which are one number, and the ends (row, column) after cropping."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(

@@ -157,7 +157,11 @@ def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> On
 
 
 def continuation_indicator(ctx: Context) -> jax.Array:
-    """An array (time_step, batch_size): 0 in the first row and 1 in all others, without bottoms."""
+    """An array (time_step, batch_size) that is 0 in the first row and 1 in all others.
+
+    The layer has no bottoms. Recurrent layers take the top as continuation indicators, so that each pass starts new
+    sequences.
+    """
     p = ctx.param
     require(
         p.time_step > 0 and p.batch_size > 0, f"time_step {p.time_step}, batch_size {p.batch_size}: must be positive"

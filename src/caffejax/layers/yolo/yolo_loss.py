@@ -66,8 +66,8 @@ MEASURES: Mapping[str, Measure] = {"IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU
 def box_pull(measure: Measure, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
     """Return minus the gradient of a measure by predicted boxes (..., 4); 0 where it is not finite.
 
-    As in the fork, the gradient by width and height is multiplied by the exponentials of `logs`, (..., 2), without the
-    size of the anchor.
+    The gradient by width and height is multiplied by the exponentials of `logs`, (..., 2). The size of the anchor,
+    which is also a factor of width and height, is left out.
     """
     gradient = jax.grad(lambda box: jnp.sum(measure(box, truth, pred)))(pred)
     scaled = jnp.concatenate([gradient[..., :2], gradient[..., 2:] * jnp.exp(logs)], axis=-1)
@@ -134,7 +134,7 @@ def _read_region(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
 
 
 def _region_differences(ctx: Context, h: Head, objects: GroundTruth) -> jax.Array:
-    """Return prediction minus target for each number, (N, cells, 5 + classes)."""
+    """Return predictions minus targets, (N, cells, 5 + classes)."""
     of_image = jax.vmap(lambda raw, boxes: _region_differences_of_image(ctx.param, h._replace(raw=raw), boxes))
     differences: jax.Array = of_image(h.raw, objects)
     return differences
