@@ -45,7 +45,7 @@ class Memories:
 
     @property
     def variables(self) -> pure.Variables:
-        """Params and state as JAX's arrays."""
+        """The net's parameters and state as JAX arrays on the net's device."""
         return pure.Variables(self.data_of(self._params), self.data_of(self._state))
 
     @variables.setter
@@ -56,7 +56,7 @@ class Memories:
 
     @property
     def params(self) -> pure.Params:
-        """The params."""
+        """The net's parameters as JAX arrays: `{layer: {index: array}}`."""
         return self.data_of(self._params)
 
     @params.setter
@@ -66,7 +66,7 @@ class Memories:
 
     @property
     def param_diffs(self) -> pure.Params:
-        """The diffs of the params."""
+        """The diffs of the parameters as JAX arrays: `{layer: {index: array}}`."""
         return {
             layer: {i: self.slots[slot].diff_on(self.device) for i, slot in slots.items()}
             for layer, slots in self._params.items()
@@ -78,12 +78,12 @@ class Memories:
             self.slots[slot].diff_memory.store(array)
 
     def clear_param_diffs(self) -> None:
-        """Make the diffs of all params zero."""
+        """Set the diffs of all parameters to zero."""
         for blob in self.slots.values():
             blob.diff_memory.clear()
 
     def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
-        """Return the arrays of these slots, in a tree like theirs."""
+        """Return the arrays of a tree of slots, as a tree with the same structure."""
         return {
             layer: {i: self.slots[slot].data_on(self.device) for i, slot in slots.items()}
             for layer, slots in tree.items()
@@ -92,22 +92,25 @@ class Memories:
     # -- blobs
 
     def values(self, names: Iterable[str]) -> dict[str, jax.Array]:
-        """Return blobs as JAX's arrays."""
+        """Return the data of the blobs `names` as JAX arrays, by name."""
         return {name: self.blobs[name].data_on(self.device) for name in names}
 
     def store(self, name: str, array: jax.Array) -> None:
-        """Take a blob's new value, of any shape."""
+        """Store new data for the blob `name`, and reshape the blob to the array's shape."""
         self.set_shape(name, array.shape)
         self.blobs[name].data_memory.store(array)
 
     def set_shape(self, name: str, shape: Shape) -> None:
-        """Set the shape of a blob in this pass, under all its names."""
+        """Set the shape of the blob `name`, and of the tops of a Split that share its data."""
         if self.blobs[name].shape != shape:
             for other in (name, *(top for top, root in self._roots.items() if root == name)):
                 self.blobs[other].reshape(*shape)
 
     def reshape(self, graph: Graph) -> None:
-        """Reshape blobs and state to the shapes of this graph of the net."""
+        """Reshape blobs and recurrent state to the shapes of `graph`, the net's graph for new input shapes.
+
+        State with a new shape becomes zero.
+        """
         self._graph = graph
         changed = [name for name, blob in graph.blobs.items() if self.blobs[name].shape != blob.shape]
         for name in changed:
@@ -119,14 +122,14 @@ class Memories:
         self._set_loss_weights(changed)
 
     def move(self, device: jax.Device) -> None:
-        """Take everything to another device."""
+        """Move all data and diffs to another device."""
         self.device = device
         for blob in (*self.blobs.values(), *self.slots.values()):
             blob.data_memory.move(device)
             blob.diff_memory.move(device)
 
     def _set_loss_weights(self, names: Collection[str]) -> None:
-        """Set the diffs of the losses among these blobs to the loss weights, as Caffe's layer setup does."""
+        """Fill the diffs of the losses among the blobs `names` with the loss weights, as Caffe's layer setup does."""
         for name, weight in self._graph.losses.items():
             if name != AUTOMATIC and name in names:
                 self.blobs[name].diff[...] = weight

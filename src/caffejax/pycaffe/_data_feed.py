@@ -34,13 +34,13 @@ class FedLayers:
         self._finish: dict[str, Any] = {}
 
     def check(self, layers: Iterable[Layer]) -> None:
-        """Raise `GraphError` if a MemoryData layer among these has no arrays."""
+        """Raise `GraphError` if a MemoryData layer among `layers` has no arrays to read."""
         for layer in layers:
             if takes_arrays(layer) and layer.key not in self.arrays:
                 raise GraphError(Problem("has no data; call set_input_arrays first", layer=layer.name))
 
     def read(self, layers: Iterable[Layer]) -> None:
-        """Read the next batch of each of these layers."""
+        """Read the next batch of each data layer and MemoryData layer among `layers`, and store it in the tops."""
         for layer in layers:
             if layer.key in self.arrays:
                 self._store(layer, next(self.arrays[layer.key]))
@@ -48,7 +48,7 @@ class FedLayers:
                 self._store(layer, tuple(self._loader.read(layer.key).values()))
 
     def read_arrays(self, layers: Iterable[Layer]) -> None:
-        """Read the next batch of the MemoryData layers among these layers."""
+        """Read the next batch of the MemoryData layers among `layers`, and store it in the tops."""
         self.read(layer for layer in layers if layer.key in self.arrays)
 
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
@@ -94,13 +94,13 @@ def write_batch(
     """Write arrays to the data of a net's inputs, or the diffs of its outputs.
 
     Args:
-        which: the member to write.
-        arrays: an array for each of the names.
+        which: "data" for inputs, "diff" for outputs.
+        arrays: an array for each name.
         blobs: the net's blobs.
         names: the net's inputs or outputs.
 
     Raises:
-        GraphError: for arrays of other names, or with another number of rows than the blob.
+        GraphError: if the names of the arrays are not `names`, or an array and its blob differ in the first axis.
     """
     if set(arrays) != set(names):
         raise GraphError(f"{_MISMATCH[which]}: given {sorted(arrays)}, the net has {sorted(names)}")

@@ -27,7 +27,7 @@ _log = logging.getLogger("caffejax.pycaffe")
 
 
 class _Process:
-    """The current settings."""
+    """The settings of the process: mode, GPU number, solvers, random seed, limits."""
 
     def __init__(self) -> None:
         self.mode = ""  # "cpu" or "gpu"; "" for JAX's default device
@@ -55,10 +55,10 @@ def set_mode_gpu() -> None:
 
 
 def set_device(device_id: int) -> None:
-    """Choose the GPU for `set_mode_gpu`.
+    """Select the GPU, by its number, on which nets run after `set_mode_gpu`.
 
     Raises:
-        ValueError: if there are GPUs, but not with this number.
+        ValueError: if JAX finds GPUs, but none with this number.
     """
     gpus = _gpus()
     if gpus and not 0 <= device_id < len(gpus):
@@ -67,7 +67,7 @@ def set_device(device_id: int) -> None:
 
 
 def device() -> jax.Device:
-    """Return the device on which nets run now."""
+    """Return the current device: the CPU or GPU of the mode, or JAX's default device if no mode was set."""
     if _process.mode == "cpu":
         return jax.devices("cpu")[0]
     if _process.mode == "gpu":
@@ -81,13 +81,13 @@ def device() -> jax.Device:
 
 
 def set_random_seed(seed: int) -> None:
-    """Set the seed of random numbers: fillers and data layers of new nets, and dropout in all nets."""
+    """Set the seed for the fillers and data layers of new nets, and for random layers of all nets."""
     with _process.lock:
         _process.seed, _process.key, _process.drawn = int(seed), None, 0
 
 
 def set_limits(**limits: Any) -> None:
-    """Set limits for reading files from now on; names as in `caffejax.Reading`.
+    """Set limits for reading files from now on. The names are the names of `caffejax.Reading`.
 
     Args:
         limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; other limits stay unchanged.
@@ -102,7 +102,7 @@ def set_limits(**limits: Any) -> None:
 
 
 def reading() -> Reading:
-    """Return the reading configuration of new nets, with the limits set."""
+    """Return the `Reading` configuration of new nets: the defaults with the limits of `set_limits`."""
     return Reading(**_process.limits)
 
 
@@ -118,12 +118,12 @@ def next_key() -> tuple[jax.Array, np.uint32]:
 
 
 def next_seed() -> int:
-    """Return a new seed for random numbers on the host."""
+    """Return a new seed, 0 to 2**31 - 1, for random numbers on the host."""
     return folded_bits(*next_key()) & 0x7FFFFFFF
 
 
 def set_multiprocess(multiprocess: bool) -> None:
-    """Store the flag. It has no effect: pycaffe's solvers train on one device; see `NCCL`."""
+    """Store the flag, which has no effect: pycaffe's solvers train on one device."""
     _process.multiprocess = bool(multiprocess)
 
 
@@ -161,7 +161,7 @@ _NO_NCCL = (
 
 
 class NCCL:
-    """Placeholder for Caffe's class; the constructor raises NotImplementedError."""
+    """Placeholder for Caffe's class, which trains on several GPUs. The constructor raises NotImplementedError."""
 
     def __init__(self, solver: Any, uid: str = "") -> None:
         raise NotImplementedError(_NO_NCCL)
@@ -173,7 +173,7 @@ class NCCL:
 
 
 class Timer:
-    """Measures time between `start` and `stop`."""
+    """Timer of the wall time between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._started = self._seconds = 0.0
@@ -193,7 +193,7 @@ class Timer:
 
 
 def layer_type_list() -> list[str]:
-    """Return the names of all layer types."""
+    """Return the names of all registered layer types."""
     return list(layer_types())
 
 

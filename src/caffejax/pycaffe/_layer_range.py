@@ -1,7 +1,7 @@
 """Compiled forward and backward passes over ranges of a net's layers.
 
-A backward pass can start from any diffs, stop at any layer, and skips the layers that Caffe skips. Its compiled
-function computes the forward pass again.
+A backward pass can start from any diffs and stop at any layer. It skips the layers that Caffe skips. Its compiled
+function includes the forward pass, so a backward pass computes the forward pass a second time.
 """
 
 from __future__ import annotations
@@ -95,21 +95,21 @@ class LayerRange:
 
     @cached_property
     def leaves(self) -> frozenset[str]:
-        """Blobs made in the range that later layers read or that are outputs of the net."""
+        """Names of blobs computed in the range that later layers read or that are outputs of the net."""
         later = part_of(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
     def root(self, name: str) -> str:
-        """Return the bottom of a Split for its top, else the name itself."""
+        """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)
 
     def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run forward; return the blobs in `wanted`, without padding rows."""
+        """Run the layers forward; return the blobs in `wanted`, without padded rows."""
         outputs: PassOutputs = self._function("forward", self._forward, wanted)(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
-        """Remove the padding rows from padded tops."""
+        """Return the values with only the valid rows of padded tops."""
         if self._padded.isdisjoint(values):
             return values
         return {name: strip_padding(value) if name in self._padded else value for name, value in values.items()}
@@ -122,12 +122,12 @@ class LayerRange:
         wanted: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
     ) -> Diffs:
-        """Run some of the layers backward; return the diffs in `wanted`.
+        """Run the layers of `back` backward; return the diffs of parameters, and of the blobs in `wanted`.
 
         Args:
             inputs: the inputs of the forward pass.
             seeds: the diffs to start from.
-            back: the layers.
+            back: the layers to run backward.
             wanted: the blobs whose diffs to return.
             host_tops: the tops that a host layer made in the forward pass; empty for other layers.
         """
@@ -136,12 +136,12 @@ class LayerRange:
     def forward_backward(
         self, inputs: PassInputs, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
     ) -> tuple[PassOutputs, Diffs]:
-        """Run forward and backward; return the blobs in `blobs` and the diffs in `diffs`."""
+        """Run the layers forward and those of `back` backward; return the blobs in `blobs` and the diffs in `diffs`."""
         function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
         return function(inputs, seeds, {})
 
     def backward_range(self, low: int, high: int) -> BackwardRange:
-        """Return the layers from `low` to `high`, indices in the graph, for the backward pass."""
+        """Return the range of layers `low` to `high` (indices in the graph, inclusive) for a backward pass."""
         key = (low, high)
         if key not in self._backward_ranges:
             self._backward_ranges[key] = BackwardRange(self.graph, low, high)
@@ -173,7 +173,7 @@ class LayerRange:
         seeds: Diffs,
         host_tops: Values,
     ) -> tuple[PassOutputs, Diffs]:
-        """Run forward up to layer `last`, and then back."""
+        """Run forward from the first layer of the range to layer `last`, and then the layers of `back` backward."""
         pullbacks: list[tuple[Layer, Pullback]] = []
 
         def record_pullback(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
@@ -193,22 +193,22 @@ class LayerRange:
         return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
 
     def _part_to(self, last: int) -> Part:
-        """Return the layers up to index `last` as one part, without Input and data layers."""
+        """Return the layers of the range up to index `last` as one part, without Input and data layers."""
         layers = self.graph.layers[self.first : last + 1]
         return part_of(layer for layer in layers if not layer.type.is_fed)
 
     def _before(self, inputs: PassInputs) -> Values:
-        """Return the input blobs, also under the names of earlier Splits' tops."""
+        """Return the input blobs by name. A blob behind earlier Splits has the names of the Splits' tops too."""
         split = {name: inputs.blobs[self._roots[name]] for name in self._part.reads if name in self._roots}
         return {**inputs.blobs, **split}
 
 
 class Ranges:
-    """The ranges of a graph's layers, each made once.
+    """A cache of the layer ranges of a graph; each range is made once.
 
     Attributes:
         graph: the graph.
-        padding_is_read: True if some layers read tops with padding rows.
+        padding_is_read: True if a layer reads a top with padded rows.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -218,16 +218,16 @@ class Ranges:
         self._known: dict[tuple[int, int], LayerRange] = {}
 
     def of(self, first: int, last: int) -> LayerRange:
-        """Return layers `first` to `last`."""
+        """Return the range of layers `first` to `last` (indices, inclusive)."""
         if (first, last) not in self._known:
             self._known[first, last] = LayerRange(self.graph, first, last)
         return self._known[first, last]
 
     def cut(self, first: int, last: int, *, apart: bool) -> Iterator[LayerRange]:
-        """Yield layers `first` to `last` in ranges, split at host layers, or a range for each layer if `apart`.
+        """Yield the ranges that together run layers `first` to `last` (indices, inclusive).
 
-        Layers with padded tops that other layers read are separate ranges too, so the layers after them run on the
-        valid rows only.
+        Each host layer is a separate range, and so is each layer with padded tops that other layers read. The layers
+        after such a layer then run on the valid rows only. If `apart` is True, every layer is a separate range.
         """
         whole = schedule_of(self.graph, first, last)
         for part in (one_by_one(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
@@ -237,12 +237,12 @@ class Ranges:
 
 
 def padded_tops(layers: Iterable[Layer]) -> set[str]:
-    """Return the tops with padding rows."""
+    """Return the names of the tops that have padded rows."""
     return {top for layer in layers if layer.type.traits.pads_rows for top in layer.tops}
 
 
 def _fold_key(inputs: PassInputs) -> PassInputs:
-    """Return the inputs of a range for the interpreter: with a single key, and blobs as a separate value."""
+    """Return the inputs with all numbers folded into the PRNG key, and without blobs, which are passed separately."""
     key, *numbers = inputs.key
     for number in numbers:
         key = jax.random.fold_in(key, number)

@@ -1,4 +1,4 @@
-"""The net as Caffe's Python interface shows it."""
+"""`caffe.Net`: a net in the form of Caffe's Python interface."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from ._workspace import Callback, Workspace, open_workspace
 
 
 class Rows:
-    """Collects the rows of batches by name."""
+    """A collector of the rows of batches, by blob name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in names}
 
     def add(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Add the arrays of a batch; a scalar counts as a row."""
+        """Append copies of the rows of a batch's arrays. A scalar counts as one row."""
         for name, array in arrays.items():
             self._rows[name].extend(np.atleast_1d(array).copy())
 
     def cut(self, n: int, size: int) -> dict[str, np.ndarray]:
-        """Return the arrays of `n` examples, without the padding of the last batch of `size`."""
+        """Return the arrays of `n` examples, without the rows that padded the last batch to `size` examples."""
         filled = -(-n // size) * size
         return {name: np.asarray(rows[:n] if len(rows) == filled else rows) for name, rows in self._rows.items()}
 
@@ -68,7 +68,10 @@ class NetLayer:
 
 
 def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
-    """Return an item of `Net.layers`: a `NetLayer`, or for a Python layer the user's object, with the net's blobs."""
+    """Return the item of `Net.layers` for a layer: a `NetLayer`, or for a Python layer the user's object.
+
+    The user's object gets the net's blobs as its `blobs`.
+    """
     user = layer.type.instance
     if user is None:
         return NetLayer(layer.type.name, blobs)
@@ -78,7 +81,7 @@ def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
 
 
 def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
-    """Return a layer's blobs; a shared blob uses another layer's memory, possibly with another shape."""
+    """Return a layer's blobs. A shared blob uses the memory of the layer that owns it, possibly in another shape."""
 
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
@@ -88,7 +91,11 @@ def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
 
 
 def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:
-    """Make layers of one net use the data of another net's blobs, matched by the layers' names.
+    """Make the layers in `mine` use the data of the blobs in `theirs`, for layers with the same name.
+
+    Args:
+        mine: pairs of a layer's name and blobs.
+        theirs: the other net's blobs by layer name.
 
     Raises:
         GraphError: if their blobs differ in number or shape.
@@ -159,7 +166,7 @@ class Net:
 
     @classmethod
     def _of(cls, workspace: Workspace) -> Net:
-        """Return the interface of a net that has a workspace already."""
+        """Return a `Net` that uses an existing workspace."""
         net = cls.__new__(cls)
         net._show(workspace)
         return net
@@ -207,12 +214,12 @@ class Net:
     def forward(
         self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
     ) -> Arrays:
-        """Run layers on the current blobs; data layers read their next batch.
+        """Run layers forward on the current blobs; data layers read their next batch.
 
         Args:
-            blobs: blobs to return beside the outputs.
-            start, end: names of the first and the last layer to run; without them, the first and last of all.
-            kwargs: an array for each of the net's inputs, or none.
+            blobs: names of blobs to return in addition to the outputs.
+            start, end: names of the first and the last layer to run; default: the net's first and last layer.
+            kwargs: an array for each of the net's inputs, or nothing.
 
         Returns:
             The net's outputs, or with `end` that layer's tops: views of the blobs, which the next pass overwrites.
@@ -235,7 +242,7 @@ class Net:
         Args:
             diffs: blobs whose diffs to return in addition to the inputs' diffs.
             start, end: names of the first and the last layer to run; the order is from outputs to inputs.
-            kwargs: a diff for each of the net's outputs, or none.
+            kwargs: a diff for each of the net's outputs, or nothing.
 
         Returns:
             The diffs of the net's inputs, or with `end` the diffs of that layer's bottoms.
@@ -253,11 +260,11 @@ class Net:
         """Run forward over any number of examples, in batches.
 
         Args:
-            blobs: blobs to return beside the outputs.
+            blobs: names of blobs to return in addition to the outputs.
             kwargs: for each of the net's inputs an array with all examples along its first axis.
 
         Returns:
-            Copies with a row for each example; for a loss, which has no rows, a value for each batch.
+            Copies with one row per example. For a loss, which is a scalar, one value per batch.
         """
         rows = Rows((*self.outputs, *(blobs or ())))
         for batch in self._batch(kwargs):
@@ -289,12 +296,12 @@ class Net:
         """Reshape the net to the current shapes of its input blobs.
 
         Raises:
-            GraphError: if a layer cannot work with them.
+            GraphError: if a layer cannot work with these shapes.
         """
         self._workspace.reshape()
 
     def clear_param_diffs(self) -> None:
-        """Make the diffs of all params zero."""
+        """Set the diffs of all parameters to zero."""
         self._workspace.memories.clear_param_diffs()
 
     def before_forward(self, callback: Callback) -> None:
@@ -329,14 +336,14 @@ class Net:
     _set_input_arrays = set_input_arrays
 
     def copy_from(self, weights: AnyPath, strict: bool = False) -> None:
-        """Take the blobs of a .caffemodel or .caffemodel.h5 for the layers of the same names.
+        """Copy the blobs of a .caffemodel or .caffemodel.h5 file into the layers with the same names.
 
         Args:
             weights: the file.
-            strict: whether there must be weights for every layer that has some.
+            strict: raise if the file lacks the weights of a layer.
 
         Raises:
-            WeightsError: if it cannot be read, blobs do not fit, or, if `strict`, some are missing.
+            WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.
         """
         memories = self._workspace.memories
         memories.variables = load_weights(weights, self._workspace.graph, memories.variables, strict)
@@ -344,24 +351,28 @@ class Net:
     load_hdf5 = copy_from
 
     def save(self, path: AnyPath) -> None:
-        """Write a .caffemodel, whatever the name ends in.
+        """Write the parameters to a .caffemodel file; the file extension does not matter.
 
         Raises:
-            WeightsError: if it cannot be written.
+            WeightsError: if the file cannot be written.
         """
         save_weights(path, self._workspace.graph, self._workspace.memories.variables, hdf5=False)
 
     def save_hdf5(self, path: AnyPath, write_diff: bool = False) -> None:
-        """Write a .caffemodel.h5, whatever the name ends in, with the params' diffs if wanted.
+        """Write the parameters, and with `write_diff` their diffs, to a .caffemodel.h5 file.
+
+        The file extension does not matter.
 
         Raises:
-            WeightsError: if it cannot be written.
+            WeightsError: if the file cannot be written.
         """
         diffs = self._workspace.memories.param_diffs if write_diff else None
         save_weights(path, self._workspace.graph, self._workspace.memories.variables, diffs, hdf5=True)
 
     def share_with(self, other: Net) -> None:
-        """Share with another net the data of the blobs of layers that have the same names, from now on.
+        """Make layers of this net use the parameters of the layers of `other` that have the same names.
+
+        From now on a change of these parameters in one net changes the other net.
 
         Raises:
             GraphError: if their blobs differ in number or shape.
@@ -371,7 +382,7 @@ class Net:
         self._workspace.forget_passes()
 
     def _forward(self, first: int, last: int) -> float:
-        """Run layers by their indices; return the weighted loss."""
+        """Run layers `first` to `last` (indices, inclusive) forward; return the weighted loss."""
         return float(sum(float(loss) for loss in self._run(first, last)))
 
     def _backward(self, high: int, low: int) -> None:

@@ -19,12 +19,14 @@ from ._synced_memory import Memory, now
 
 
 class FrozenForward:
-    """Forward passes over the first layers of a net, or all layers, by a frozen net while the weights do not change.
+    """Forward passes by an inference function, while the weights do not change.
+
+    The passes run the first layers of a net, or all layers.
 
     Args:
         net: the net.
-        layers: the layers. A range is never frozen if it does not begin with the first layer, ends inside a net with
-            losses, or contains host layers.
+        layers: the layers. A range has no inference function if it does not begin with the net's first layer, ends
+            before the net's last layer and contains losses, or is a host layer.
     """
 
     def __init__(self, net: pure.Net, layers: LayerRange) -> None:
@@ -39,7 +41,7 @@ class FrozenForward:
         self._fold = jax.jit(jax.random.fold_in)
 
     def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:
-        """Run a pass that returns the blobs in `wanted`; return None if the net is not frozen."""
+        """Run a pass that returns the blobs in `wanted`; return None if there is no inference function for it."""
         if not self._possible:
             return None
         passes = self.cache.find(self._outputs.union(wanted), _variables(inputs))
@@ -57,23 +59,23 @@ class FrozenForward:
 
 
 def _variables(inputs: PassInputs) -> pure.Variables:
-    """Return the params and state of a pass."""
+    """Return the parameters and state in the inputs of a pass."""
     return pure.Variables(dict(inputs.params), dict(inputs.state))
 
 
 class Pass:
-    """A forward pass, which runs again if a blob that it has not returned is read.
+    """A forward pass. It runs a second time if a blob that it has not returned is read.
 
     Args:
         layers: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
-        frozen: the frozen net that the pass may use, or None.
+        frozen: inference functions that the pass may use, or None.
 
     Attributes:
         range: the layers to run.
         inputs: the inputs of the pass; the key is a `Key`.
         host_tops: the tops of a host layer, which must not run again for its backward pass; empty for other layers.
-        time: the version of the memories at the end of the pass; later versions were written after it.
+        time: the version number at the end of the pass; memories with a larger version were written after it.
     """
 
     def __init__(self, layers: LayerRange, inputs: PassInputs, frozen: FrozenForward | None = None) -> None:
@@ -83,15 +85,15 @@ class Pass:
         self._waiting: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run the pass; return the blobs in `wanted`."""
+        """Run the pass; return the blobs in `wanted`, the changed state and the loss."""
         outputs = self._frozen.run(self.range, self.inputs, wanted) if self._frozen else None
         return outputs or self.range.forward(self.inputs, wanted)
 
     def finish(self, outputs: PassOutputs, memories: Memories) -> None:
-        """Store the results in the memories.
+        """Store the results of the pass in `memories`; blobs that are not in `outputs` are deferred.
 
         Raises:
-            LayerError: for an index out of range.
+            LayerError: for an index out of range in a layer that selects by index.
         """
         blobs = self.range.graph.blobs
         values = {**self.inputs.blobs, **outputs.values}
@@ -104,7 +106,7 @@ class Pass:
             if name in outputs.values:
                 memories.store(name, outputs.values[name])
             else:
-                memories.set_shape(name, blobs[name].shape)  # the pass before may have left another
+                memories.set_shape(name, blobs[name].shape)  # the previous pass may have set another shape
                 memory = self._waiting[name] = memories.blobs[name].data_memory
                 memory.defer(self)
         if self.range.on_host:
@@ -112,16 +114,16 @@ class Pass:
         self.time = now()
 
     def resolve(self) -> None:
-        """Compute the blobs that were not returned."""
+        """Run the pass again, and store the blobs that it has not returned before."""
         if self._frozen and not self._frozen.cache.is_current(_variables(self.inputs)):
-            self._frozen = None  # it is frozen with newer params
+            self._frozen = None  # the inference function has newer parameters
         values = self.run(self.range.makes).values
         for name, memory in self._waiting.items():
             memory.fill(self, values[name])
 
 
 class BackwardPass:
-    """A backward pass, which runs again if a diff that it has not returned is read.
+    """A backward pass. It runs a second time if a diff that it has not returned is read.
 
     Args:
         forward: the preceding forward pass.
@@ -143,14 +145,14 @@ class BackwardPass:
         self._waiting: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> Diffs:
-        """Run it; return the diffs of params, and of the blobs in `wanted`."""
+        """Run the pass; return the diffs of parameters, and of the blobs in `wanted`."""
         return self.forward.range.backward(
             self.forward.inputs, self.seeds, self._layers, wanted, self.forward.host_tops
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
-        """Store the results in the memories."""
-        self.seeds = self.seeds._replace(params={})  # complete; only diffs of blobs may still be needed
+        """Store the results of the pass in `memories`; diffs that are not in `diffs` are deferred."""
+        self.seeds = self.seeds._replace(params={})  # complete; only diffs of blobs can be deferred
         for slot, array in diffs.params.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._layers.writes:
@@ -162,14 +164,14 @@ class BackwardPass:
                 memory.defer(self)
 
     def resolve(self) -> None:
-        """Compute the diffs that were not returned."""
+        """Run the pass again, and store the diffs that it has not returned before."""
         diffs = self.run(self._layers.writes)
         for name, memory in self._waiting.items():
             memory.fill(self, diffs.blobs[name])
 
 
 def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
-    """Return a new pass over these layers on the current memories. It has not run yet."""
+    """Return a new forward pass of `layers` on the current values in `memories`. It has not run yet."""
     params, state = memories.data_of(layers.params), memories.data_of(layers.state)
     return Pass(layers, PassInputs(params, state, memories.values(layers.reads), key, {}), frozen)
 
@@ -201,9 +203,10 @@ class History:
         return self._last[i]
 
     def to_go_back(self, i: int) -> Pass:
-        """Return the pass for the backward pass of layer `i`: its last, or a new one if its inputs have changed since.
+        """Return the forward pass that the backward pass of layer `i` differentiates.
 
-        Bottoms that the layer overwrote in place are recomputed if nothing else has written to them.
+        This is the most recent pass of the layer, or a new pass if an input of the layer was written to after it. For
+        a new pass, bottoms that the layer overwrote in place are recomputed, unless their maker has run since.
         """
         last, layer = self._last[i], self._layers[i]
         layers = self._ranges.of(i, i)
@@ -221,22 +224,22 @@ class History:
         return new
 
     def _remade(self, i: int, name: str, last: Pass) -> bool:
-        """Return whether the layer that makes the bottom `name` of layer `i` has run after this pass."""
+        """Return whether the layer that makes the bottom `name` of layer `i` has run after the pass `last`."""
         maker = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
         later = self._last[maker]
         return later is not None and later.time > last.time
 
     def _written(self, layer: Layer, last: Pass) -> bool:
-        """Return whether an input of a layer's backward pass was written to after its forward pass.
+        """Return whether an input of the layer's backward pass was written to after the forward pass `last`.
 
-        Blobs that the layer works on in place are not compared, because later values there replace its inputs.
+        Bottoms that the layer overwrites in place are not compared, because the layer's tops replace them.
         """
         blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
         return any(blob.data_memory.settled_version() >= last.time for blob in (*blobs, *params))
 
     def _read(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
-        """Return bottoms that layer `i` read in its last pass and then overwrote."""
+        """Return the bottoms `names` as layer `i` read them in the pass `last`, before it overwrote them."""
         names = tuple(sorted(names))
         first = last.range.first
         if first == i or not names:
@@ -245,5 +248,5 @@ class History:
 
 
 def _in_place(layer: Layer) -> frozenset[str]:
-    """Return the bottoms that a layer overwrites with its tops."""
+    """Return the names of the bottoms that a layer overwrites with its tops."""
     return frozenset(layer.bottoms).intersection(layer.tops)

@@ -1,4 +1,4 @@
-"""Solvers as Caffe's Python interface shows them."""
+"""`caffe.Solver` and its subclasses: solvers in the form of Caffe's Python interface."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ Callback = Callable[[], object]
 
 
 class BlobUpdater:
-    """Updates params where the train net has them, by passes that leave blobs and diffs to be seen.
+    """An updater that stores parameters, blobs and diffs in the blobs of the train net, where users can read them.
+
+    It implements the protocol `Updater`.
 
     Args:
         setup: the parts of training.
-        train_state: where to start; the train net has its params and running statistics already.
-        workspace: the train net's.
+        train_state: the state to start from; the train net already has its parameters and running statistics.
+        workspace: the train net's workspace.
 
     Attributes:
-        on_start, on_gradients: called before an iteration's first pass, and before its update.
-        last_update, steps_per_dispatch, waited: as `Updater` has them.
+        on_start, on_gradients: functions called before an iteration's first pass, and before its update.
+        last_update, steps_per_dispatch, waited: as in `Updater`.
     """
 
     steps_per_dispatch = 1
@@ -62,7 +64,7 @@ class BlobUpdater:
 
     @property
     def train_state(self) -> TrainState:
-        """Params and running statistics as they are in the net now, and the rest, on the device of the moment."""
+        """The train state on the current device, with the net's current parameters and running statistics."""
         self._follow()
         params, state = self._workspace.memories.variables
         return self._rest.replace(params=params, state=state)  # type: ignore[attr-defined]
@@ -74,21 +76,21 @@ class BlobUpdater:
 
     @property
     def variables(self) -> Variables:
-        """Params and running statistics as they are in the net now."""
+        """The net's current parameters and running statistics."""
         return self.train_state.variables
 
     @property
     def abstract_state(self) -> TrainState:
-        """The shapes and shardings of the state."""
+        """The shapes, dtypes and shardings of the train state."""
         return abstract_state(self.train_state)
 
     @property
     def sharded_state(self) -> tuple[TrainState, None]:
-        """A copy of the state, since users may write to blobs; the second value is None with a single device."""
+        """A copy of the train state, since users may write to blobs, and None for the statistics of other devices."""
         return jax.tree.map(jnp.copy, self.train_state), None
 
     def restore(self, state: TrainState, each: Params | None) -> None:
-        """Continue from a saved state."""
+        """Replace the train state by a saved state; `each`, statistics of several devices, is ignored."""
         self.train_state, self.last_update = jax.device_put(state, self._device), None
 
     def update(
@@ -124,7 +126,7 @@ class BlobUpdater:
         self._rest = _without_variables(after)
 
     def final_loss(self) -> jax.Array:
-        """Run forward once more, on the next batch; return the loss."""
+        """Run the train net forward on the next batch; return the loss."""
         return sum(self._workspace.forward(0, self._last_layer), start=jnp.zeros(()))
 
     def _pass(self, number: int, debug_info: bool) -> jax.Array:
@@ -140,7 +142,7 @@ class BlobUpdater:
             _global_state.log(line)
 
     def _follow(self) -> None:
-        """Move the state to the current device."""
+        """Move the train state and the net to the current device."""
         if (device := _global_state.device()) is not self._device:
             self._device = device
             self._rest = jax.device_put(self._rest, device)
@@ -164,13 +166,13 @@ class Solver:
     Attributes:
         net: the train net.
         test_nets: the test nets; they have the train net's params.
-        param: the settings.
+        param: the solver's settings.
 
     Raises:
-        CaffejaxError: for settings or nets that cannot work.
+        CaffejaxError: for invalid settings or nets.
     """
 
-    _type = ""  # the type in the file unless this says another
+    _type = ""  # the type of the update rule; "" for the type in the file
 
     def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
         param = read_solver(solver_file)
@@ -201,7 +203,7 @@ class Solver:
 
     @property
     def param(self) -> SolverParameter:
-        """The settings."""
+        """The solver's settings."""
         return self._param
 
     @property
@@ -225,32 +227,34 @@ class Solver:
         return self._trainer.rate
 
     def step(self, iterations: int) -> None:
-        """Train for some iterations, testing, displaying and snapshotting when due; then snapshots are complete.
+        """Train for `iterations` iterations; test, display and write snapshots at the solver's intervals.
+
+        The call returns when all snapshots are written.
 
         Raises:
-            SolverError: if a loss is found not to be finite.
+            SolverError: if a loss is not finite.
             WeightsError: if a snapshot could not be written.
         """
         self._trainer.step(iterations)
         self._trainer.snapshots.wait()
 
     def solve(self, resume_file: AnyPath | None = None) -> None:
-        """Train to `max_iter`, from now or from a snapshot."""
+        """Train to iteration `max_iter`, from the current state or from a snapshot."""
         self._trainer.solve(resume_file)
 
     def snapshot(self) -> None:
         """Write a snapshot: Caffe's two files and a checkpoint.
 
         Raises:
-            WeightsError: if it cannot be written.
+            WeightsError: if the snapshot cannot be written.
         """
         self._trainer.snapshot()
 
     def restore(self, state_file: AnyPath) -> None:
-        """Go back to a snapshot: a .solverstate[.h5] or a checkpoint.
+        """Restore the state of a snapshot: a .solverstate, a .solverstate.h5 or a checkpoint.
 
         Raises:
-            WeightsError: if it cannot be read, or belongs to another net.
+            WeightsError: if the snapshot cannot be read, or belongs to another net.
         """
         self._trainer.restore(state_file)
 
@@ -273,7 +277,7 @@ class Solver:
 
 
 def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
-    """Set the train net and the test nets to work, and have tests use what the test nets' blobs then hold."""
+    """Create the workspaces of the train net and the test nets, and make tests read the test nets' blobs."""
     trained = Variables(start.params, start.state)
     workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
     tests = setup.tests
@@ -284,7 +288,7 @@ def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Work
 
 
 def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Variables:
-    """Return what a test net's blobs hold, brought with its evaluator to the device of the moment."""
+    """Move a test net and its evaluator to the current device; return the net's parameters and state."""
     workspace.follow()
     if isinstance(evaluator, Evaluator):
         evaluator.device = workspace.memories.device
@@ -292,37 +296,37 @@ def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Vari
 
 
 class SGDSolver(Solver):
-    """Stochastic gradient descent. Like the classes below, it ignores the type that the file names."""
+    """Solver with stochastic gradient descent, whatever type its file names."""
 
     _type = "SGD"
 
 
 class NesterovSolver(Solver):
-    """Nesterov's accelerated gradient."""
+    """Solver with Nesterov's accelerated gradient, whatever type its file names."""
 
     _type = "Nesterov"
 
 
 class AdaGradSolver(Solver):
-    """AdaGrad."""
+    """Solver with AdaGrad, whatever type its file names."""
 
     _type = "AdaGrad"
 
 
 class RMSPropSolver(Solver):
-    """RMSProp."""
+    """Solver with RMSProp, whatever type its file names."""
 
     _type = "RMSProp"
 
 
 class AdaDeltaSolver(Solver):
-    """AdaDelta."""
+    """Solver with AdaDelta, whatever type its file names."""
 
     _type = "AdaDelta"
 
 
 class AdamSolver(Solver):
-    """Adam."""
+    """Solver with Adam, whatever type its file names."""
 
     _type = "Adam"
 
@@ -336,6 +340,6 @@ def get_solver(solver_file: AnyPath) -> Solver:
     """Return a solver of the type that its file names.
 
     Raises:
-        CaffejaxError: for settings or nets that cannot work.
+        CaffejaxError: for invalid settings or nets.
     """
     return _CLASSES.get(read_solver(solver_file).type, Solver)(solver_file)
