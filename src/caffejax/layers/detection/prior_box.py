@@ -30,8 +30,9 @@ def prior_box(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
     of the image, cell by cell in row-major order. For each min_size a cell has a square of this size; with max_size, a
     square with the geometric mean of both sizes; and for each aspect_ratio (and its inverse with `flip`) a box with the
     area of the first square. Sizes are truncated to whole pixels. TextBoxes (denser_prior_boxes) repeats each box
-    around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4 squares of size 32, 8 pixels apart, and 2 x 2
-    squares of size 64, 16 pixels apart; its squares are 1 pixel smaller.
+    around the lower border of the cell. FaceBoxes (faceboxes) has 4 x 4 squares of size 32, at offsets of -16, -8, 0
+    and 8 pixels from the middle of the cell, and 2 x 2 squares of size 64, at offsets of -16 and 0 pixels; its squares
+    are 1 pixel smaller.
     """
     return priors(ctx.param, lambda: cell_boxes(ctx.param), x, image)
 

@@ -69,7 +69,7 @@ class SelectionSettings:
     after: int
 
     def best(self, boxes: jax.Array, scores: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and a mask without padding.
+        """Return the selected rows [x1, y1, x2, y2, score] of an image, best first, and their mask, False for padding.
 
         Args:
             boxes: (n, 4).

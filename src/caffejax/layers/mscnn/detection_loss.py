@@ -168,10 +168,10 @@ def detection_loss(ctx: Context, x: jax.Array, truth: jax.Array) -> jax.Array:
 
     Bottoms: a map (N, cls_num + 4, H, W) of scores and deltas, and ground truth (N, 6, H, W) with label, box (4) and
     overlap. The first number of the top is the sum; the second is `lambda` times the loss of deltas, and its diff is
-    ignored. Background cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects among them.
-    "bootstrap" selects the cells with the largest score of each other class. "random" selects cells at random.
-    "mixture" selects half of them in each way. Another value selects all. The number of selected cells is `bg_multiple`
-    times the number of objects. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
+    ignored. Background cells have label 0 and an overlap below `bg_threshold`. `sample_mode` selects among them,
+    `bg_multiple` cells for each object. "bootstrap" selects for each class of objects the cells with the largest scores
+    of this class. "random" selects cells at random. "mixture" selects half of the cells in each way. Another value
+    selects all background cells. Deltas are clipped to their bounds in the loss, and the gradient ignores the clipping.
     """
     (of_classes, _), (of_boxes, _) = _map_losses(ctx, x, truth)
     return join_losses(ctx, of_classes, getattr(ctx.param, "lambda") * of_boxes)

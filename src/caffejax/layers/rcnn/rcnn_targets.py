@@ -38,9 +38,9 @@ def anchor_target_layer(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Labels (1, 1, A*H, W), box targets, inside weights and outside weights, (1, 4A, H, W) each, to train an RPN.
 
-    A label is 1 (positive), 0 (negative) or -1 (ignored). Bottoms: scores, whose size (H, W) alone is read; true boxes
-    (M, 5) with rows x1, y1, x2, y2, class, where rows of class 0 are padding; im_info, which begins with height and
-    width of the image. param_str holds settings of py-faster-rcnn's cfg, in lower case.
+    A label is 1 (positive), 0 (negative) or -1 (ignored). Bottoms: scores (1, channels, H, W), only whose H and W are
+    read; true boxes (M, 5) with rows x1, y1, x2, y2, class, where rows of class 0 are padding; im_info, which begins
+    with height and width of the image. param_str holds settings of py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
     require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
