@@ -47,7 +47,7 @@ def batch(kept: int) -> dict[str, np.ndarray]:
 def by_hand(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
     """The same loss on the rows that pass."""
     rows = np.flatnonzero(inputs["keep"])
-    (w1, b1), (w2, b2) = params["ip1"], params["ip2"]
+    (w1, b1), (w2, b2) = params["ip1"].values(), params["ip2"].values()
     scores = jnp.tanh(jnp.maximum(inputs["data"][rows] @ w1.T + b1, 0) @ w2.T + b2)
     labels = inputs["label"][rows].astype(int)
     return -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(len(rows)), labels])

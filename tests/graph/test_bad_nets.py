@@ -85,7 +85,7 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
         (
             FIRST.replace('"a"', '"b"')
             + f"include {{ phase: TRIAN }} }} {FIRST} include {{ phase: TEST }} }} {READERS}",
-            [": phase: 'TRIAN' is no value", "t: unknown layer type"],
+            ["phase: 'TRIAN' is not a value", "t: unknown layer type"],
         ),
     ],
 )
