@@ -1,4 +1,4 @@
-"""Average precision of the detections of one class, as the forks' solvers compute it."""
+"""Average precision of the detections of one class, computed as in the solvers of Caffe's forks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ _POINTS = {"11point": 11, "101point": 101}
 def average_precision(detections: Sequence[tuple[float, float, float]], positives: int, version: str) -> float:
     """Return the area under the precision-recall curve.
 
+    The versions are:
+
+    - "11point": the mean over the recalls 0, 0.1, ..., 1 of the maximum precision at this or a higher recall.
+    - "101point": the same over the recalls 0, 0.01, ..., 1. It is the version of Cascade R-CNN and COCO; the others are
+      SSD's.
+    - "MaxIntegral": the integral over the recall of the maximum precision at this or a higher recall.
+    - "Integral": the integral of the curve.
+
     Args:
         detections: score, true positive (1 or 0) and false positive (1 or 0) of each detection, as in the rows of a
-            DetectionEvaluate layer. Detections that are neither (they match an ignored box) are skipped.
+            DetectionEvaluate layer. Detections with two zeros (they match an ignored box) are skipped.
         positives: number of ground-truth boxes.
-        version: "11point", the mean of the maximum precisions at recalls of at least 0, 0.1 .. 1; "101point", at 0,
-            0.01 .. 1 (Cascade R-CNN's, after COCO; the others are SSD's); "MaxIntegral", the integral with the maximum
-            precision at this or a higher recall; or "Integral", the integral of the curve.
+        version: "11point", "101point", "MaxIntegral" or "Integral".
 
     Raises:
         SolverError: for other versions.
@@ -36,7 +42,7 @@ def average_precision(detections: Sequence[tuple[float, float, float]], positive
     precision, recall = true / (true + false), true / positives
     if version in _POINTS:
         last = _POINTS[version] - 1
-        # the fork has recalls in float32 and tenths in float64: 7 of 10 is less than 0.7, 3 of 10 not than 0.3
+        # as in SSD's fork, recalls are float32, tenths float64: 7 / 10 is less than 0.7, but 3 / 10 not less than 0.3
         reached = recall.astype(np.float32).astype(np.float64) >= np.arange(last + 1)[:, None] / last
         return float(np.mean(np.max(np.where(reached, precision, 0), axis=1)))
     if version == "MaxIntegral":

@@ -13,7 +13,7 @@ from .intermediates import LayerTrace
 
 
 class DebugInfo:
-    """Computes the debug info of a net's passes. It is compiled once.
+    """Debug info of a net's passes. The computation is compiled once.
 
     Args:
         net: the net.
@@ -25,7 +25,7 @@ class DebugInfo:
         self._measure = net.jit(self._numbers)
 
     def lines(self, params: Params, state: Params, batch: Mapping[str, jax.Array], key: jax.Array) -> Iterator[str]:
-        """Yield the lines of one pass in Caffe's order: forward, backward, totals over all parameters."""
+        """Yield the log lines of one pass in Caffe's order: forward, backward, norms over all parameters."""
         numbers = jax.device_get(self._measure(params, state, batch, key))
         for layer in self._net.graph.layers:
             for name, value in zip(layer.tops, numbers["tops"][layer.key], strict=True):

@@ -18,7 +18,13 @@ Arrays = Sequence[jax.Array]
 
 
 class NonFinite(NamedTuple):
-    """A value that is not finite, its layer (None if unknown), and advice (default: the general advice)."""
+    """A description of a value that is not finite, its layer, and advice.
+
+    Attributes:
+        message: the value, and the number of NaN and infinite elements.
+        layer: the layer with the value; None if unknown.
+        advice: a remedy; "" for the general advice.
+    """
 
     message: str
     layer: Layer | None = None
@@ -33,7 +39,7 @@ def find_nonfinite(
     Args:
         net: the train net.
         before, after: the variables before and after the step.
-        batches: the step's batches, stacked along a first axis.
+        batches: arrays by input name, with the step's batches stacked along a new first axis.
         keys: the PRNG key of each batch's pass.
     """
     if (first := not_finite(before, net)) is not None:
@@ -53,7 +59,10 @@ def find_nonfinite(
 
 
 def not_finite(variables: Variables, net: Net | None = None) -> NonFinite | None:
-    """Return the first parameter or running statistic that is not finite."""
+    """Return the first parameter or running statistic that is not finite, or None if all are finite.
+
+    With `net` the search follows the order of its layers.
+    """
     for what, tree in (("parameter", variables.params), ("running statistic", variables.state)):
         for key in [layer.key for layer in net.graph.layers] if net else tree:
             for i, blob in sorted(tree.get(key, {}).items()):
@@ -73,7 +82,7 @@ def _search_forward(trace: LayerTrace) -> NonFinite | None:
 
 
 def _search_backward(trace: LayerTrace) -> NonFinite | None:
-    """Return the first layer, in the order of the backward pass, with a gradient that is not finite."""
+    """Return the first layer, in the order of the backward pass, with a gradient that is not finite, or None."""
     message = "the gradient of {} {}; all before it in the backward pass are finite"
     for layer, gradients in trace.backward():
         for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
@@ -86,7 +95,7 @@ def _search_backward(trace: LayerTrace) -> NonFinite | None:
 
 
 def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinite:
-    """Explain why a layer's top may not be finite although its bottoms are."""
+    """Return the report on a top that is not finite although the layer's bottoms are finite, with a likely cause."""
     message = f"its output '{name}' {_kinds(top)}"
     if layer.type.is_fed:
         return NonFinite(message, layer, "Correct the data: it is not finite itself, so no setting helps")

@@ -1,8 +1,8 @@
 """Checks for indices out of range in layers that select by index, such as Embed.
 
-In a compiled net an index out of range gives NaN. Indices that come directly from the data are checked when they are
-read (see `data.loader`). For indices that a net computes, which is rare, the part of the net that computes them runs
-once more before each pass.
+In a compiled net an index out of range results in NaN. Indices that come directly from the data are checked when they
+are read (see `data.loader`). Indices that a net computes are rare. To check them, the part of the net that computes
+them runs one additional time before each pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..net import Net, Params
 
 
 def check_indices(layer: Layer, bottoms: Sequence[Any]) -> None:
-    """Check the indices in a layer's bottoms.
+    """Check that all indices in a layer's bottoms are in range.
 
     Args:
         layer: a layer that selects by index.
@@ -62,7 +62,7 @@ class IndexCheck:
         self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
 
     def __call__(self, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> None:
-        """Check a pass; takes the arguments of `Net.loss`.
+        """Check all indices of a pass. The arguments are the same as in `Net.loss`.
 
         Raises:
             LayerError: for an index out of range, with the layer, the index and the range.
@@ -74,7 +74,7 @@ class IndexCheck:
             _check(layer, indices, int(count))
 
     def _indices(self, net: Net, params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> Any:
-        """Compute the indices of each layer and their upper bound."""
+        """Return for each layer that selects by a computed index the indices and the number of valid indices."""
         names = {name for layer in self._layers for name in layer.bottoms}
         values, _ = net.apply(params, state, batch, key=key, blobs=names)
         return [

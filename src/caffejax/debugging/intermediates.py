@@ -73,8 +73,9 @@ class LayerGradients(NamedTuple):
     """Gradients of the loss that one layer's backward pass computes.
 
     Attributes:
-        bottoms: one for each bottom, of the value that the layer read; None where it computes none.
-        params: one for each parameter: this layer's share if several layers share it; None where it computes none.
+        bottoms: a gradient for each bottom, with respect to the value that the layer read; None if it is not computed.
+        params: a gradient for each parameter; None if it is not computed. For a parameter that several layers share, it
+            is this layer's contribution.
     """
 
     bottoms: list[jax.Array | None]
@@ -85,8 +86,8 @@ class IsolatedInputs(NamedTuple):
     """Arrays for running each layer by itself, by layer key and blob.
 
     Attributes:
-        bottoms: values of each layer's bottoms. For bottoms that are absent a layer reads the values that the layers
-            before it computed.
+        bottoms: values of each layer's bottoms. For bottoms without a value a layer reads the results of the layers
+            before it.
         top_diffs: diffs of each layer's tops. A layer without an entry has no backward pass.
     """
 
@@ -123,24 +124,24 @@ class LayerTrace:
         self._seeds: dict[str, jax.Array] = {}
 
     def forward(self) -> Iterator[tuple[Layer, list[jax.Array], list[jax.Array]]]:
-        """Run the layers one at a time; yield each with its bottoms and its tops."""
+        """Run the layers one at a time; yield each layer with its bottoms and its tops."""
         self._pullbacks, self._seeds = [], {}
         for part, reads, result in run_parts(self._schedule, self._inputs, runner=self._run_layer):
             (layer,) = part.layers
             tops = [result.values[name] for name in layer.tops]
             for name, weight, top in zip(layer.tops, layer.loss_weights, tops, strict=True):
-                self._seeds[name] = jnp.full_like(top, weight)  # of the blob's last value
+                self._seeds[name] = jnp.full_like(top, weight)  # of a blob's last value, if layers overwrite it
             yield layer, [reads[name] for name in layer.bottoms], tops
 
     def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
-        """Run the layers backward, from the last that has run forward; yield each with its gradients."""
+        """Run the layers that have run forward backward, last layer first; yield each layer with its gradients."""
         diffs = self._isolated_diffs() if self._isolated is not None else pull_back(self._pullbacks, dict(self._seeds))
         for layer, found in diffs:
             params = [found.params.get(p.owner) for p in layer.params]
             yield layer, LayerGradients([found.blobs.get(name) for name in layer.bottoms], params)
 
     def gradients(self) -> dict[str, LayerGradients]:
-        """Run the layers backward; return the gradients of all layers, by key."""
+        """Run the layers backward; return the gradients of all layers, by layer key."""
         none = ((x.key, LayerGradients([None] * len(x.bottoms), [None] * len(x.params))) for x in self._layers)
         return dict(none) | {layer.key: gradients for layer, gradients in self.backward()}
 
@@ -159,6 +160,6 @@ class LayerTrace:
         for layer, pullback in reversed(self._pullbacks):
             if top_diffs := self._isolated.top_diffs.get(layer.key):
                 diffs = pullback([top_diffs.get(name, 0) for name in layer.tops])
-                # diffs of bottoms that the layer itself computed cannot be compared
+                # only diffs of bottoms with a prescribed value can be compared
                 bottoms = self._isolated.bottoms.get(layer.key, {})
                 yield layer, diffs._replace(blobs={n: d for n, d in diffs.blobs.items() if n in bottoms})

@@ -1,4 +1,4 @@
-"""Memory and cost of a net, layer by layer: parameters, activations, bytes, multiply-adds. Nothing is run."""
+"""Memory and cost of a net, layer by layer: parameters, activations, bytes, multiply-adds. No layer runs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class MemoryReport:
 
     Attributes:
         layers: one entry per layer, in order.
-        training: the estimated memory of training and the layers that are recomputed; None in TEST, without a loss, or
-            with layers on the host.
+        training: the estimated memory of training and the layers that are rematerialized. It is None in phase TEST, for
+            nets without a loss, and for nets with layers on the host.
     """
 
     layers: tuple[LayerSummary, ...]
@@ -73,7 +73,7 @@ def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
 
 
 def training_memory(net: Net, batch: int | None = None, limit: int = sys.maxsize) -> Groups:
-    """Estimate the memory of training, and choose the layers to recompute if it exceeds a limit in bytes.
+    """Estimate the memory of training, and choose layers to rematerialize if the memory exceeds a limit.
 
     Args:
         net: a net without host layers.
@@ -94,10 +94,14 @@ def _pass_inputs(net: Net, graph: Graph) -> PassInputs:
 
 
 def compiled_memory(net: Net, batch: int | None = None) -> CompiledMemory:
-    """Compile the net's loss and gradients (default batch size: the net's) and return the memory that they use.
+    """Compile the net's loss and gradients, and return the memory that the program uses.
+
+    Args:
+        net: the net.
+        batch: batch size, the first axis of every input; default: the net's.
 
     Raises:
-        GraphError: if the net cannot take such a batch, has no gradients, or host layers, which are not compiled.
+        GraphError: if the net cannot take such a batch, has no gradients, or has host layers, which are not compiled.
     """
     if net.has_host_layers:
         parts = "; ".join(str(net.schedule).splitlines())

@@ -22,9 +22,9 @@ from .index_check import check_indices
 
 
 class LayerTime(NamedTuple):
-    """Milliseconds of one layer in one pass; backward is 0 where no gradient passes.
+    """Milliseconds of one layer's forward and backward pass. `backward` is 0 for a layer without a backward pass.
 
-    In a net without a loss gradients pass as if its outputs were losses.
+    In a net without a loss, gradients are computed as if the outputs were losses.
     """
 
     name: str
@@ -33,9 +33,13 @@ class LayerTime(NamedTuple):
 
 
 class WholeTime(NamedTuple):
-    """Milliseconds of a forward pass, of a forward and backward pass, and of a forward pass of the net frozen.
+    """Milliseconds of passes of the whole net, compiled as one program.
 
-    The last is None for nets that are not frozen; see `inference.freeze_passes`.
+    Attributes:
+        forward: a forward pass.
+        both: a forward and backward pass.
+        frozen: a forward pass of the net compiled for inference; None if it cannot be compiled for inference, see
+            `inference.freeze_passes`.
     """
 
     forward: float
@@ -44,13 +48,13 @@ class WholeTime(NamedTuple):
 
 
 class Timer:
-    """Times a net's layers and the whole net, pass by pass.
+    """Timer of a net's layers and of the whole net, pass by pass.
 
-    Every layer is compiled by itself, as Caffe runs them, so their times show which layers are expensive. Their sum is
-    not the time of the net, which the compiler makes into one program; `whole` times that program.
+    Each layer is compiled separately, as Caffe runs it, so the times show which layers are expensive. The sum of these
+    times is not the time of the net, because the compiler makes the net into one program. `whole` times this program.
 
     Args:
-        net: the net. Tops of Input layers are random; data layers are read.
+        net: the net. Tops of Input layers are random; data layers read their data.
         variables: parameters and running statistics.
         key: PRNG key of random layers.
     """
@@ -76,7 +80,7 @@ class Timer:
         return loss, outputs
 
     def layers(self) -> list[LayerTime]:
-        """Time one pass, layer by layer."""
+        """Time one forward and backward pass, layer by layer."""
         times: list[LayerTime] = []
 
         def timed(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
@@ -88,7 +92,7 @@ class Timer:
         return times
 
     def whole(self) -> WholeTime:
-        """Time the net compiled as one."""
+        """Time one pass of the net compiled as one program."""
         batch = jax.device_put(next(self._loader))
         forward, _ = _timed(self._forward, self._variables, batch)
         both, _ = _timed(self._both, self._variables, batch)
@@ -96,7 +100,7 @@ class Timer:
         return WholeTime(forward, both, frozen)
 
     def _timed(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
-        """Time one layer (for a data layer, its reading); return the time and the layer's outputs."""
+        """Time one layer, or for a data layer the reading of a batch; return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
             ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
@@ -109,7 +113,7 @@ class Timer:
         return self._compiled[part](inputs, before)
 
     def close(self) -> None:
-        """Close the data."""
+        """Close the sources of the data layers."""
         self._loader.close()
 
 
@@ -146,7 +150,7 @@ class _Compiled:
 
 
 def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
-    """Yield each layer's mean over passes."""
+    """Yield the mean times of each layer over several passes."""
     for times in zip(*passes, strict=True):
         yield LayerTime(
             times[0].name,

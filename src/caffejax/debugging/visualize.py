@@ -1,6 +1,6 @@
-"""Images of a net's filters and feature maps, side by side in a grid.
+"""Pictures of a net's filters and feature maps, side by side in a grid.
 
-Pictures are uint8, (H, W) in grey or (H, W, 3) in colour, in OpenCV's order of channels: blue, green, red.
+Pictures are uint8: (H, W) in grey, or (H, W, 3) in colour with channels blue, green, red, the order of OpenCV.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def first_filters(graph: Graph) -> Param | None:
 
 
 def filter_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
-    """Return filters as maps for `grid`: in colour (N, H, W, 3) if they have three channels, else each in grey.
+    """Return filters as maps for `grid`: colour maps (N, H, W, 3) for three channels, else (N * channels, H, W).
 
     Args:
         weights: (N, channels, H, W).
-        rgb: channels are red, green, blue; default: blue, green, red, as in Caffe's models.
+        rgb: the three channels are red, green, blue; default: blue, green, red, as in Caffe's models.
     """
     if weights.shape[1] == 3:
         return weights[:, :: -1 if rgb else 1].transpose(0, 2, 3, 1)
@@ -41,7 +41,11 @@ def filter_maps(weights: np.ndarray, *, rgb: bool = False) -> np.ndarray:
 
 
 def feature_maps(features: np.ndarray) -> np.ndarray:
-    """Return one row of a blob as maps for `grid`: one per channel of (channels, H, W); a vector becomes one map."""
+    """Return one row of a blob as maps for `grid`, shape (N, H, W).
+
+    A row (channels, H, W) results in one map per channel, and a row (H, W) in one map. A vector is arranged in one
+    square map, padded with NaN.
+    """
     if features.ndim == 3 and features.shape[1:] != (1, 1):
         return features
     if features.ndim == 2:
@@ -55,7 +59,9 @@ def feature_maps(features: np.ndarray) -> np.ndarray:
 
 
 def grid(maps: np.ndarray, *, each: bool = False) -> np.ndarray:
-    """Return maps side by side in a square, like Caffe's vis_square: the lowest value black, the highest white.
+    """Return a picture of maps arranged in a square grid, from black (lowest value) to white (highest value).
+
+    It is the picture of `vis_square` in Caffe's notebooks.
 
     Args:
         maps: (N, H, W) or (N, H, W, 3), of any numbers. Values that are not finite are white, like the borders.
@@ -82,16 +88,19 @@ def grid(maps: np.ndarray, *, each: bool = False) -> np.ndarray:
 
 
 def enlarged(picture: np.ndarray, side: int = 512) -> np.ndarray:
-    """Return a picture with each pixel repeated, so that its longer side has about `side` pixels or more."""
+    """Return a picture with each pixel repeated so that the longer side is about `side` pixels long.
+
+    A larger picture is returned unchanged.
+    """
     times = max(1, round(side / max(picture.shape[:2])))
     return picture.repeat(times, 0).repeat(times, 1)
 
 
 def encoded(picture: np.ndarray, suffix: str = ".png") -> bytes:
-    """Return a picture as a file of the format that a suffix names.
+    """Return the bytes of an image file with a picture, in the format of the file extension `suffix`.
 
     Raises:
-        CaffejaxError: if OpenCV does not write it.
+        CaffejaxError: if OpenCV cannot write this format.
     """
     import cv2
 
@@ -105,7 +114,7 @@ def encoded(picture: np.ndarray, suffix: str = ".png") -> bytes:
 
 
 def _levels(maps: np.ndarray, each: bool) -> np.ndarray:
-    """Return maps as uint8."""
+    """Return maps scaled to uint8 from 0 to 255, each map by itself if `each`; values that are not finite are 255."""
     numbers = np.asarray(maps, np.float64)
     finite = np.isfinite(numbers)
     axes = tuple(range(1 if each else 0, maps.ndim))

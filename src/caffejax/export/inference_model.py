@@ -1,4 +1,4 @@
-"""The net to export: in phase TEST, reduced to the layers that the outputs need, with its weights."""
+"""The net to export: in phase TEST, with its weights and only the layers that the outputs depend on."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..net import Blobs, Net, Variables
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A net to export. Each blob has one producer.
+    """A net to export, with its weights. Each blob is computed by exactly one layer.
 
     Attributes:
-        net: the net, see `Net.for_inference`.
-        variables: its params and state; they may contain arrays of other layers.
+        net: the net, from `Net.for_inference`.
+        variables: its parameters and state. They may contain arrays of layers that are not in the net.
     """
 
     net: Net
@@ -30,7 +30,7 @@ class Subject:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers that compute, in the order of execution, without input layers."""
+        """The layers in the order of execution, without Input and data layers."""
         return tuple(layer for layer in self.net.graph.layers if not layer.type.is_fed)
 
     @property
@@ -44,17 +44,17 @@ class Subject:
         return self.net.outputs
 
     def arrays(self, layer: Layer) -> tuple[jax.Array, ...]:
-        """Return a layer's params and state in Caffe's order, shared ones included."""
+        """Return a layer's parameters and state in Caffe's order, including shared parameters."""
         return layer.arrays(*self.variables)
 
     @contextmanager
     def report_random_layers(self) -> Iterator[None]:
-        """Context in which an error becomes one that names the layers that draw random numbers.
+        """Return a context that replaces an error of a random layer by an error that names all random layers.
 
-        An exported net takes no PRNG key, so that these layers fail.
+        An exported net has no PRNG key, so layers that draw random numbers fail.
 
         Raises:
-            GraphError: naming these layers, and any other problems.
+            GraphError: naming the random layers, and any other problems.
         """
         try:
             yield
@@ -73,7 +73,7 @@ class Subject:
             raise GraphError([*random.values(), *rest]) from None
 
     def run(self, inputs: Mapping[str, jax.Array]) -> Blobs:
-        """Return the outputs by name."""
+        """Run the net on arrays by input name; return the outputs by name."""
         return self.net.apply(*self.variables, inputs)[0]
 
 
@@ -81,8 +81,8 @@ def make_subject(net: Net, variables: Variables, outputs: Iterable[str] | None =
     """Prepare a net for export.
 
     Args:
-        net: the whole net, of either phase.
-        variables: its params and state.
+        net: the whole net, in either phase.
+        variables: its parameters and state.
         outputs: names of the output blobs; default: the net's predictions.
 
     Raises:
@@ -101,8 +101,9 @@ class BatchError(GraphError):
 def symbolic_batch_shapes(subject: Subject, axis: int = 0) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the input shapes with a symbolic size along the batch axis.
 
-    Several inputs get different sizes `batch_0`, `batch_1`, ... where the layers allow that, as for images and
-    regions. Otherwise inputs of equal size in the net share a symbol, or else all inputs share `batch`.
+    A single input gets the symbol `batch`. For several inputs three choices are tried in this order, and the first that
+    all layers support is returned: a different symbol `batch_0`, `batch_1`, ... for each input, as for images and
+    regions; one symbol for inputs of equal size in the net; the symbol `batch` for all inputs.
 
     Args:
         subject: the net.
@@ -137,7 +138,7 @@ def _replace_axis(
 
 
 def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
-    """Return the problems of layers with these input shapes; layers behind a failing layer are skipped."""
+    """Return the problems of layers with these input shapes. Layers that depend on a failing layer are skipped."""
     blobs, problems = dict(inputs), list[Problem]()
     for layer in subject.layers:
         if any(bottom not in blobs for bottom in layer.bottoms):

@@ -1,4 +1,4 @@
-"""Image preprocessing as part of an exported net: from decoded images to the net's input."""
+"""Image preprocessing in an exported net, from decoded images to the net's input."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Preprocessing:
         image: (height, width, channels) of the images. Images are uint8 (N, H, W, C) with channels R, G, B.
         size: (height, width) of the input, at most the image's.
         order: the image channel of each input channel: (2, 1, 0) turns RGB to BGR.
-        factor: the factor of the pixels before the mean is subtracted.
+        factor: the factor applied to pixels before the mean is subtracted.
         mean: the mean, float32, (C, 1, 1) or (C, h, w) of the input's size.
-        scale: the factor after the mean is subtracted.
+        scale: the factor applied after the mean is subtracted.
 
     Raises:
         GraphError: naming all settings that do not fit together.
@@ -63,7 +63,7 @@ class Preprocessing:
 
     @property
     def corner(self) -> tuple[int, int]:
-        """Row and column of the image where the crop begins."""
+        """The row and column of the image at which the crop begins."""
         (height, width, _), (h, w) = self.image, self.size
         return (height - h) // 2, (width - w) // 2
 
@@ -72,7 +72,7 @@ class Preprocessing:
         return jax.ShapeDtypeStruct((blob.shape[0], *self.image), np.uint8)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Return the input, float32 (N, C, h, w), of images, uint8 (N, H, W, C)."""
+        """Convert images, uint8 (N, H, W, C), to the net's input, float32 (N, C, h, w)."""
         (top, left), (h, w) = self.corner, self.size
         pixels = images[:, top : top + h, left : left + w].astype(jnp.float32).transpose(0, 3, 1, 2)
         if self.order != tuple(range(pixels.shape[1])):
@@ -95,14 +95,17 @@ def image_input(subject: Subject) -> str:
 
 
 def colour_order(channels: int) -> tuple[int, ...]:
-    """Return the channel order of Caffe's tools: B, G, R for three channels, else unchanged."""
+    """Return the channel order of Caffe's tools for RGB images: (2, 1, 0), which is B, G, R, or unchanged order.
+
+    The order is unchanged if there are not three channels.
+    """
     return (2, 1, 0) if channels == 3 else tuple(range(channels))
 
 
 def data_layer_preprocessing(
     net: Net, subject: Subject, image: Sequence[int] | None = None, order: Sequence[int] | None = None
 ) -> Preprocessing:
-    """Return the preprocessing that a net's data layer does in phase TEST, as its transform_param defines it.
+    """Return the preprocessing that the transform_param of a net's data layer defines in phase TEST.
 
     Args:
         net: the whole net.
@@ -111,7 +114,7 @@ def data_layer_preprocessing(
         order: channel order, see `Preprocessing`; default: B, G, R, as Caffe's tools store images.
 
     Raises:
-        GraphError: if no data layer with a transform_param makes the input, or the image size is wrong.
+        GraphError: if the input is not a top of a data layer with a transform_param, or the image size is wrong.
     """
     blob = image_input(subject)
     key = next(layer.key for layer in subject.net.graph.layers if blob in layer.tops)

@@ -1,4 +1,4 @@
-"""Export to StableHLO: one function of the net's inputs, weights included, in the file format of `jax.export`."""
+"""Export to StableHLO: one function of the net's inputs that contains the weights, in the format of `jax.export`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def export_stablehlo(
 
     The function contains the weights, and only XLA's standard operations. Recurrent layers that carry state between
     passes start each call from the subject's state. Tops with a data-dependent number of rows are padded to the
-    maximum; the padding rows come last.
+    maximum; the padded rows come last.
 
     Args:
         subject: the net with its weights.
-        platforms: the platforms to lower for, by JAX's names.
+        platforms: the platforms to lower for: some of "cpu", "cuda", "tpu" and "rocm".
         batch: True for a symbolic batch size, False for the batch size of the net.
         batch_axis: the axis of the inputs that is the batch.
-        preprocessing: preprocessing to include; its input then takes uint8 images instead.
+        preprocessing: preprocessing to include in the function; its input then takes uint8 images.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -72,8 +72,8 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
         The exported function.
 
     Raises:
-        CaffejaxError: as for `export_stablehlo`; if the file cannot be written or would be too large, or the package
-            flatbuffers is missing.
+        CaffejaxError: as for `export_stablehlo`, and if the file cannot be written, if it would exceed the 2 GiB of a
+            flatbuffer, or if the package flatbuffers is missing.
     """
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
@@ -95,7 +95,7 @@ def _check_layers(subject: Subject) -> None:
 
 
 def _function(subject: Subject, preprocessing: Preprocessing | None) -> Any:
-    """Return the function to lower. It has the net's name, which JAX's messages mention."""
+    """Return the function of the inputs to lower. Its name is the net's name, which appears in JAX's messages."""
 
     def run(inputs: dict[str, jax.Array]) -> dict[str, jax.Array]:
         if preprocessing is not None:

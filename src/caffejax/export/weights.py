@@ -1,4 +1,4 @@
-"""Weights for an exported net: read from files, and random only if requested."""
+"""Weights for an exported net, from weight files, or random if requested."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
 
     Args:
         net: the whole net.
-        part: the part that is exported, see `Net.for_inference`; its batch size may differ.
+        part: the part to export, from `Net.for_inference`; its batch size may differ from the net's.
         files: .caffemodel or .caffemodel.h5 files; later files override earlier ones.
-        random: whether to initialise blobs that the files lack with their fillers.
+        random: initialise blobs that are in none of the files by their fillers.
 
     Raises:
         WeightsError: naming every layer without weights, and every blob of a wrong shape.
@@ -54,7 +54,7 @@ def load_export_weights(net: Net, part: Net, files: Iterable[str | Path], *, ran
 
 
 def zero_weight_warnings(subject: Subject) -> Iterator[Problem]:
-    """Yield a warning if layers have weights that are all 0 (Caffe's default filler, usual in deploy nets)."""
+    """Yield a warning if the weights of some layers are all 0, the value of the default filler."""
     names = [
         layer.name
         for layer in subject.layers

@@ -1,1 +1,1 @@
-"""Nets as modules of other frameworks. No other part of caffejax imports this package."""
+"""Conversion of nets to modules of other frameworks. No other part of caffejax imports this package."""

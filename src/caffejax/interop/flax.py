@@ -33,21 +33,25 @@ class Carried(nnx.Variable[Any]):
 
 
 class CaffeModule(nnx.Module):
-    """A flax module that runs a net's functions on variables that it stores.
+    """A flax module that contains a net and its variables.
 
     A forward pass updates running statistics and the state of recurrent layers. In train mode, random layers such as
-    dropout use a new key for each pass; in eval mode the key stays the same. `train()` and `eval()` change how layers
-    behave, but not which layers exist: the net's phase decides that, and also the initial mode.
+    dropout use a new key for each pass; in eval mode the key stays the same. `train()` and `eval()` change the
+    behaviour of layers, such as dropout. They do not change the set of layers, which depends on the net's phase. The
+    initial mode is train in phase TRAIN, else eval.
 
     Args:
         net: the net.
-        variables: its params and state, from `Net.init`, `load_weights` or a solver; default: initialised with `rngs`.
-        rngs: stream `params` initialises variables, stream `dropout` is for random layers; `default` replaces either.
+        variables: its parameters and state, from `Net.init`, `load_weights` or a solver; default: initialised with
+            `rngs`.
+        rngs: stream `params` initialises variables, stream `dropout` is for random layers. Stream `default` replaces
+            either stream if it is missing.
 
     Attributes:
         net: the net.
-        weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes; a shared blob is stored in its owner only.
-        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat), then recurrent state (Carried).
+        weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes. A shared blob is stored only for the layer
+            that owns it.
+        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat) and recurrent state (Carried).
         deterministic: whether the module is in eval mode.
 
     Raises:
@@ -83,7 +87,10 @@ class CaffeModule(nnx.Module):
         return self.loss(inputs, blobs=blobs)[1]
 
     def loss(self, inputs: Mapping[str, jax.Array], *, blobs: Iterable[str] | None = None) -> tuple[jax.Array, Blobs]:
-        """Run one forward pass; return the sum of the losses, a scalar, and the blobs. Arguments as for `__call__`."""
+        """Run one forward pass; return the weighted sum of the losses, a scalar, and the blobs by name.
+
+        The arguments and errors are the same as in `__call__`.
+        """
         key = None
         if self.stream is not None:
             key = self.stream.key[...] if self.deterministic else self.stream()
@@ -96,24 +103,24 @@ class CaffeModule(nnx.Module):
         return total, outputs.blobs
 
     def set_view(self, deterministic: bool | None = None) -> None:
-        """Set the mode, for `nnx.view(module, deterministic=True)`."""
+        """Set the mode, eval if `deterministic`; `nnx.view(module, deterministic=True)` calls this method."""
         if deterministic is not None:
             self.deterministic = deterministic
 
 
 def variables_of(module: CaffeModule) -> Variables:
-    """Return the module's arrays as plain variables, in the form of `Net.init`."""
+    """Return the module's parameters and state as plain JAX arrays, in the structure of `Net.init`'s result."""
     params, state = jax.tree.map(_array, (module.weights, module.state), is_leaf=_is_variable)
     return Variables(params, state)
 
 
 def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
-    """Return a linen module of a net, through flax's bridge.
+    """Return a linen module that contains a net, by flax's bridge from nnx to linen.
 
-    `init({"params": key, "dropout": key}, inputs)` starts from `variables`, if they are not None. Collections are
-    `params`, `batch_stats` and `Carried`; `apply` returns the updated collections that are `mutable`.
-    `nnx_method="loss"` returns the loss as well. In TRAIN, pass `rngs={"dropout": key}` to `apply`, since the bridge
-    otherwise uses a constant key.
+    `init({"params": key, "dropout": key}, inputs)` returns `variables`, or initial values if they are None. The
+    collections are `params`, `batch_stats` and `Carried`. `apply` returns the updated collections that `mutable` names,
+    and with `nnx_method="loss"` the loss as well. In phase TRAIN, pass `rngs={"dropout": key}` to `apply`, because the
+    bridge otherwise uses a constant key.
     """
 
     def module(*, rngs: nnx.Rngs) -> CaffeModule:

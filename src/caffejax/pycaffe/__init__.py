@@ -31,13 +31,13 @@ from ._net import Net
 from .net_spec import NetSpec, layers, params, to_proto
 
 _SOLVERS = ("AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "NesterovSolver", "RMSPropSolver", "SGDSolver")
-_LAZY = {  # names whose modules take long to import, or are seldom used: imported with their first use
+_LAZY = {  # names with modules that take long to import or are seldom used; imported on first use
     **dict.fromkeys((*_SOLVERS, "Solver", "get_solver"), "._solver"),
     "Classifier": ".classifier",
     "Detector": ".detector",
 }
 
-__version__ = "1.0.0"  # of the Caffe whose interface this is
+__version__ = "1.0.0"  # the version of Caffe with this interface
 
 __all__ = [
     "NCCL",

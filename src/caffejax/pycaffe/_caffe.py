@@ -1,4 +1,4 @@
-"""Nets, solvers and modes under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`."""
+"""Alias of `caffejax.pycaffe` under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`."""
 
 from __future__ import annotations
 

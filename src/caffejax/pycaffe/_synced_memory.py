@@ -1,9 +1,9 @@
 """Blobs synchronized between host and device, like Caffe's SyncedMemory.
 
-JAX arrays are immutable, but the NumPy array that `blob.data` returns may be written to at any time while a caller
-holds it. A `Memory` therefore has one buffer on the host, and treats it as changed if a view was returned since the
-device last read it, or is still held. When the net computes a new value, held views are updated in place: as in
-Caffe, they share memory with the net.
+JAX arrays are immutable, but a caller may write to the NumPy array that `blob.data` returns at any time. A `Memory`
+therefore has one buffer on the host. It treats the buffer as changed if a view was returned since the device last read
+the buffer, or if a caller still holds a view. When the net computes a new value, these views are updated in place: as
+in Caffe, they share memory with the net.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
 
-_OFTEN = 2  # values in a row that were looked at: from then on every pass returns the next
+_OFTEN = 2  # after this number of consecutive values that were read, every pass returns the blob
 
 _versions = itertools.count()
 
 
 def now() -> int:
-    """Return the next version number, larger than all returned before."""
+    """Return the next version number. It is larger than all earlier ones."""
     return next(_versions)
 
 
@@ -35,15 +35,15 @@ class Deferred(Protocol):
     """A computation that runs when one of its results is read."""
 
     def resolve(self) -> None:
-        """Compute the results and pass each to `Memory.fill` of the memory that waits for it."""
+        """Compute the results, and pass each result to `fill` of the `Memory` that waits for it."""
         ...
 
 
 class Memory:
-    """One array. Zero until written to.
+    """One float32 array with a copy on the host and a copy on the device. It is zero until it is written to.
 
     Attributes:
-        version: the version of the value, from `now`, a counter for all memories.
+        version: the version of the value, from `now`, which counts versions of all memories.
         was_read: True if the current value has been read on the host.
         streak: the number of consecutive values that were read.
     """
@@ -53,7 +53,7 @@ class Memory:
     def __init__(self, array: jax.Array | None = None) -> None:
         self._buffer = np.zeros(0, np.float32)
         self._array = array
-        self._on_host = False  # True if the buffer has the newest value; without any value, it is zero
+        self._on_host = False  # True if the buffer has the newest value; a buffer without a value is zero
         self._handed_out = False
         self._waiting_for: Deferred | None = None
         self.version = now()
@@ -62,16 +62,16 @@ class Memory:
 
     @property
     def held(self) -> bool:
-        """True if a view of the host's buffer exists, since a NumPy view keeps a reference to its base."""
+        """True if a view of the host's buffer exists. A view is detected by its reference to the buffer."""
         return sys.getrefcount(self._buffer) > _UNHELD
 
     @property
     def is_zero(self) -> bool:
-        """True if the value was never set, so it is zero and need not be read."""
+        """True if the value was never set or was cleared, so it is known to be zero without reading it."""
         return self._array is None and not self._on_host and self._waiting_for is None
 
     def view(self, shape: Shape) -> np.ndarray:
-        """Return the host's buffer, up to date, in this shape."""
+        """Return a view of the host's buffer in this shape, after copying the newest value to the buffer."""
         self.was_read = True
         count = math.prod(shape)
         self._to_host(count)
@@ -79,7 +79,7 @@ class Memory:
         return self._buffer[:count].reshape(shape)
 
     def on_device(self, shape: Shape, device: jax.Device) -> jax.Array:
-        """Return the newest value in this shape, on the device."""
+        """Return the newest value as a JAX array with this shape on `device`."""
         if self._array is not None and not self._on_host and self._array.shape == shape:
             return self._array
         if self._waiting_for is not None:
@@ -91,7 +91,7 @@ class Memory:
             count = math.prod(shape)
             self._to_host(count)
             self._array = jax.device_put(_private_copy(self._buffer[:count]).reshape(shape), device)
-            self._handed_out = self.held  # who holds a view may write, and let go of it unseen
+            self._handed_out = self.held  # a caller that holds a view may write to it and then drop it unnoticed
             self.version = now()
         return self._array
 
@@ -109,7 +109,7 @@ class Memory:
         self.version = now()
 
     def fill(self, work: Deferred, array: jax.Array) -> None:
-        """Store the value that `work` has computed, unless another value was stored since."""
+        """Store the value that the deferred `work` has computed, unless another value was stored since `defer`."""
         if self._waiting_for is work:
             self._array, self._waiting_for = array, None
 
@@ -134,7 +134,7 @@ class Memory:
         return self.streak >= _OFTEN or self.held
 
     def settled_version(self) -> int:
-        """Return the version; a new version if the host's buffer was written to after the device read it."""
+        """Return the version, which is a new version if the host's buffer has changed since the device read it."""
         suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():
             self._array = None
@@ -143,16 +143,16 @@ class Memory:
 
     def _same(self) -> bool:
         array = np.asarray(self._array).reshape(-1)
-        return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # NaNs too
+        return bool(np.array_equal(self._buffer[: array.size].view(np.int32), array.view(np.int32)))  # bits: NaNs too
 
     def _refresh(self) -> None:
-        """Update existing views."""
+        """Copy the newest value to the host's buffer if a view of the buffer exists."""
         if not self._on_host and self.held:
             self._to_host(0)
             self._handed_out = True
 
     def _to_host(self, count: int) -> None:
-        """Make the host's buffer current, and at least `count` long."""
+        """Copy the newest value to the host's buffer, and enlarge the buffer to at least `count` elements."""
         if self._waiting_for is not None:
             self._waiting_for.resolve()
         size = max(count, 0 if self._array is None or self._on_host else self._array.size)
@@ -170,11 +170,11 @@ class Memory:
 
 
 class SyncedBlob(Blob):
-    """A blob of a net.
+    """A blob of a net, synchronized between host and device.
 
     Args:
         shape: the blob's shape.
-        data, diff: memories to share with other blobs; default: new memories.
+        data, diff: memories, which may be shared with other blobs; default: new memories.
     """
 
     def __init__(self, shape: Shape, data: Memory | None = None, diff: Memory | None = None) -> None:
@@ -183,11 +183,11 @@ class SyncedBlob(Blob):
         self.diff_memory = diff or Memory()
 
     def data_on(self, device: jax.Device) -> jax.Array:
-        """Return the data as JAX's array."""
+        """Return the data as a JAX array on `device`."""
         return self.data_memory.on_device(self._shape, device)
 
     def diff_on(self, device: jax.Device) -> jax.Array:
-        """Return the diff as JAX's array."""
+        """Return the diff as a JAX array on `device`."""
         return self.diff_memory.on_device(self._shape, device)
 
     def _view(self, which: str) -> np.ndarray:
@@ -196,7 +196,7 @@ class SyncedBlob(Blob):
 
 
 def _private_copy(array: np.ndarray) -> Any:
-    """Return a private copy, aligned so that JAX on a CPU uses it without another copy."""
+    """Return a copy of a float32 array, aligned to 64 bytes so that JAX on a CPU uses it without another copy."""
     bytes_ = np.empty(array.nbytes + 64, np.uint8)
     start = -bytes_.ctypes.data % 64
     copy = bytes_[start : start + array.nbytes].view(np.float32)

@@ -31,8 +31,8 @@ Callback = Callable[[int], object]
 class Workspace:
     """A net with its memories, and passes over ranges of its layers.
 
-    A pass returns the net's outputs and the blobs that were read repeatedly. The first read of another blob runs the
-    same pass again, which then returns all blobs.
+    A pass returns the net's outputs and the blobs that users have read repeatedly. When a user reads another blob, the
+    same pass runs a second time and returns all blobs.
 
     Args:
         net: the net.
@@ -64,7 +64,7 @@ class Workspace:
         return self._ranges.graph
 
     def feed_by_hand(self) -> dict[str, jax.Array]:
-        """Return the current tops of Input layers, and the next batch of tops that read from arrays."""
+        """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
         self.fed.read_arrays(self.graph.layers)
         return self.memories.values(self._by_hand)
 
@@ -72,7 +72,7 @@ class Workspace:
         """Reshape the net to the current shapes of its input blobs.
 
         Raises:
-            GraphError: if a layer cannot work with them, or does not fit into memory.
+            GraphError: if a layer cannot work with these shapes, or does not fit into memory.
         """
         shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
         if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
@@ -85,7 +85,7 @@ class Workspace:
         self.memories.reshape(self.graph)
 
     def follow(self) -> None:
-        """Move to the current device."""
+        """Move the net's memories to the process's current device."""
         if (device := _global_state.device()) is not self.memories.device:
             self.memories.move(device)
             self.forget_passes()
@@ -95,7 +95,7 @@ class Workspace:
         self._history.forget()
 
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
-        """Run layers `first` to `last` on the current blobs; return the parts of the weighted loss."""
+        """Run layers `first` to `last` on the current blobs; return the weighted losses, one per range of layers."""
         self._prepare(first, last)
         key = key or _global_state.next_key()
         losses = []
@@ -122,7 +122,11 @@ class Workspace:
             self._call("after_backward", i)
 
     def forward_backward(self, key: Key | None = None) -> list[jax.Array]:
-        """Run everything forward and backward, in one compiled call where possible; return the loss's parts."""
+        """Run all layers forward and backward, in one compiled call where possible.
+
+        Returns:
+            The weighted losses, one per range of layers; their sum is the net's loss.
+        """
         last = len(self.graph.layers) - 1
         self._prepare(0, last)
         key = key or _global_state.next_key()
@@ -172,14 +176,14 @@ class Workspace:
         return outputs.loss
 
     def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
-        """Return the blobs that a pass is to return."""
+        """Return the names of the blobs that a forward pass should return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
         before = self.graph.layers[: layers.last + 1]
         rows_vary = any(layer.type.on_host for layer in before) or self._ranges.padding_is_read
         if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
-            return layers.makes  # their shapes are known only then
+            return layers.makes  # shapes are known only after the pass
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
-        sure |= set(self._by_hand).intersection(layers.makes)  # overwritten in place: users write and read them
+        sure |= set(self._by_hand).intersection(layers.makes)  # inputs overwritten in place, which users write and read
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
 
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
@@ -197,7 +201,7 @@ class Workspace:
         back.finish(back.run(self._wanted_diffs(layers, wanted)), self.memories)
 
     def _wanted_diffs(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
-        """Return the blobs whose diffs a backward pass is to return."""
+        """Return the names of the blobs whose diffs a backward pass should return."""
         if self.graph.has_varying_rows:
             return layers.writes
         sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
@@ -216,10 +220,16 @@ def open_workspace(
     weights: str | os.PathLike[str] | None = None,
     strict: bool = False,
 ) -> tuple[Workspace, Loader]:
-    """Build a net with the process's random seed, and its workspace; the caller must close the loader.
+    """Build a net with the process's random seed and create its workspace. The caller must close the loader.
+
+    Args:
+        network_file: the prototxt.
+        phase, level, stages: the state of the net.
+        weights: a .caffemodel or .caffemodel.h5 to start from; default: initial parameters from the fillers.
+        strict: raise if the file lacks weights of a layer.
 
     Raises:
-        WeightsError: as `load_weights`, for a file of weights.
+        WeightsError: as `load_weights`, if `weights` cannot be loaded.
     """
     reading = replace(_global_state.reading(), seed=_global_state.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)

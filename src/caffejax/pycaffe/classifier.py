@@ -1,4 +1,4 @@
-"""Classification of images, averaged over crops as in Caffe."""
+"""`caffe.Classifier`: classification of images, averaged over ten crops per image as in Caffe."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ImageNet(Net):
         self.transformer = io.transformer_of(name, shape, mean, input_scale, raw_scale, channel_swap)
 
     def _predict(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the net's first output for each image."""
+        """Return the net's first output, one row per image (H, W, K), after preprocessing the images."""
         name = self.inputs[0]
         batch: dict[str, Any] = {name: np.stack([self.transformer.preprocess(name, image) for image in images])}
         return np.asarray(self.forward_all(**batch)[self.outputs[0]])
@@ -83,12 +83,12 @@ class Classifier(ImageNet):
         """Return class probabilities.
 
         Args:
-            inputs: images (H, W, K), as `io.load_image` gives them.
-            oversample: average over the crops of four corners and centre and their mirror images; else only the
+            inputs: images (H, W, K), as `io.load_image` returns them.
+            oversample: average over ten crops: four corners, the centre, and their mirror images. If False, only the
                 centre is classified.
 
         Returns:
-            (N, classes); with `oversample` False the net's output as it is, a row per image.
+            (N, classes). With `oversample=False`, the net's output in its shape, one row per image.
 
         Raises:
             ValueError: if the crops are larger than the images after resizing.

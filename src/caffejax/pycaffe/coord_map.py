@@ -1,8 +1,8 @@
 """Coordinate maps between blobs, for cropping one blob to another as in fully convolutional nets.
 
 A map from a layer's bottom to its top is `(axis, scale, shift)`: along each spatial axis, beginning with `axis`,
-position `x` in the bottom corresponds to position `scale * x + shift` in the top, both in pixels from the centre of the
-first pixel. A map whose `axis` is None is valid for all axes.
+position `x` in the bottom corresponds to position `scale * x + shift` in the top. Positions are in pixels, measured
+from the centre of the first pixel. A map with `axis=None` is valid for all axes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ PASS_THROUGH_LAYERS = [name for name, kind in layer_types().items() if kind.trai
 
 
 class UndefinedMapException(Exception):  # noqa: N818  Caffe's name
-    """A layer through which coordinates cannot be followed."""
+    """Error for a layer without a coordinate map from its bottom to its top."""
 
 
 class AxisMismatchException(Exception):  # noqa: N818  Caffe's name
-    """Maps with different axes, which cannot be combined."""
+    """Error for maps with different axes, which cannot be composed."""
 
 
 def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the axis, and per spatial axis stride, kernel size with dilation, and pad of a convolution or pooling.
+    """Return the channel axis, and the strides, dilated kernel sizes and pads of a convolution or pooling layer.
+
+    Strides, kernel sizes and pads are arrays with one value per spatial axis, or one value for all spatial axes.
 
     Raises:
-        UndefinedMapException: if the layer has no kernel size, as global pooling.
+        UndefinedMapException: if the layer has no kernel size, for example in global pooling.
     """
     settings = fn.params.get("convolution_param") or fn.params.get("pooling_param") or fn.params
 
@@ -55,7 +57,7 @@ def conv_params(fn: Function) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def crop_params(fn: Function) -> tuple[int, np.ndarray]:
-    """Return the first axis that a Crop layer crops, and the offset per axis from there on."""
+    """Return the first axis that a Crop layer crops, and an array of offsets for this axis and those after it."""
     settings = fn.params.get("crop_param") or fn.params
     return settings.get("axis", 2), np.atleast_1d(settings.get("offset", 0))
 
@@ -91,7 +93,7 @@ def _pixels(fn: Function) -> SpatialMap:
 
 
 def compose(base_map: CoordMap, next_map: CoordMap) -> CoordMap:
-    """Return `base_map` after `next_map`.
+    """Return the composition of two maps: first `next_map`, then `base_map`.
 
     Raises:
         AxisMismatchException: if the maps begin at different axes, or have different numbers of axes.
@@ -115,13 +117,13 @@ def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
     """Yield a blob and its ancestors, nearest first, each with the map from the ancestor to the blob."""
     maps = {top: _IDENTITY}
     waiting = [top]
-    for here in waiting:  # grows on the way
+    for here in waiting:  # the list grows during the loop
         yield here, maps[here]
         try:
             step = coord_map(here.fn)
         except UndefinedMapException:
             continue
-        # a crop's second bottom gives its size only
+        # the second bottom of a Crop determines only the size
         for bottom in here.fn.inputs[:1] if _pixels(here.fn) == "cropped" else here.fn.inputs:
             if bottom not in maps:
                 maps[bottom] = compose(maps[here], step)
@@ -131,7 +133,8 @@ def _walk(top: Top) -> Iterator[tuple[Top, CoordMap]]:
 def coord_map_from_to(top_from: Top, top_to: Top) -> CoordMap:
     """Return the map from one blob's coordinates to another's, through their nearest common ancestor.
 
-    If there are several paths, their maps are assumed to agree, which is the case in nets with valid sums.
+    If there are several paths, their maps are assumed to be equal. They are equal in nets whose sums add blobs pixel
+    by pixel.
 
     Raises:
         RuntimeError: if the blobs have no common ancestor.

@@ -1,4 +1,4 @@
-"""Classify windows of images, as R-CNN does."""
+"""`caffe.Detector`: classification of windows of images, as in R-CNN."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Window = Sequence[int] | np.ndarray
 
 
 class Detector(ImageNet):
-    """A net that classifies windows.
+    """A net that classifies windows of images.
 
     Args:
-        model_file: the net prototxt, with a square input if `context_pad` is given.
+        model_file: the net prototxt. `context_pad` requires a square input.
         pretrained_file: its weights.
         mean, input_scale, raw_scale, channel_swap: as for `io.Transformer`.
         context_pad: width of the context around the window on each side, in pixels of the net's input.
@@ -47,13 +47,13 @@ class Detector(ImageNet):
         """Classify windows of images.
 
         Args:
-            images_windows: the file name of each image, and its windows as (ymin, xmin, ymax, xmax).
+            images_windows: for each image its file name and its windows (ymin, xmin, ymax, xmax), in pixels.
 
         Returns:
-            For each window `{"filename": ..., "window": ..., "prediction": the net's output}`.
+            For each window `{"filename": ..., "window": ..., "prediction": the net's first output}`.
 
         Raises:
-            DataError: for an image that cannot be read, or a window without a pixel of the image.
+            DataError: for an image that cannot be read, or a window outside its image.
         """
         detections: list[dict[str, Any]] = []
         crops = []
@@ -88,11 +88,13 @@ class Detector(ImageNet):
         return self.detect_windows(zip(files, windows, strict=True))
 
     def crop(self, im: np.ndarray, window: Window) -> np.ndarray:
-        """Crop a window from an image; with `context_pad` add context, which is the mean outside the image.
+        """Crop a window from an image, with `context_pad` pixels of context around it.
+
+        Context outside the image is filled with the mean.
 
         Args:
             im: (H, W, K).
-            window: (ymin, xmin, ymax, xmax).
+            window: (ymin, xmin, ymax, xmax), in pixels.
 
         Returns:
             The window in its original size; with context, resized to the net's input.
@@ -115,10 +117,10 @@ class Detector(ImageNet):
         return crop
 
     def configure_crop(self, context_pad: int | None) -> None:
-        """Set how many pixels of context `crop` includes, and the mean that it fills up with.
+        """Set the pixels of context that `crop` adds on each side, and the mean that fills context outside the image.
 
         Raises:
-            ValueError: if the net's input has no room for so much context, or is not square.
+            ValueError: if the net's input is not square, or is not wider than twice the context.
         """
         name = self.inputs[0]
         channels, height, width = self.blobs[name].data.shape[1:]

@@ -1,7 +1,7 @@
 """Drawings of nets: layers as boxes, blobs as octagons, with Caffe's colours.
 
-A drawing is a text in the DOT language. Graphviz's `dot`, if it is installed, converts it to other formats. SVG does
-not need Graphviz: the library of `caffejax view` computes the layout.
+A drawing is a text in the DOT language. Graphviz's program `dot` converts it to other formats, if it is installed. SVG
+does not need Graphviz: the layout library of `caffejax view` computes it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def get_pooling_types_dict() -> dict[int, str]:
 
 
 def get_edge_label(layer: LayerParameter) -> str:
-    """Return the label of the edges to a layer's tops: batch size, number of outputs, or ""."""
+    """Return the label of the edges to a layer's tops: the batch size or the number of outputs, or "" for none."""
     style = draw_style(layer.type)
     return style.edge(layer) if style.edge else ""
 
 
 class DrawingError(CaffejaxError, ValueError):
-    """A layer whose definition cannot be drawn; a ValueError, which Caffe raises."""
+    """Error for a layer that cannot be drawn. It is also a ValueError, as in Caffe."""
 
 
 def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
@@ -58,7 +58,11 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
 
 
 def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = False) -> str:
-    """Return the text of a layer's box: name, type, kernel, stride and pad; one line if the net runs up or down."""
+    """Return the text of a layer's box: name, type, kernel, stride and pad.
+
+    With `rankdir` "TB" or "BT" the text is one line, otherwise several lines. `display_lrm` adds the multipliers of the
+    learning rate.
+    """
     separator = " " if rankdir in ("TB", "BT") else "\n"
     style = draw_style(layer.type)
     kind = f"{layer.type} {style.kind(layer)}" if style.kind else layer.type
@@ -71,7 +75,7 @@ def get_layer_label(layer: LayerParameter, rankdir: str, display_lrm: bool = Fal
 
 
 def choose_color_by_layertype(layertype: str) -> str:
-    """Return the colour of a layer's box, in HTML's notation."""
+    """Return the colour of a layer's box, in the form "#RRGGBB"."""
     return draw_style(layertype).colour or LAYER_STYLE_DEFAULT["fillcolor"]
 
 
@@ -130,7 +134,7 @@ def get_pydot_graph(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> Any:
-    """Return the drawing as a `pydot.Dot`.
+    """Return the drawing of a net as a `pydot.Dot`. The arguments are the same as in `drawing`.
 
     Raises:
         CaffejaxError: if the package pydot is not installed.
@@ -159,8 +163,8 @@ def draw_net(
         ext: the format: "dot", "svg", or a format of Graphviz.
 
     Raises:
-        CaffejaxError: if the format needs Graphviz, and it is not installed or fails; for SVG, if neither Graphviz nor
-            the extra `caffejax[draw]` is installed.
+        CaffejaxError: if the format needs Graphviz and Graphviz is not installed or fails; for SVG, if neither Graphviz
+            nor the extra `caffejax[draw]` is installed.
     """
     picture = drawing(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
     if ext == "dot":

@@ -32,11 +32,13 @@ __all__ = [
     "resize_image",
 ]
 
-_LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # of R, G, B, as scikit-image weighs them
+_LUMINANCE = np.array([0.2125, 0.7154, 0.0721])  # weights of R, G, B, the same as in scikit-image
 
 
 def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
-    """Return the array in a BlobProto, float64, in its shape; four axes for the old num, channels, height, width.
+    """Return the data in a BlobProto, or its diff if `return_diff`, as a float64 array.
+
+    The old fields num, channels, height and width result in a shape with four axes.
 
     Raises:
         ValueError: if the shape does not fit the number of values.
@@ -48,7 +50,7 @@ def blobproto_to_array(blob: Any, return_diff: bool = False) -> np.ndarray:
 
 
 def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe_pb2.BlobProto:
-    """Return a BlobProto of an array of any shape, and optionally a diff of the same shape, as float32."""
+    """Return a BlobProto with an array of any shape and optionally a diff of the same shape, stored as float32."""
     blob = caffe_pb2.BlobProto()
     blob.shape.dim.extend(arr.shape)
     blob.data.extend(np.ravel(arr).astype(float))
@@ -68,10 +70,10 @@ def blobprotovector_str_to_arraylist(str: bytes) -> list[np.ndarray]:
 
 
 def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum:
-    """Return a Datum of an image (K, H, W): bytes if it is uint8, otherwise floats.
+    """Return a Datum with an image (K, H, W), stored as bytes if it is uint8 and otherwise as floats.
 
     Raises:
-        ValueError: for any other number of axes.
+        ValueError: if the array does not have three axes.
     """
     if arr.ndim != 3:
         raise ValueError(f"Incorrect array shape: a Datum takes (channels, height, width), not {arr.shape}")
@@ -86,7 +88,10 @@ def array_to_datum(arr: np.ndarray, label: int | None = None) -> caffe_pb2.Datum
 
 
 def datum_to_array(datum: Any) -> np.ndarray:
-    """Return the image (K, H, W) in a Datum: uint8 for bytes, decoded to B, G, R if compressed; float64 for floats."""
+    """Return the image (K, H, W) in a Datum: uint8 for bytes, float64 for floats.
+
+    A compressed image is decoded to uint8 with channels B, G, R.
+    """
     if datum.encoded:
         return decode_image(datum.data, max_pixels=_global_state.reading().max_image_pixels)
     shape = datum.channels, datum.height, datum.width
@@ -100,10 +105,11 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
 
     Args:
         filename: a JPEG, PNG or other file that OpenCV reads. Transparency is dropped.
-        color: return three channels, for grey images too; False: one channel, with scikit-image's weights of colours.
+        color: return three channels, for grey images too. If False, return one channel, a sum of R, G and B with
+            scikit-image's weights.
 
     Returns:
-        (H, W, 3) in R, G, B, or (H, W, 1), float32 in 0..1: bytes divided by 255.
+        float32 in 0..1, (H, W, 3) with channels R, G, B, or (H, W, 1): the bytes divided by 255.
 
     Raises:
         DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
@@ -125,10 +131,10 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
 
 
 def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Crop each image at its four corners and its centre, and mirror these.
+    """Crop each image at its four corners and its centre, and mirror the five crops.
 
     Args:
-        images: (H, W, K) each, of one shape.
+        images: images of the same shape (H, W, K).
         crop_dims: height and width of the crops.
 
     Returns:
@@ -151,8 +157,8 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
 class Transformer:
     """Conversion of images to a net's inputs, and back.
 
-    Images are resized to the input's height and width. Then the steps that were set follow, in this order: transpose,
-    swap channels, multiply by raw_scale, subtract the mean, multiply by input_scale.
+    Images are resized to the input's height and width. The other steps are applied only if they were set, in this
+    order: transpose, swap channels, multiply by raw_scale, subtract the mean, multiply by input_scale.
 
     Args:
         inputs: the shape of each input: `{"data": (10, 3, 227, 227)}`.
@@ -189,7 +195,7 @@ class Transformer:
         return image
 
     def deprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """Invert `preprocess`, except for the size of the image; return a new array.
+        """Convert an input (K, H, W) back to an image: invert all steps of `preprocess` except resizing.
 
         Raises:
             ValueError: if the net has no such input.
@@ -219,7 +225,7 @@ class Transformer:
         self.transpose[in_] = order
 
     def set_channel_swap(self, in_: str, order: Sequence[int]) -> None:
-        """Set the order of channels: (2, 1, 0) converts R, G, B to B, G, R. Transposing must put channels first."""
+        """Set the order of channels: (2, 1, 0) converts R, G, B to B, G, R. Channels must be the first axis."""
         if len(order) != self._shape(in_)[1]:
             raise ValueError("Channel swap needs to have the same number of dimensions as the input channels.")
         self.channel_swap[in_] = order
@@ -230,7 +236,7 @@ class Transformer:
         self.raw_scale[in_] = scale
 
     def set_mean(self, in_: str, mean: np.ndarray) -> None:
-        """Set the mean to subtract: a value per channel (K,), or an image (K, H, W), which is resized if necessary.
+        """Set the mean to subtract: one value per channel (K,), or an image (K, H, W), resized to the input's size.
 
         Raises:
             ValueError: if the mean has another number of channels than the input.
@@ -266,9 +272,9 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
     As in Caffe, there are two methods. Images with one or three channels are resized like `skimage.transform.resize`
     with mode "constant" and anti_aliasing=False: pixels are areas, and the image is padded with its smallest value,
     which is visible at the edges of enlarged images. Other images are resized like `scipy.ndimage.zoom`: the centres of
-    the outermost pixels stay in place. Results agree with these libraries to rounding (1e-6 of the range of values),
-    except that with order 0 another of two equally near pixels may be chosen. Above order 1 the results follow
-    present-day scikit-image, whose splines differ from the versions of Caffe's time.
+    the outermost pixels stay in place. Results agree with these libraries to rounding (1e-6 of the range of values).
+    The exception is order 0, where either of two equally near pixels may be chosen. Above order 1 the results are the
+    same as in current scikit-image, which differs from the versions of Caffe's time.
 
     Args:
         im: (H, W, K).
@@ -302,7 +308,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
 
 
 def _centres(new: int, old: int) -> np.ndarray:
-    """Return the centres of the new pixels in coordinates of the old pixels."""
+    """Return the positions of the centres of `new` pixels in coordinates of `old` pixels, shape (new,)."""
     return (np.arange(new) + 0.5) * (old / new) - 0.5
 
 
@@ -311,13 +317,13 @@ def _nearest(new: int, old: int) -> np.ndarray:
 
 
 def _inside(new: int, old: int) -> np.ndarray:
-    """Return the share of the two neighbours' weights that is inside the image."""
+    """Return for each new pixel the part of its interpolation weights that belongs to pixels in the image, (new,)."""
     centres = _centres(new, old)
     return 1 - np.maximum(np.maximum(-centres, centres - (old - 1)), 0)
 
 
 def _zoom(im: np.ndarray, dims: tuple[int, int], order: int, grid_mode: bool) -> np.ndarray:
-    from scipy.ndimage import zoom  # jax brings scipy
+    from scipy.ndimage import zoom  # jax requires scipy, so it is installed
 
     factors = (dims[0] / im.shape[0], dims[1] / im.shape[1], 1)
     mode = "grid-constant" if grid_mode else "constant"
@@ -332,7 +338,9 @@ def transformer_of(
     raw_scale: float | None = None,
     channel_swap: Sequence[int] | None = None,
 ) -> Transformer:
-    """Return a transformer of images (H, W, K) to the input with this name and shape; steps that are None are skipped.
+    """Return a transformer of images (H, W, K) to the input with this name and shape.
+
+    A step whose argument is None is skipped. The other arguments are the same as in the methods of `Transformer`.
 
     Raises:
         ValueError: if mean or channel_swap do not fit the input.
@@ -354,10 +362,10 @@ def transformer_of(
 
 
 def center_crops(images: np.ndarray, dims: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Crop images (N, H, W, K) to height and width `dims` at their centres.
+    """Crop images at their centres: (N, H, W, K) to (N, *dims, K).
 
     Raises:
-        ValueError: if the images are smaller.
+        ValueError: if the images are smaller than `dims`.
     """
     (height, width), (h, w) = images.shape[1:3], dims
     if h > height or w > width:

@@ -7,9 +7,10 @@
     n.loss = L.SoftmaxWithLoss(n.relu1, n.label)
     print(n.to_proto())
 
-Blobs have the names of the NetSpec's attributes, and a layer the name of its first top; without an attribute, the name
-is the layer's type and a number. A keyword sets a field of the type's parameter message if the message has this field,
-otherwise of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)` are equivalent.
+A blob has the name of its attribute in the NetSpec, and a layer has the name of its first top. A blob that is no
+attribute is named after the layer's type, with a number. A keyword sets a field of the type's parameter message if the
+message has this field, and otherwise a field of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)`
+are equivalent.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _SINGLE = (str, bytes, Mapping, Message)  # iterable types that are a single val
 
 @cache
 def param_name_dict() -> dict[str, str]:
-    """Return the parameter message of each type without its `_param`: `{"InnerProduct": "inner_product", ...}`."""
+    """Return the name of each type's settings field without `_param`: `{"InnerProduct": "inner_product", ...}`."""
     fields = {
         field.name.removesuffix(_SUFFIX): field.message_type.name.removesuffix("Parameter")
-        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # the first, if several fields have the same message
+        for field in LayerParameter.DESCRIPTOR.fields[::-1]  # of fields with equal messages the first remains
         if field.name.endswith(_SUFFIX) and field.message_type
     }
     spelled = {name.replace("_", ""): name for name in fields}
@@ -45,7 +46,10 @@ def param_name_dict() -> dict[str, str]:
 
 @cache
 def _param_of(type_name: str) -> str | None:
-    """Return the LayerParameter field with a type's settings; for an unregistered type, the field with its name."""
+    """Return the name of the LayerParameter field with a type's settings, or None if there is no such field.
+
+    For an unregistered type this is the field whose name resembles the type's name.
+    """
     if (kind := layer_types().get(type_name)) is not None:
         return kind.signature.param
     for field in LayerParameter.DESCRIPTOR.fields:
@@ -61,8 +65,8 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
     Args:
         proto: the message.
         name: the field.
-        val: a number, string or enum value; a dict for a message; for a repeated field a list (or array, ...) of
-            values, or a single value.
+        val: a number, string or enum value; for a message a dict; for a repeated field a list, array or other
+            iterable of values, or a single value.
 
     Raises:
         AttributeError: if the field does not exist; the message suggests the nearest name.
@@ -88,7 +92,7 @@ def assign_proto(proto: Message, name: str, val: Any) -> None:
 
 def _fill(message: Message, name: str, value: Any) -> None:
     if isinstance(value, Message):
-        message.MergeFromString(value.SerializeToString())  # it may be of another schema's class
+        message.MergeFromString(value.SerializeToString())  # the message may be of a class of another schema
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             assign_proto(message, key, inner)
@@ -109,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
-    """Set fields of the type's parameter message, or of the layer if the message does not have the field.
+    """Set fields of a layer. Each field is set in the type's parameter message if it exists there, else in the layer.
 
     Raises:
         AttributeError, TypeError: as `assign_proto`, with the layer's name.
@@ -157,7 +161,7 @@ class Top:
         self.n = n
 
     def to_proto(self) -> NetParameter:
-        """Return the net of this layer and all that it needs."""
+        """Return a net of this blob's layer and all layers that it depends on."""
         return to_proto(self)
 
 
@@ -167,7 +171,8 @@ class Function:
     Args:
         type_name: the layer's type, registered or not.
         inputs: the layer's bottoms.
-        params: the layer's settings, and `ntop` (the number of tops, default: 1) and `in_place`.
+        params: the layer's settings, and two keywords: `ntop`, the number of tops (default: 1), and `in_place`, True if
+            the tops replace the bottoms (default: False).
 
     Raises:
         TypeError: if an input is not a Top.
@@ -187,12 +192,12 @@ class Function:
         self.tops = tuple(Top(self, n) for n in range(self.ntop))
 
     def to_proto(self) -> NetParameter:
-        """Return the net of this layer and all that it needs."""
+        """Return a net of this layer and all layers that it depends on."""
         return to_proto(self)
 
 
 def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
-    """Return an error with Caffe's message, which scripts expect; for tuples, a note on the error has the remedy."""
+    """Return a TypeError with Caffe's message, which scripts expect. For a tuple, a note states the remedy."""
     error = TypeError(f"{what} is not a Top (type is {type(value)})")
     if isinstance(value, tuple):
         error.add_note(remedy)
@@ -200,7 +205,7 @@ def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
 
 
 class _Naming:
-    """Collects layers in the order of execution, and names layers and tops that have no name."""
+    """A list of layers in the order of execution. Layers and tops without a name get a type name and a number."""
 
     def __init__(self, names: Mapping[Top | Function, str] | None = None) -> None:
         self.names = dict(names or {})
@@ -208,8 +213,8 @@ class _Naming:
         self.layers: dict[Function, LayerParameter] = {}
 
     def add(self, last: Function) -> None:
-        """Add a layer, after those that it reads from."""
-        waiting = [last]  # no recursion: nets are deep
+        """Add a layer, after adding the layers that it depends on."""
+        waiting = [last]  # a loop and not recursion, because nets can be deeper than Python's stack
         while waiting:
             fn = waiting[-1]
             unmade = next((bottom.fn for bottom in fn.inputs if bottom.fn not in self.layers), None)
@@ -239,7 +244,7 @@ class _Naming:
 
 
 def to_proto(*tops: Top | Function) -> NetParameter:
-    """Return the net of these layers and all layers that they depend on, with automatic names."""
+    """Return a net of these layers and all layers that they depend on, with automatic names such as "ReLU1"."""
     naming = _Naming()
     for top in tops:
         naming.add(top.fn if isinstance(top, Top) else top)
@@ -247,13 +252,13 @@ def to_proto(*tops: Top | Function) -> NetParameter:
 
 
 class _MissingError(AttributeError, KeyError):
-    """A KeyError, as Caffe's NetSpec raises for a missing attribute, that is also the AttributeError of Python."""
+    """Error for a missing blob of a NetSpec: a KeyError, as in Caffe, and an AttributeError, as Python expects."""
 
     __str__ = Exception.__str__
 
 
 class NetSpec:
-    """A net under construction: its attributes (or items) are its blobs, with the attributes' names.
+    """A net under construction. Its attributes or items are the net's blobs: `n.conv1 = L.Convolution(n.data)`.
 
     Attributes:
         tops: the blobs by name, in the order of assignment.
@@ -302,10 +307,10 @@ class NetSpec:
         self.tops.update(other.tops)
 
     def to_proto(self) -> NetParameter:
-        """Return the net.
+        """Return the net of all blobs that were assigned, and of the layers that they depend on.
 
         Raises:
-            AttributeError, TypeError: for an unknown setting or an invalid value, with the layer's name; and for an
+            AttributeError, TypeError: for an unknown setting or an invalid value, with the layer's name, and for an
                 attribute that is not a blob.
         """
         for name, top in self.tops.items():
@@ -318,9 +323,9 @@ class NetSpec:
 
 
 class Layers:
-    """`L`: each attribute is a layer type, a function from Tops and settings to a Top.
+    """`L`: each attribute is a layer type, as a function from bottoms (Tops) and settings to a top (a Top).
 
-    With `ntop=2` or more it returns a tuple of Tops, with `ntop=0` the layer itself.
+    With `ntop=2` or more the function returns a tuple of Tops, with `ntop=0` the `Function` of the layer.
     """
 
     def __getattr__(self, type_name: str) -> Callable[..., Any]:
@@ -335,7 +340,7 @@ class Layers:
 
 
 class _Enums:
-    """The enum values of one parameter message."""
+    """The enum values of one parameter message, as attributes."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -345,7 +350,7 @@ class _Enums:
 
 
 class Parameters:
-    """`P`: enum values by type, as in `P.Pooling.MAX`."""
+    """`P`: the enum values of each type's settings, for example `P.Pooling.MAX`."""
 
     def __getattr__(self, name: str) -> _Enums:
         message = f"{name}Parameter"

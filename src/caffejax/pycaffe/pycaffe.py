@@ -1,4 +1,4 @@
-"""Nets and solvers under the name of Caffe's own module: `from caffe.pycaffe import Net`."""
+"""Alias of `caffejax.pycaffe` under the name of Caffe's Python module: `from caffe.pycaffe import Net`."""
 
 from __future__ import annotations
 

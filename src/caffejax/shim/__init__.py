@@ -1,6 +1,7 @@
-"""A folder with a package `caffe` in it that is caffejax: on Python's path, it serves scripts that say `import caffe`.
+"""A folder with a package `caffe` that imports caffejax. On Python's path, it makes `import caffe` import caffejax.
 
-`caffejax run` puts it there for a script and the processes that it starts; the distribution caffejax-shim installs it.
+`caffejax run` adds the folder to the path of a script and of the processes that the script starts. The distribution
+caffejax-shim installs the package `caffe`.
 """
 
 from pathlib import Path
