@@ -24,40 +24,39 @@ ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
 
 INTRO = """# All layer types
 
-Each type's name leads to its section, with an example, its parameters and what there is to know: those of BVLC Caffe
-are on [a page of their own](layers_caffe.md), those of forks on [another](layers_forks.md).
+Each type's name leads to its section, with an example, its parameters and notes: the types of BVLC Caffe are on
+[one page](layers_caffe.md), the types of forks on [another](layers_forks.md).
 `scripts/make_layer_page.py` makes these pages from the registry; a test keeps them up to date.
 
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
 Backward and finite differences agree, which [`caffejax gradcheck`](gradients.md) shows for any net and the tests for
 every type. *Two ways*: the layer runs on the host, where there is no autodiff; its Backward agrees with finite
-differences. *Caffe's rule*: Caffe's formula is not the derivative, and is what is used, in autodiff too. *None*: Caffe
-has no gradient either. *Its own*: the layer's, which `caffejax gradcheck` checks.
+differences. *Caffe's rule*: Caffe's formula is not the derivative, and autodiff uses it too. *None*: Caffe has no
+gradient either. *Its own*: the gradient of the user's layer, which `caffejax gradcheck` checks.
 Where Caffe stops a gradient that a derivative would have, the type's section says so.
 
 As any function in JAX, a layer can
 
 TRANSFORMS
 
-Tests ask this of every type; what one cannot do is among its restrictions.
+Tests check this for every type; transformations that a type lacks are among its restrictions.
 
-**Origin** says whose type it is: BVLC Caffe's, or that of a fork or project which defined it. Forks use some names for
-different things; such a type has a row for each variant, and its section says how they are told apart.
+**Origin** names the project that defined the type: BVLC Caffe, a fork, or another project. Forks use some names for
+different layers; such a type has a row for each variant, and its section says how a variant is chosen.
 
 """
 
 SECTIONS = """# TITLE
 
-The types of WHOSE in alphabetical order; [the table of all types](layers.md) says what each does, and what it
-does not. The examples were built when this page was made: above each stand the shapes that go in and come out, and
-those of the layer's params. Messages that types share, such as FillerParameter, are
-[at the end of the table's page](layers.md#shared-settings).
+The types of WHOSE in alphabetical order; [the table of all types](layers.md) gives an overview. The examples were built
+when this page was made: above each are the shapes of bottoms, tops and params. Messages that types share, such as
+FillerParameter, are [at the end of the table's page](layers.md#shared-settings).
 """
 
 SETTINGS = """
 ## Shared settings
 
-What every layer may have, and the messages that several types have in their parameters. `loss_param` is for losses,
+Settings that every layer may have, and messages that several types share. `loss_param` is for losses,
 `transform_param` for layers that read images. Settings of forks are left out here; [data.md](data.md#transform_param)
 says what they do to images.
 """

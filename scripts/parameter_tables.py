@@ -29,7 +29,7 @@ class Tables:
             return [f"`{param}` has no settings that count here."]
         first, there = self._first.setdefault(rows, (t.name, place))
         if first != t.name and len(rows) > 2:
-            return [f"`{param}`: as that of [{first}]({there})."]
+            return [f"`{param}`: see [{first}]({there})."]
         return [f"`{param}`:", "", *_HEAD, *rows]
 
     def of_message(self, name: str) -> list[str]:

@@ -107,7 +107,7 @@ class Report:
 
     @property
     def loads(self) -> bool:
-        """Whether there are no problems, and a net builds in every state that has data, and in at least one."""
+        """True if there are no problems, and a net builds in every state that has data, and in at least one."""
         outcomes = [phase.outcome for phase in self.phases]
         misfits = any(w.misfits for phase in self.phases for w in phase.weights)
         return not (self.findings or misfits or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes))

@@ -79,7 +79,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether the derivations agree."""
+        """True if the derivations agree."""
         return self.verdict in (OK, DECLARED)
 
     @property
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every row is ok; False without rows."""
+        """True if every row is ok; False without rows."""
         return bool(self.rows) and all(row.ok for row in self.rows)
 
     @property

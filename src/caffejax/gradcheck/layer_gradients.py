@@ -54,7 +54,7 @@ class Case:
 
     @property
     def on_host(self) -> bool:
-        """Whether the layer runs on the host, outside compiled code."""
+        """True if the layer runs on the host, outside compiled code."""
         return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:

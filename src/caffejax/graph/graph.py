@@ -54,7 +54,7 @@ class Param:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the layer owns the array. Otherwise the array is another layer's."""
+        """True if the layer owns the array. Otherwise the array is another layer's."""
         return self.owner == self.slot
 
     def array(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
@@ -151,12 +151,12 @@ class Layer:
 
     @property
     def in_place(self) -> bool:
-        """Whether the layer has one bottom and one top of the same name."""
+        """True if the layer has one bottom and one top of the same name."""
         return len(self.bottoms) == 1 and self.tops == self.bottoms
 
     @property
     def row_wise(self) -> bool:
-        """Whether each row (index of axis 0) of the tops depends only on the same row of the bottoms."""
+        """True if each row (index of axis 0) of the tops depends only on the same row of the bottoms."""
         traits = self.type.traits
         return traits.elementwise or (traits.row_wise(self.context) if callable(traits.row_wise) else traits.row_wise)
 
@@ -276,12 +276,12 @@ class Graph:
 
     @cached_property
     def has_host_layers(self) -> bool:
-        """Whether any layer runs on the host, outside compiled code."""
+        """True if any layer runs on the host, outside compiled code."""
         return any(layer.type.on_host for layer in self.layers)
 
     @cached_property
     def has_varying_rows(self) -> bool:
-        """Whether the number of rows of a blob may depend on the data, as in nets with host layers or padded rows."""
+        """True if the number of rows of a blob may depend on the data, as in nets with host layers or padded rows."""
         return self.has_host_layers or any(layer.type.traits.pads_rows for layer in self.layers)
 
     @cached_property

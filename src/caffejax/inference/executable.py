@@ -148,7 +148,7 @@ class CompiledShapes:
 
     @cached_property
     def may_draw(self) -> bool:
-        """Whether some layers need a key."""
+        """True if some layers need a key."""
         if self.graph.has_host_layers:
             return True
         if not self.compiles:  # neither programs nor layers on NumPy arrays draw

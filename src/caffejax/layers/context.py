@@ -105,12 +105,12 @@ class Context:
 
     @property
     def training(self) -> bool:
-        """Whether the phase is TRAIN."""
+        """True if the phase is TRAIN."""
         return self.phase == "TRAIN"
 
     @property
     def fast(self) -> bool:
-        """Whether to use the implementations of `caffejax.kernels` instead of the plain lowering."""
+        """True if to use the implementations of `caffejax.kernels` instead of the plain lowering."""
         return self.run.kernels == "fast"
 
     @property
@@ -179,7 +179,7 @@ class Site:
 
     @property
     def training(self) -> bool:
-        """Whether the phase is TRAIN."""
+        """True if the phase is TRAIN."""
         return self.phase == "TRAIN"
 
     @property
@@ -254,6 +254,6 @@ class Epilogue:
 
     @property
     def is_relu(self) -> bool:
-        """Whether the layer is exactly max(x, 0)."""
+        """True if the layer is exactly max(x, 0)."""
         is_relu = self.ctx.type.traits.is_relu
         return is_relu is not None and is_relu(self.ctx)

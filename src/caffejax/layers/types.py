@@ -244,12 +244,12 @@ class LayerTraits:
 
     @property
     def keeps_pixels(self) -> bool:
-        """Whether the bottom's pixels are at the same positions in the top."""
+        """True if the bottom's pixels are at the same positions in the top."""
         return self.elementwise or self.spatial_map == "same"
 
     @property
     def copies(self) -> bool:
-        """Whether every top equals the bottom, whatever the settings."""
+        """True if every top equals the bottom, whatever the settings."""
         return self.elementwise and self.data_movement == "whole"
 
 
@@ -299,13 +299,13 @@ class LayerType:
 
     @property
     def on_host(self) -> bool:
-        """Whether the layer runs on the host, outside of compiled code."""
+        """True if the layer runs on the host, outside of compiled code."""
         impl = self.implementation
         return isinstance(impl, OnHost) or (isinstance(impl, PerLayer) and impl.on_host)
 
     @property
     def is_fed(self) -> bool:
-        """Whether its tops come from a data source or from the caller."""
+        """True if its tops come from a data source or from the caller."""
         return isinstance(self.implementation, Reads | Fed)
 
     @property
@@ -330,12 +330,12 @@ class LayerType:
 
     @property
     def has_backward(self) -> bool:
-        """Whether it has a gradient, by its rule or by autodiff; host layers have no autodiff."""
+        """True if it has a gradient, by its rule or by autodiff; host layers have no autodiff."""
         return self.gradient.exists and (self.gradient.backward is not None or not self.on_host)
 
     @property
     def stops_gradients(self) -> bool:
-        """Whether earlier layers get no gradient through it; padded tops have none."""
+        """True if earlier layers get no gradient through it; padded tops have none."""
         return self.gradient.stops_gradient or self.traits.pads_rows
 
     def takes_gradient(self, bottom: int, bottoms: int) -> bool:

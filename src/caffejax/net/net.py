@@ -152,7 +152,7 @@ class Net:
 
     @property
     def has_host_layers(self) -> bool:
-        """Whether some layers run on the host. Such a net must be called outside of `jax.jit`."""
+        """True if some layers run on the host. Such a net must be called outside of `jax.jit`."""
         return self.graph.has_host_layers
 
     @property

@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether the program fits into memory."""
+        """True if the program fits into memory."""
         return self.program is not None and self.needed <= self.usable
 
     @property
@@ -224,7 +224,7 @@ class CompileJob:
 
     @property
     def training(self) -> bool:
-        """Whether it is a training step."""
+        """True if it is a training step."""
         return self.net.graph.phase == "TRAIN"
 
     @property

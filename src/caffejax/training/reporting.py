@@ -56,7 +56,7 @@ class SmoothedLoss:
 
     @property
     def noted(self) -> bool:
-        """Whether `note` was called."""
+        """True if `note` was called."""
         return bool(self._unread or self._losses)
 
     @property

@@ -35,7 +35,7 @@ class WiredLayer:
 
     @property
     def in_place(self) -> bool:
-        """Whether its only top replaces its only bottom."""
+        """True if its only top replaces its only bottom."""
         return works_in_place(self.layer)
 
     @property

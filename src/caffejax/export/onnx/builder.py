@@ -233,7 +233,7 @@ class Value:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the held shape is the full shape."""
+        """True if the held shape is the full shape."""
         return self.held == self.shape
 
     def named(self, name: str) -> Value:

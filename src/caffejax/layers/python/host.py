@@ -116,7 +116,7 @@ class HostLayer:
 
     @property
     def has_position(self) -> bool:
-        """Whether the instance can save and restore its position in its data."""
+        """True if the instance can save and restore its position in its data."""
         return all(callable(getattr(self.user, name, None)) for name in ("get_state", "set_state"))
 
     def get_state(self) -> Any:
