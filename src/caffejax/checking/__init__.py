@@ -1,4 +1,4 @@
-"""Check many model files: in which phases they load, what is missing, and whether weights fit.
+"""Checks of many model files: whether nets load in each phase, missing files, and whether weights fit.
 
 `check.check_file` checks one file; `check_files` checks many in worker processes.
 """

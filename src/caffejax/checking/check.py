@@ -1,4 +1,4 @@
-"""Check one model file: its kind, the states in which its net loads, and whether weights fit."""
+"""Check of one model file: its kind, whether its net loads in each state, and whether weights fit."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..training import solver_param
 from .check_report import PhaseReport, Report, WeightsReport, findings_of
 from .model_files import kind_of, weights_beside
 
-_FLOAT = 4  # bytes
-_TRAINED = 3  # numbers for each of the parameters: itself, its gradient and its history
-_KEPT = 2  # and for each activation: itself and its gradient
+_FLOAT = 4  # bytes of a float32
+_TRAINED = 3  # numbers in memory for each parameter: the parameter, its gradient and its history
+_KEPT = 2  # numbers in memory for each activation: the activation and its gradient
 
 
 def check_file(
@@ -37,7 +37,7 @@ def check_file(
 
     Args:
         path: a prototxt.
-        weights: weights files to compare with the net; default: files beside it with the same base name.
+        weights: weights files to compare with the net; default: files in the same folder with the same base name.
         reading: how existing data is read.
     """
     file = Path(path)
@@ -74,7 +74,10 @@ def _net_report(
 
 
 def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
-    """Check the settings of a solver and the nets inside it; for nets named by path, note whether the files exist."""
+    """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
+
+    For a net in another file there is only a note whether the file exists.
+    """
     problems: tuple[Problem, ...] = ()
     try:
         solver_param.check_solver(param)
@@ -112,12 +115,12 @@ def _phase_report(
             report = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
             if not weights or not any(w.misfits for w in report.weights):
-                return report if weights else best  # of a size that weights fit
+                return report if weights else best  # the first assumed size whose shapes fit the weights
     except AbsentError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
     except CaffejaxError as error:
         return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in wrong))
-    assert best is not None  # else assumed_graphs raises
+    assert best is not None  # assumed_graphs yields a graph or raises
     return best
 
 
@@ -141,7 +144,7 @@ def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence
 
 
 def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Drop states with stages whose reports equal the report of the phase without stages."""
+    """Return the reports without those on states with stages that equal the report on the same phase without stages."""
     plain = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(p for p in phases if "+" not in p.state or not _same(p, plain[p.state.partition("+")[0]]))
 
@@ -151,7 +154,7 @@ def _same(a: PhaseReport, b: PhaseReport) -> bool:
 
 
 def weights_report(graph: Graph, path: Path) -> WeightsReport:
-    """Compare a weights file's blobs with a net's by layer name, as loading does."""
+    """Return a comparison of the blobs in a weights file with a net's blobs. Layers match by name, as in loading."""
     try:
         stored = read_caffemodel(path)
         _, report = match_blobs(graph, stored, path, copies=not is_hdf5(path))

@@ -11,7 +11,7 @@ from ..errors import UNKNOWN_TYPE, Problem
 Kind = Literal["net", "solver", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
 
-# causes by the beginnings of messages; other messages are about shapes, counts and values
+# causes by the beginning of the message; the cause of other messages is "shape"
 _BEGINNINGS: dict[str, Cause] = {
     UNKNOWN_TYPE: "type",
     "setting ": "setting",
@@ -26,8 +26,8 @@ class Finding:
 
     Attributes:
         cause: the kind of problem.
-        message: its description.
-        layers: names of the layers that have it.
+        message: the description of the problem.
+        layers: names of the layers with this problem.
     """
 
     cause: Cause
@@ -43,14 +43,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """How well the blobs of a weights file match a net.
+    """A comparison of the blobs in a weights file with a net's blobs.
 
     Attributes:
-        file: the file.
-        matched: number of layers whose blobs are in the file and match.
-        misfits: blobs that do not match.
+        file: the path of the weights file.
+        matched: number of layers whose blobs are in the file with the right shapes.
+        misfits: problems of blobs with other shapes or counts.
         missing: layers with blobs that are not in the file; fillers would initialise them.
-        unused: number of layers in the file that the net does not have.
+        unused: number of layers in the file that are not in the net.
     """
 
     file: str
@@ -62,17 +62,18 @@ class WeightsReport:
 
 @dataclass(frozen=True)
 class PhaseReport:
-    """A net in one state.
+    """The report on a net in one state.
 
     Attributes:
         state: the phase, followed by "+stage" for each stage.
         outcome: "loads", "fails", or "no data" if all data layers belong to other states.
-        findings: why it fails.
-        assumed: assumptions on the tops of data layers whose source is missing.
+        findings: the problems, if the net fails to load.
+        assumed: assumptions on the shapes of data layers with a missing source.
         compiled: number of compiled layers.
         on_host: layers that run on the host, as `name (type)`.
         parameters: number of elements of all blobs.
-        memory: approximate bytes to run, or in TRAIN to train, without the compiler's temporary memory.
+        memory: approximate bytes of memory for a forward pass, or in phase TRAIN for training, without the compiler's
+            temporary memory.
         weights: a report for each weights file.
     """
 
@@ -89,14 +90,14 @@ class PhaseReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The report on a file.
+    """The report on a model file.
 
     Attributes:
-        file: its path.
+        file: the path of the file.
         kind: "net", "solver" or "other".
         findings: problems of the file itself, or of a solver's settings.
-        phases: reports on a net's states, or on the states of the nets inside a solver.
-        notes: old forms, settings of forks that are ignored, nets that a solver names.
+        phases: reports on the states of the net, or of the nets that a solver's file contains.
+        notes: old forms, ignored settings of Caffe's forks, and nets that a solver names by path.
     """
 
     file: str
@@ -107,7 +108,10 @@ class Report:
 
     @property
     def loads(self) -> bool:
-        """True if there are no problems, and a net builds in every state that has data, and in at least one."""
+        """True if the file has no problems, weights fit, and the net loads.
+
+        A net loads if it loads in at least one state and fails in none; states without data are ignored.
+        """
         outcomes = [phase.outcome for phase in self.phases]
         misfits = any(w.misfits for phase in self.phases for w in phase.weights)
         return not (self.findings or misfits or "fails" in outcomes or (self.kind == "net" and "loads" not in outcomes))
@@ -118,13 +122,16 @@ class Report:
 
 
 def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
-    """Return a finding for each distinct message, with all layers that have it."""
+    """Return a finding for each distinct message, with the names of all layers that have this problem.
+
+    The default of `cause` is derived from the beginning of the message.
+    """
     layers_of: dict[tuple[Cause, str], list[str]] = {}
     for problem in problems:
         message = problem.message if problem.line is None else f"line {problem.line}: {problem.message}"
         begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
         kind: Cause = cause or (begun or ["shape"])[0]
-        if kind == "python":  # without the places that were looked in
+        if kind == "python":  # without the list of searched folders
             message = message.partition(";")[0]
         layers = layers_of.setdefault((kind, message), [])
         if problem.layer is not None and problem.layer not in layers:

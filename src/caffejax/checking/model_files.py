@@ -1,4 +1,4 @@
-"""Find model files in folders, and distinguish nets from solvers by their content."""
+"""Search for model files in folders, and distinction of nets and solvers by their content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_NETS = {"layer", "layers", "input", "input_shape", "input_dim"}
 
 
 def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    """Yield the files, and all prototxt files inside the folders, in order and without duplicates."""
+    """Yield each path that is a file, and all prototxt files in each path that is a folder, without duplicates."""
     yielded: set[Path] = set()
     for path in map(Path, paths):
         inside = sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file()) if path.is_dir() else [path]
@@ -29,7 +29,7 @@ def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
 def kind_of(text: str) -> Kind:
     """Return the kind of a text ("net", "solver" or "other") from its top-level field names.
 
-    A net has layers or inputs, a solver has any field that nets do not have.
+    A text with layers or inputs is a net. Another text with a field that only solvers have is a solver.
     """
     solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
     names = set(_top_level(text))
@@ -39,7 +39,7 @@ def kind_of(text: str) -> Kind:
 
 
 def weights_beside(file: Path) -> list[Path]:
-    """Return the weights files in a net's folder with the net's base name."""
+    """Return the weights files in the folder of a net's file that have the same base name."""
     return [path for ending in _WEIGHTS if (path := file.with_name(file.stem + ending)).is_file()]
 
 

@@ -1,4 +1,4 @@
-"""Check many files in worker processes, any of which may crash or hang without affecting the others."""
+"""Checks of many files in worker processes. A crash or hang of one worker does not affect the others."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ..errors import Problem
 from ..options import Reading
 from .check_report import Report, findings_of
 
-_START = 120  # seconds for a process to be ready
-_LENGTH = 8  # bytes before each reply: its length
+_START = 120  # seconds for a process to start
+_LENGTH = 8  # bytes of the length that precedes each reply
 
 
 class _Worker:
-    """One worker process, started on first use and again after a crash or a hang."""
+    """One worker process. It starts on first use, and restarts after a crash or a hang."""
 
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = imports
         self._process: subprocess.Popen[bytes] | None = None
 
     def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
-        """Return the report on a file; after a crash or a hang, a report that describes it."""
+        """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
             process = self._started()
             assert process.stdin is not None
@@ -49,7 +49,7 @@ class _Worker:
         return report
 
     def end(self, hangs: bool = False) -> int | None:
-        """End the process; return its exit code."""
+        """End the process and return its exit code; kill it if `hangs` is True."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -111,7 +111,7 @@ def check_files(
         weights: as for `check_file`.
         jobs: number of processes; default: the number of cores.
         timeout: seconds for each file.
-        reading: how data is read, where it is there.
+        reading: how existing data is read.
         imports: modules that each process imports first, such as those that register layer types.
     """
     files, names = [Path(path) for path in paths], [os.fspath(w) for w in weights]
@@ -157,7 +157,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
             return
         try:
             report = check_file(path, weights, reading)
-        except Exception as error:  # users' modules may raise anything
+        except Exception as error:  # users' modules may raise any exception
             message = f"looking at it raised {type(error).__name__}: {error}"
             report = Report(path, "net", findings_of([Problem(message)], "crash"))
         _send(report, replies)
@@ -170,7 +170,7 @@ def _send(reply: object, replies: BinaryIO) -> None:
 
 
 def serve_stdin() -> None:
-    """Import the modules named by the arguments, and answer requests on standard input until it closes."""
+    """Import the modules named on the command line, and answer requests on standard input until it is closed."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of users' modules must not reach the replies
     for module in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""The `caffejax` command. Nothing here imports jax until a command runs."""
+"""The `caffejax` command. Importing this package does not import jax; the commands import it when they run."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ _OWN_TYPES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code: 0, 1 for a mistake in the input, 130 if interrupted.
+    """Run a command; return its exit code: 0 for success, 1 for an error in the input, 130 if interrupted.
 
     Raises:
-        SystemExit: with 2 for a mistake in the command line, with 0 after `--help`.
+        SystemExit: with code 2 for an error in the command line, with code 0 after `--help`.
     """
     if arguments is None:
         signals.open_missing_streams()
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"caffejax: {_OWN_TYPES}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        _let_go_of_stdout()  # the reader, such as `head`, has closed the pipe
+        _let_go_of_stdout()  # the reader of the output, such as `head`, has closed the pipe
         return 1
     except OSError as error:
         if not _stdout_fails():

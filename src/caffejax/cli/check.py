@@ -1,7 +1,7 @@
-"""Check models: which load, in which phases, what is missing, whether weights fit, which layers run on the host.
+"""Check models: whether they load in each phase, missing files, whether weights fit, which layers run on the host.
 
-FILE is a net or a solver. In a FOLDER and its subfolders all *.prototxt, *.pt and *.pbtxt files are checked. Nothing is
-run, and data files need not exist. The exit code is 0 if all models load, otherwise 1.
+FILE is a net or a solver. In a FOLDER and its subfolders all *.prototxt, *.pt and *.pbtxt files are checked. No layer
+runs, and data files need not exist. The exit code is 0 if all models load, otherwise 1.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield the reports, with states of equal reports (apart from memory) joined: "TRAIN, TEST"."""
+    """Yield distinct reports. States with equal reports (apart from memory) share one report: "TRAIN, TEST"."""
     from dataclasses import replace
 
     states_of: dict[PhaseReport, str] = {}
@@ -141,7 +141,13 @@ def _print_summary(models: list[Report], failed: list[Report], skipped: list[str
 
 
 def _of_each_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
-    """Format counts by kind of model: "2 of 3 nets and 1 of 1 solver load"."""
+    """Return the text of counts by kind of model: "2 of 3 nets and 1 of 1 solver load".
+
+    Args:
+        some: the models to count.
+        models: all models.
+        does, do: the verb in singular and plural.
+    """
     kinds = {"net": "net", "solver": "solver", "other": "unreadable file"}
     totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
     parts = [

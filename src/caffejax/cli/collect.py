@@ -1,7 +1,8 @@
-"""Run a net once and write every blob, with --backward every diff and gradient too, to an .npz file.
+"""Run a net once and write every blob, with --backward also every diff and gradient, to an .npz file.
 
-The inputs are the arrays of --inputs; without it the first batch of the net's data layers; for Input layers random
-numbers from NumPy's RandomState(seed).normal, in the order of the inputs. The dump contains the inputs too.
+The inputs are the arrays of --inputs. Inputs that are not in --inputs are the first batch of the net's data layers, or
+for Input layers random numbers from NumPy's RandomState(seed).normal, in the order of the inputs. The dump contains the
+inputs too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compare two dumps, or a dump with a net that runs on the dump's inputs: layer by layer, forward, then backward.
+"""Compare two dumps, or a dump with a net that runs on the dump's inputs, layer by layer: forward, then backward.
 
-The exit code is 1 if they differ. The net has the dump's phase and, without --weights, the dump's parameters.
+The exit code is 1 if they differ. By default the net has the dump's phase and the dump's parameters.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
-    """Run the net on the dump's inputs."""
+    """Run the net of the flags on the dump's inputs; return the net's dump."""
     from ..debugging.dumps import replay
 
     options.phase = options.phase or dump.phase

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
         for action in command._actions:
             action.option_strings = action.option_strings[:1]
             if action.nargs != 0 and action.choices is None and action.type is None:
-                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab looks for it there
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads this attribute
     print(shtab.complete(parser, shell=options.shell))
 
 

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             file.write(mean.to_binaryproto())
     log.info("Number of channels: %d", len(mean.value))
     for channel, values in enumerate(mean.value):
-        # Caffe adds floats one by one; the sixth digit may show it
+        # Caffe's float sums, one image at a time, may differ in the sixth digit
         log.info(
             "mean_value channel [%d]: %g", channel, np.cumsum(values, dtype=np.float32)[-1] / np.float32(values.size)
         )

@@ -1,4 +1,4 @@
-"""Convert weights between .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors."""
+"""Convert weights between the formats .caffemodel, .caffemodel.h5, <prefix>.orbax[/step], .npz and .safetensors."""
 
 from __future__ import annotations
 

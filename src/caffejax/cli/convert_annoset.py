@@ -1,4 +1,4 @@
-"""Make a database of images with boxes from a list with a line `image annotation` each, as the SSD fork's tool does."""
+"""Make a database of images with boxes from a list of lines `image annotation`, as the SSD fork's tool does."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
 class _Image(NamedTuple):
     name: str
     path: str
-    label: Any  # as `encode_annotated` takes it
+    label: Any  # the argument of `encode_annotated`
 
 
 def _read_list(options: argparse.Namespace) -> list[_Image]:
@@ -95,7 +95,7 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
     paths = find_files(file, names, options.root, ())
     annotation_paths = find_files(file, annotations, options.root, (), "annotation")
     if options.label_type == "txt":
-        numbers = None  # these files have numbers
+        numbers = None  # the annotation files contain numbers, not names
     return [
         _Image(name, path, functools.partial(read_annotation, annotation, options.label_type, numbers=numbers))
         for name, path, annotation in zip(names, paths, annotation_paths, strict=True)

@@ -1,4 +1,4 @@
-"""Make a database of the images in a list with a line `path label` for each image, as Caffe's tool does."""
+"""Make a database of images from a list of lines `path label`, as Caffe's tool does."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
 def _records(
     options: argparse.Namespace, images: ImageList, paths: list[str], order: Iterable[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and the Datum of each image that can be read, in the order of the list."""
+    """Yield the key and the Datum of each image that can be read, in the given order."""
     from ..data.write_imageset import encode_image_datum, guess_encoding
 
     first = None

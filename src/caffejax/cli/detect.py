@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     windows = _windows(options.input_file)
     image_flags.choose_device(options)
     settings = image_flags.settings(options)
-    if settings["mean"] is not None and settings["mean"].ndim == 3:  # as Caffe's script does: a value for each channel
+    if settings["mean"] is not None and settings["mean"].ndim == 3:  # one value per channel, as in Caffe's script
         settings["mean"] = settings["mean"].mean(axis=(1, 2))
     with image_flags.refusals(options.model_def):
         detector = Detector(
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _windows(path: str) -> dict[str, list[np.ndarray]]:
-    """Read the windows by image; none if the file is a list of images."""
+    """Return the windows in a file by image; the windows are empty if the file is a list of images."""
     import numpy as np
 
     from ..errors import DataError, Problem
@@ -121,7 +121,7 @@ def _plain(values: Iterable[Any]) -> list[str]:
 
 
 def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
-    """Write data sets filename, window (N, 4) and prediction (N, ...)."""
+    """Write an HDF5 file with the data sets filename (N,), window (N, 4) and prediction (N, ...)."""
     import h5py
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Flags of training on several devices and in several processes, and how processes end together."""
+"""Flags for training on several devices and in several processes, and a context in which processes end together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TITLE = "several devices and processes"
 _AUTO = "auto"
-# texts of the JAX errors that are raised when another process does not answer
+# parts of JAX's error messages when another process does not answer
 _LOST = re.compile(
     r"UNAVAILABLE|DEADLINE_EXCEEDED|[A-Z_]+: .*(gloo|nccl|coordination|connection|socket)", re.IGNORECASE
 )
@@ -70,30 +70,30 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def trains_with_others(options: argparse.Namespace) -> bool:
-    """Return whether the flags make this process one of several that train together."""
+    """Return whether this process is one of several that train together, which is the case with `--coordinator`."""
     return getattr(options, "coordinator", None) is not None
 
 
 def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
-    """Return a `Parallel` from the flags; `batch` is for commands that have only the flags of `add_mesh_flags`."""
+    """Return a `Parallel` from the flags. `batch` replaces `--batch` for commands that do not have this flag."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)
     return Parallel(batch or options.batch, model, shard, options.reduce_dtype)
 
 
 def join_processes(options: argparse.Namespace) -> None:
-    """Join the other processes, if there are any; call this before JAX is used.
+    """Connect to the other training processes, if the flags name any. Call this before JAX is used.
 
-    Afterwards only process 0 logs everything; the others log warnings.
+    Afterwards process 0 logs everything, and the other processes log only warnings and errors.
 
     Raises:
-        CaffejaxError: if the flags contradict each other, or some process does not start in time.
+        CaffejaxError: if the flags contradict each other, or a process does not start in time.
     """
     simulated = options.devices or (options.coordinator is None and math.prod((options.mesh or {}).values()))
     if simulated > 1 and _on_cpu(options):
         import jax
 
-        with suppress(RuntimeError):  # JAX is already running, in the user's program: its devices are fixed
+        with suppress(RuntimeError):  # in a user's program JAX may be running; then its devices are fixed
             jax.config.update("jax_num_cpu_devices", simulated)
     present = [name for name in ("processes", "process_id") if getattr(options, name) is not None]
     if options.coordinator is None:
@@ -169,7 +169,7 @@ def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
 
 
 def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> None:
-    """Raise `CaffejaxError` if `--mesh` is present and does not have exactly this number of devices."""
+    """Raise `CaffejaxError` if `--mesh` is present and is not for exactly `devices` devices."""
     places = math.prod((options.mesh or {}).values())
     if options.mesh and places != devices:
         raise CaffejaxError(f"--mesh is for {places} devices, but there are {devices}{where}")
@@ -177,7 +177,10 @@ def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> No
 
 @contextmanager
 def ending_together() -> Iterator[None]:
-    """End this process at once after an error in it or in another process, so that no process waits for a dead one."""
+    """Return a context in which an error in this process or another training process ends this process at once.
+
+    Without it, this process would wait for processes that have ended, or they would wait for this process.
+    """
     try:
         yield
     except BaseException as error:
@@ -189,7 +192,7 @@ def ending_together() -> Iterator[None]:
             print(f"caffejax: [process {jax.process_index()}] {line}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)  # Python's and JAX's normal exit would wait for the others, which wait for this process
+        os._exit(1)  # a normal exit would wait for the other processes, which wait for this one
 
 
 def _error_lines(error: BaseException) -> list[str]:
@@ -213,7 +216,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _on_cpu(options: argparse.Namespace) -> bool:
-    """Return whether devices are simulated: if the flags select the CPU, or JAX sees no other device."""
+    """Return whether the devices are simulated on the CPU, because the flags select it or there is no GPU or TPU."""
     if options.gpu is not None:
         return False
     if options.device is not None:
@@ -222,7 +225,7 @@ def _on_cpu(options: argparse.Namespace) -> bool:
 
 
 def _has_accelerator() -> bool:
-    """Return whether JAX would find a GPU or TPU, without starting it."""
+    """Return whether a JAX plugin for GPUs or TPUs is installed. JAX is not started."""
     from importlib.util import find_spec
 
     return any(find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "libtpu"))
@@ -238,7 +241,7 @@ def _numbers(gpu: str | None) -> list[int] | None:
 
 
 def _mesh(text: str) -> dict[str, int]:
-    """Parse "data=4,model=2"."""
+    """Parse a mesh, such as "data=4,model=2", to a dictionary of axis sizes."""
     axes: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.partition("=")
@@ -249,7 +252,7 @@ def _mesh(text: str) -> dict[str, int]:
 
 
 def _warn_of_tasks() -> None:
-    """Warn if a scheduler started several of these processes without `--coordinator`: each would train alone."""
+    """Warn if SLURM or Open MPI started several processes without `--coordinator`, because each would train alone."""
     for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
         if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
             log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])
@@ -260,14 +263,16 @@ if TYPE_CHECKING:
 
 
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
-    """Add `--device` and `--gpu`; `gpu` is the help of the latter."""
+    """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
     place = flags.group(parser, "where it runs")
     flags.add(place, "gpu", gpu, metavar="N")
     flags.add(place, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 
 def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:
-    """Return the device that the flags name; without these flags a GPU or TPU if preferred and present, or the CPU.
+    """Return the device that `--gpu` or `--device` names, or the default device.
+
+    The default is a GPU or TPU if `prefer_gpu` is True and JAX finds one, and otherwise the CPU.
 
     Args:
         options: the command's flags.
@@ -297,7 +302,7 @@ def device_of(kind: str, number: str) -> jax.Device:
     """Return the device with this kind ("cpu", "gpu" or "tpu") and number.
 
     Raises:
-        CaffejaxError: if it does not exist.
+        CaffejaxError: if the device does not exist.
     """
     if not number.isdigit():
         raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")

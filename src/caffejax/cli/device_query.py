@@ -49,7 +49,7 @@ def _devices(kind: str) -> list[Any]:
 
     try:
         return list(jax.devices(kind))
-    except RuntimeError:  # this machine has no such device
+    except RuntimeError:  # JAX has no backend for this platform
         return []
 
 

@@ -1,6 +1,7 @@
 """Export a net with its weights as StableHLO, as ONNX, or as the source of a flax module.
 
-The ending of --to selects the form: .stablehlo or .onnx; or --to=flax, which writes to the folder --out.
+The file extension of --to selects the form: .stablehlo or .onnx. With --to=flax the source is written to the folder
+--out.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from ..net import Net
 
 T = TypeVar("T")
-Shapes = Mapping[str, Any]  # by blob name, values with `shape` and `dtype`
+Shapes = Mapping[str, Any]  # by blob name; the values have `shape` and `dtype`
 
 HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
 
 _ANY = "any"
 _FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
-_ONLY_FOR = {  # the forms that a flag applies to
+_ONLY_FOR = {  # the forms to which a flag applies
     "platforms": ("stablehlo",),
     "batch": ("stablehlo", "onnx"),
     "batch_axis": ("stablehlo", "onnx"),
@@ -82,10 +83,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _form(options: argparse.Namespace) -> str:
-    """Return the form that `--to` names.
+    """Return the form that `--to` selects: "stablehlo", "onnx" or "flax".
 
     Raises:
-        CaffejaxError: naming all flags that do not go together.
+        CaffejaxError: naming all flags that contradict each other.
     """
     form = _FORMS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
     problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
@@ -102,7 +103,7 @@ def _form(options: argparse.Namespace) -> str:
 
 
 def _check_place(form: str, options: argparse.Namespace) -> None:
-    """Raise `CaffejaxError` before the export if its file or folder cannot be written."""
+    """Raise `CaffejaxError` if the file or folder of the export cannot be written."""
     from ..atomic import check_place
     from ..export.flax import check_folder
 
@@ -159,7 +160,7 @@ def _write_flax(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
 
 
 def _channels_last(blobs: Shapes) -> Shapes:
-    """Return the shapes of blobs in flax source, where channels are last and the batch size is free."""
+    """Return the shapes of blobs in flax source: channels last, and "batch" as the batch size."""
     from ..export.flax import stored_shape
 
     return {name: SimpleNamespace(shape=stored_shape(blob.shape), dtype=blob.dtype) for name, blob in blobs.items()}
@@ -169,9 +170,10 @@ _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_f
 
 
 def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
-    """Export with a free batch size.
+    """Export by `write(True)`, with a symbolic batch size, and return its result.
 
-    If a layer does not allow it and `--batch` is absent, export with the net's batch size and log a warning.
+    If a layer does not support a symbolic batch size and `--batch` is absent, log a warning and export by
+    `write(False)`, with the net's batch size.
     """
     from ..export import BatchError
 
@@ -212,7 +214,7 @@ _MEAN = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in t
 
 
 def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--preprocess` and the flags that go with it."""
+    """Add `--preprocess` and the flags that modify it."""
     what = (
         "take uint8 images (N, H, W, C) in R, G, B as inputs and preprocess them: classify, as caffejax classify does "
         "with the flags below, or transform_param, as the net's data layer does"
@@ -224,7 +226,7 @@ def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
-    """Yield a message for each preprocessing flag that contradicts another."""
+    """Yield a message for each preprocessing flag that contradicts another flag."""
     present = [name for name in ("images_dim", "channel_swap", *_MEAN) if getattr(options, name) is not None]
     for name in present:
         if options.preprocess is None:
@@ -236,7 +238,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
 
 
 def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) -> Preprocessing | None:
-    """Return the preprocessing that the flags select, or None.
+    """Return the preprocessing that the flags select, or None if they select none.
 
     Args:
         net: the whole net.

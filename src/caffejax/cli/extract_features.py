@@ -1,6 +1,6 @@
 """Store blobs of a trained net, batch by batch, in databases of Datums with float_data, or in .npz files.
 
-The arguments and their order are the same as in Caffe's tool. The net runs in phase TEST, on its own data layer.
+The arguments and their order are the same as in Caffe's tool. The net runs in phase TEST on the data of its data layer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Open a database; yield a function that appends a blob's rows, one record per row."""
+    """Return a context that opens a database, with a function that appends a batch of a blob, one record per row."""
     from ..data.database import WRITERS
     from ..data.write_imageset import encode_feature_datums
 
@@ -103,7 +103,10 @@ def _database_writer(kind: str, target: str, name: str) -> Iterator[Callable[[An
 
 @contextmanager
 def _npz_writer(target: str, name: str) -> Iterator[Callable[[Any], object]]:
-    """Yield a function that collects batches of a blob; at the end write them, joined along axis 0, to an .npz file."""
+    """Return a context with a function that collects batches of a blob.
+
+    At its end the context writes the batches, joined along axis 0, to an .npz file.
+    """
     import numpy as np
 
     from ..checkpoints.array_files import write_npz

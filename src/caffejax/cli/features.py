@@ -1,6 +1,6 @@
-"""Draw a blob of a net as a picture, each channel a tile, for an image or for an example of the net's own data.
+"""Draw a blob of a net as a picture with a tile per channel, for an image or for an example from the net's data layer.
 
-An image is prepared as `caffejax classify --center_only` does it, with the same flags.
+Images are preprocessed as in `caffejax classify --center_only`, with the same flags.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _batch_size(net: Net, options: argparse.Namespace) -> int:
-    """Return how many examples a batch of the net's own data has."""
+    """Return the batch size of the net's data layer."""
     from ..layers import Fed
 
     if not net.graph.input_names or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
@@ -81,7 +81,7 @@ def _batch_size(net: Net, options: argparse.Namespace) -> int:
 
 
 def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Return a batch of nothing but the image, for the first input of 1 or 3 channels; other inputs are 0."""
+    """Return a batch with one example: the image for the first input with 1 or 3 channels, zeros for other inputs."""
     import numpy as np
 
     from ..pycaffe import io

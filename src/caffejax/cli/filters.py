@@ -1,4 +1,4 @@
-"""Draw the weights of a convolution as a picture: one tile per filter, from black (lowest) to white (highest)."""
+"""Draw the weights of a convolution as a picture: one tile per filter, from black (lowest) to white (highest value)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that several commands take, spelled as Caffe's: `--name=value`, `-name value`."""
+"""Flags shared by several commands, with the spellings of Caffe's flags: `--name=value`, `-name value`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> Flags:
-    """Return the group of a command's flags with this title in the help; add it if it does not exist."""
+    """Return the group of a command's flags with this title; add the group if it does not exist."""
     for existing in parser._action_groups:
         if existing.title == title:
             return existing
@@ -26,7 +26,10 @@ def group(parser: argparse.ArgumentParser, title: str) -> Flags:
 
 
 def add(parser: Flags, name: str, help: str, **more: Any) -> None:
-    """Add a flag with one dash and with two; `debug_nans` may be spelled `debug-nans` as well."""
+    """Add a flag, spelled with one or two dashes, and with `_` or `-` between words: `--debug_nans`, `-debug-nans`.
+
+    `more` are further arguments of `add_argument`.
+    """
     spellings = dict.fromkeys((name, name.replace("_", "-")))
     more = {"dest": name, **more}
     parser.add_argument(*(f"{dashes}{s}" for s in spellings for dashes in ("--", "-")), help=help, **more)
@@ -68,7 +71,7 @@ def level(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """Parse a number of bytes, such as "8GiB"."""
+    """Parse a number of bytes, such as "8GiB", to an integer."""
     try:
         return bytes_in(text)
     except ValueError as error:
@@ -92,11 +95,11 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "paths": (several, "FILES"),
 }
 COMPUTES = "how it computes"
-_TITLES: dict[type, str] = {Run: COMPUTES, Reading: "how data is read"}  # of groups of flags
+_TITLES: dict[type, str] = {Run: COMPUTES, Reading: "how data is read"}  # titles of groups of flags
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for these fields of `Run` and `Reading`; default: all fields except the limits."""
+    """Add flags for the fields `names` of `Run` and `Reading`; default: all fields except the limits on files."""
     for kind in (Run, Reading):
         add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
 
@@ -104,14 +107,14 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 def add_fields(
     parser: argparse.ArgumentParser, kind: type, names: Sequence[str] = (), title: str = "", **defaults: Any
 ) -> None:
-    """Add a flag for each field of a configuration class that was made by `option`.
+    """Add a flag for each field of a configuration class that was defined by `option`.
 
     Args:
         parser: the command's parser.
-        kind: the class, one of `caffejax.options`.
-        names: the fields; default: all.
-        title: the group of flags in the help; default: the class's group, if it has one.
-        defaults: defaults by field name that replace the defaults of the class.
+        kind: a class of `caffejax.options`.
+        names: the fields; default: all fields.
+        title: title of the group of flags in the help; default: the title for the class, if there is one.
+        defaults: default values by field name, which replace the class's defaults.
     """
     to = group(parser, title) if (title := title or _TITLES.get(kind, "")) else parser
     for field in fields(kind):
@@ -145,7 +148,7 @@ def reading_of(options: argparse.Namespace) -> Reading:
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of those fields of a configuration class for which the command has flags."""
+    """Return the values of the fields of a configuration class for which the command has flags, by name."""
     return {f.name: getattr(options, f.name) for f in fields(kind) if f.metadata and hasattr(options, f.name)}
 
 
@@ -153,7 +156,7 @@ def check_out(out: str, *read: str | None) -> None:
     """Check that the file `out` can be written and would not overwrite a file that the command reads.
 
     Raises:
-        CaffejaxError: if it cannot be written, or is one of the files `read`.
+        CaffejaxError: if `out` cannot be written, or is one of the files `read`.
     """
     place = check_place(out)
     if any(path is not None and os.path.realpath(path) == str(place) for path in read):

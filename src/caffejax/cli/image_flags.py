@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-CAFFES_MEAN = "caffe/imagenet/ilsvrc_2012_mean.npy"  # of BVLC Caffe's folder `python`
+CAFFES_MEAN = "caffe/imagenet/ilsvrc_2012_mean.npy"  # in the folder `python` of BVLC Caffe
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Parse whole numbers separated by commas."""
+    """Parse integers separated by commas, such as "2,1,0"."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -55,7 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def add_preprocessing_flags(
     parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
 ) -> None:
-    """Add flags for preprocessing, with these defaults."""
+    """Add flags for preprocessing; the arguments are the defaults of the flags."""
     more = "" if raw_scale is None else "; unless given Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
     what = f"what to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
     flags.add(parser, "mean_file", help=what, metavar="FILE")
@@ -65,7 +65,7 @@ def add_preprocessing_flags(
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """Raise `CaffejaxError` naming every file of images, net, weights and mean that does not exist."""
+    """Raise `CaffejaxError` naming every missing file: images, net, weights or mean."""
     from ..paths import check_there
 
     mean = [options.mean_file] if options.mean_file else []
@@ -90,9 +90,9 @@ def choose_device(options: argparse.Namespace) -> None:
 
 
 def default_mean(options: argparse.Namespace) -> None:
-    """Set `--mean_file`, if it is absent, to the mean that Caffe's scripts use: a file of Caffe's Python folder.
+    """Set `--mean_file`, if it is absent, to the mean image of Caffe's scripts, a file in Caffe's Python folder.
 
-    If that file is not found, log a warning that no mean is subtracted, with the remedy.
+    If the file is not found, log a warning that no mean is subtracted, with the remedy.
     """
     from pathlib import Path
 
@@ -117,14 +117,14 @@ def default_mean(options: argparse.Namespace) -> None:
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the preprocessing flags as arguments of Classifier and Detector."""
+    """Return the values of the preprocessing flags as keyword arguments of Classifier and Detector."""
     names = ("input_scale", "raw_scale", "channel_swap")
     return {"mean": _mean(options.mean_file), **{name: getattr(options, name) for name in names}}
 
 
 @contextmanager
 def refusals(model: str) -> Iterator[None]:
-    """Convert errors of a net's preprocessing to `CaffejaxError` with the net's file."""
+    """Return a context that converts errors of preprocessing to `CaffejaxError` with the net's file, `model`."""
     from ..errors import DataError, located
 
     with located(file=model):
@@ -149,7 +149,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
     """Read the array in a .npy file.
 
     Raises:
-        DataError: if it cannot be read.
+        DataError: if the file cannot be read.
     """
     import numpy as np
 
@@ -187,7 +187,7 @@ def add_tile_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
-    """Write maps as a picture with the settings of the flags, and print its size and contents."""
+    """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
     from pathlib import Path
 
     from ..atomic import replacing
@@ -203,10 +203,10 @@ def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> Non
 
 
 def check_figure(path: str) -> None:
-    """Check that matplotlib supports the file extension, and that the folder exists.
+    """Check that matplotlib can write a file with this extension, and that its folder exists.
 
     Raises:
-        CaffejaxError: if not, or if matplotlib is not installed.
+        CaffejaxError: if matplotlib is not installed or does not support the extension, or the folder does not exist.
     """
     check_place(path)
     try:
@@ -220,10 +220,10 @@ def check_figure(path: str) -> None:
 
 
 def check_image(path: str) -> None:
-    """Check that OpenCV supports the file extension, and that the folder exists.
+    """Check that OpenCV can write a file with this extension, and that its folder exists.
 
     Raises:
-        CaffejaxError: if not.
+        CaffejaxError: if OpenCV does not support the extension, or the folder does not exist.
     """
     import numpy as np
 

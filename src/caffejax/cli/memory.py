@@ -1,4 +1,4 @@
-"""Report the memory of a net, layer by layer, and of its training, without running anything."""
+"""Report the memory of a net, layer by layer, and the memory of training. No layer runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that describe a net and its weights, and the net, graph and variables made from them."""
+"""Flags that describe a net and its weights, and functions that make a net, graph or variables from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add `--model`, the flags of `add_state_flags`, and `--phase` if `phase` is None; otherwise the phase is fixed."""
+    """Add `--model` and the flags of `add_state_flags`; add `--phase` if `phase` is None, else the phase is fixed."""
     flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
@@ -45,7 +45,7 @@ def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def stages(options: argparse.Namespace) -> list[str]:
-    """Return the stages that `--stage` names."""
+    """Return the list of stages in `--stage`."""
     return flags.several(options.stage)
 
 
@@ -74,12 +74,13 @@ def net_of(options: argparse.Namespace) -> Net:
 
 
 def graph_of(options: argparse.Namespace) -> Graph:
-    """Build the graph of the net that the flags describe; the files that its data layers read need not exist.
+    """Build the graph of the net that the flags describe. The sources of data layers need not exist.
 
-    The shapes assumed for missing files are logged as warnings.
+    Shapes that are assumed for missing sources are logged as warnings.
 
     Raises:
-        CaffejaxError: as `net_of`, or if a data layer's source is missing and its settings do not give its shapes.
+        CaffejaxError: as `net_of`; also if the source of a data layer is missing and the layer's settings do not
+            determine its shapes.
     """
     from ..data.placeholder_sources import AbsentError, assumed_graphs
     from ..errors import CaffejaxError, Problem
@@ -115,7 +116,9 @@ def add_strict_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def variables_of(net: Net, files: str | None, strict: bool = False) -> Variables:
-    """Return initialised variables with the weights of comma-separated files loaded in order; `files` may be None.
+    """Return a net's variables with the weights of comma-separated files; later files override earlier ones.
+
+    Blobs that are in no file, or all blobs if `files` is None, are initialised by their fillers.
 
     Raises:
         WeightsError: as `load_weights`.
@@ -139,7 +142,7 @@ def add_import_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _module(text: str) -> str:
-    """Parse the name of a module."""
+    """Parse the dotted name of a Python module."""
     if text.endswith(".py"):
         raise argparse.ArgumentTypeError(f"'{text}' is a file; give the module's name, '{text.removesuffix('.py')}'")
     if not all(part.isidentifier() for part in text.split(".")):
@@ -148,7 +151,7 @@ def _module(text: str) -> str:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules; the working directory is searched first, as with `python -m`.
+    """Import modules. The working directory is searched first, as with `python -m`.
 
     Raises:
         CaffejaxError: if a module does not exist. Errors raised inside a module are passed on unchanged.
@@ -160,6 +163,6 @@ def import_modules(names: Sequence[str]) -> None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # of a module that it imports
+                raise  # the module exists, but a module that it imports does not
             places = f"{os.getcwd()} and the rest of sys.path; PYTHONPATH can name more folders"
             raise CaffejaxError(f"--import={name}: there is no module '{error.name}' in {places}") from None

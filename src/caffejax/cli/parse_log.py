@@ -1,4 +1,4 @@
-"""Write the tables LOG.train and LOG.test of a training log: iteration, seconds, learning rate and outputs."""
+"""Write the tables LOG.train and LOG.test of a training log, with iteration, seconds, learning rate and outputs."""
 
 from __future__ import annotations
 

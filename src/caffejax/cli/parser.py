@@ -13,13 +13,13 @@ _NUMBER = re.compile(r"-(\d|\.\d)")
 
 
 class Help(argparse.HelpFormatter):
-    """Help formatter that shows one spelling of each flag, and its default if that is a value."""
+    """Help formatter that shows one spelling of each flag, and the default unless it is None, False or empty."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"max_help_position": 33, **options})
 
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
-        if any(action.nargs == argparse.REMAINDER for action in actions):  # flags stand before it
+        if any(action.nargs == argparse.REMAINDER for action in actions):  # flags precede the remaining arguments
             return super()._format_usage(usage, actions, groups, prefix)
         needed = [action for action in actions if action.required or not action.option_strings]
         return super()._format_usage(usage, needed, [], prefix).rstrip() + " [flags]\n\n"
@@ -48,11 +48,11 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def spellings(self) -> set[str]:
-        """All spellings of all flags, in all groups."""
+        """The spellings of all flags, such as "--gpu" and "-gpu"."""
         return {spelling for action in self._actions for spelling in action.option_strings}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; unknown commands and flags are reported before missing ones."""
+        """Parse arguments. Unknown commands and flags are reported before missing arguments."""
         if args is not None:
             problems = list(self._problems(list(args)))
             if problems:
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
             if words and words[0] not in self.of_commands:
                 yield f"there is no command '{words[0]}'{did_you_mean(words[0], self.of_commands)}"
             return
-        rest = any(action.nargs == argparse.REMAINDER for action in self._actions)  # another program's arguments
+        rest = any(action.nargs == argparse.REMAINDER for action in self._actions)  # arguments of another program
         for argument in arguments:
             if argument == "--" or (rest and not argument.startswith("-")):
                 return

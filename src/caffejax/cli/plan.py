@@ -1,8 +1,8 @@
-"""Compile a net, or a solver's training step, for TPUs or GPUs that this machine need not have, and report the result.
+"""Compile a net, or a solver's training step, for TPUs or GPUs that this machine need not have, and print a report.
 
-The target's compiler runs on this machine. The report is about one step on each device: whether it fits into memory,
-operations, memory traffic, collectives, the shortest time that the device's data sheet allows, and its bottleneck.
-Nothing is measured, and only one image of the data is read. Chips with a built-in data sheet: TPU v4, v5e, v5p, v6e;
+The target's compiler runs on this machine. The report describes one step on each device: whether it fits into memory,
+operations, memory traffic, collectives, the minimum time by the device's data sheet, and the bottleneck. Nothing is
+measured, and only one image of the data is read. Chips with a built-in data sheet: TPU v4, v5e, v5p, v6e;
 NVIDIA a100, h100, h200, b200.
 """
 
@@ -104,12 +104,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    """Parse "8,64,512"."""
+    """Parse positive integers separated by commas, such as "8,64,512"."""
     return [flags.positive(part) for part in text.split(",")]
 
 
 def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
-    """Return the net in the file, or the net of the solver in the file together with the solver."""
+    """Return the net and the solver of a solver's file, or the net of a net's file and None."""
     from ..checking.model_files import kind_of
     from ..net import Net
     from ..schema import read_solver
@@ -167,7 +167,7 @@ def _collective(of: Collective, devices: int) -> str:
 
 
 def _scaling_lines(found: Plan, scaling: Sequence[Scaled]) -> list[str]:
-    """Return a line per number of devices: times with collectives overlapping the backward pass, and after it."""
+    """Return a text line for each number of devices, with the times of a step at best and at worst."""
     lines = []
     for s in scaling:
         worst, best = s.efficiency

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """Return a name for each log: the file's name without its ending, with folders if several logs have this name."""
+    """Return a name for each log: the file's name without extension. Logs with equal names keep their folders."""
     whole = [Path(path).as_posix() for path in paths]
     for suffix in (".metrics.jsonl", ".jsonl", ".log", ".txt"):
         whole = [name.removesuffix(suffix) for name in whole]

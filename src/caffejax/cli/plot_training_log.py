@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
-    """Return the rows of the table that contains the plotted column."""
+    """Return the curves of a log, by label: the rows of the table that contains the plotted column `what`."""
     from ..errors import DataError, Problem
     from ..logs import read_log
 
@@ -82,7 +82,7 @@ def _curves(path: str, what: str) -> dict[str, list[dict[str, float]]]:
     net, _, kind = what.partition("_")
     rows = log.train if net == "train" else log.test
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    word = kind.removesuffix("uracy")  # top1_acc is an accuracy too
+    word = kind.removesuffix("uracy")  # "acc", because outputs such as top1_acc are accuracies too
     curves = {c: [row for row in rows if c in row] for c in columns if word in c.lower()}
     if not curves:
         outputs = ", ".join(columns[3:]) or "none"

@@ -1,4 +1,4 @@
-"""Live progress displays on a terminal, for training and for loops of known length, and the flags of records."""
+"""Progress displays on a terminal, for training and for loops of known length, and flags that record training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
-    """Show the progress of training below the log, if stderr is a terminal and this is the first process.
+    """Return a context that shows the progress of training below the log.
+
+    It has no effect if stderr is not a terminal, or in other processes than the first.
 
     Args:
         solver: the solver to watch.
@@ -46,7 +48,10 @@ def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
 
 @contextmanager
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
-    """Show the progress of `total` steps below the log, if stderr is a terminal; yield a function to call per step."""
+    """Return a context that shows the progress of `total` steps below the log, with a function to call after each step.
+
+    `noun` is the text after the numbers. If stderr is not a terminal, nothing is shown.
+    """
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -57,14 +62,14 @@ def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """Show a bar at the bottom of the terminal, and the log above it."""
+    """Return a context with a progress bar at the bottom of the terminal; the log is printed above it."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # the rest of the line
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),  # fills the rest of the line
         TextColumn("{task.fields[numbers]}", table_column=Column()),  # wraps to two lines on narrow terminals
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
     )
@@ -113,7 +118,7 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Write metrics and show the live display while a solver trains, as the flags say."""
+    """Return a context that writes metrics and shows the progress of a solver, as the flags select."""
     from ..metrics import JsonLines, TensorBoard
     from .progress import shown
 

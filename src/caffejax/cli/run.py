@@ -1,6 +1,6 @@
-"""Run an unchanged Python script in which `import caffe` imports caffejax; `python -m caffejax SCRIPT` does the same.
+"""Run an unchanged Python script with `import caffe` importing caffejax, as `python -m caffejax SCRIPT` does too.
 
-`import caffe` also works in processes that the script starts. The script's folder is first on Python's path, as usual.
+`import caffe` works in processes that the script starts, too. The script's folder is first on Python's path, as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the script; the command ends with the script's exit code.
+    """Run the script. The command exits with the script's exit code.
 
     Raises:
         CaffejaxError: if the script does not exist, or another `caffe` was imported already.
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_script(frames: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without runpy's frames before the script; all of it if the script has no frame."""
+    """Return a traceback without runpy's frames before the script, or unchanged if it has no frame of the script."""
     inner = frames
     while inner is not None and inner.tb_frame.f_globals.get("__name__") != "__main__":
         inner = inner.tb_next

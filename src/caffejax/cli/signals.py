@@ -1,4 +1,4 @@
-"""Signal handlers of a training run (snapshot, stop or ignore), Ctrl-C, and closed standard streams."""
+"""Signal handlers of training (snapshot, stop or ignore) and for Ctrl-C, and replacement of closed standard streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..training import Solver
 
 _EFFECTS = ("stop", "snapshot", "none")
-_ONE = 1.0  # seconds; signals within it count as one, since schedulers may signal both a process and its parent
+_ONE = 1.0  # seconds; signals within it count as one: schedulers may signal both a process and its parent
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +37,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def handle_signals(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
-    """Handle signals as the flags say while the solver runs.
+    """Return a context that handles signals, as the flags select, while the solver runs.
 
-    SIGTERM snapshots and stops. With the effect "stop", a SIGINT more than 1 s after the first raises
+    SIGTERM writes a snapshot and stops training. With the effect "stop", a SIGINT more than 1 s after the first raises
     KeyboardInterrupt at once.
     """
     effects = {
@@ -80,15 +80,16 @@ _MESSAGES = {
 }
 
 
-_RETRY = 0.02  # seconds
+_RETRY = 0.02  # seconds between tries to raise a delayed interrupt
 
 
 @contextmanager
 def handle_ctrl_c() -> Iterator[None]:
-    """Make Ctrl-C raise KeyboardInterrupt in the command; restore the default, a silent end, when the command is over.
+    """Return a context in which Ctrl-C raises KeyboardInterrupt. After it, Ctrl-C ends the process silently.
 
-    The interrupt is raised 20 ms later in two cases: during an import, because some libraries crash if their import is
-    interrupted, and in functions whose exceptions Python only reports, such as callbacks of the garbage collector.
+    The interrupt is delayed, and tried again every 20 ms, in two cases: during an import, because some libraries crash
+    if their import is interrupted, and in functions whose exceptions Python only reports, such as callbacks of the
+    garbage collector.
     """
     report = sys.unraisablehook
 
@@ -122,14 +123,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def open_missing_streams() -> None:
     """Open /dev/null for each standard stream that is closed.
 
-    Otherwise the next opened files would get the numbers of these streams, and their text. Call this before any file
-    is opened.
+    Otherwise files opened later would get the numbers of these streams, and the text written to the streams. Call this
+    before any file is opened.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is the closed stream's
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:

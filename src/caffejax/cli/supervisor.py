@@ -1,8 +1,8 @@
-"""Supervision of a training command: it runs in a child process, and the parent prints one line if JAX aborts it.
+"""Supervision of a training command. The command runs in a child process, and the parent reports if JAX aborts it.
 
 When several processes train together and one is lost, JAX may abort the others at any moment from one of its threads,
-with a C++ stack trace, before Python can react. The parent process does not use JAX; it passes on signals and exits
-with the child.
+with a C++ stack trace, before Python can react. The parent process does not use JAX. It replaces the stack trace by one
+line, passes on signals, and exits when the child exits.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ LOST = (
     "another process has ended, or cannot be reached; its log says why. Start all processes again, with --snapshot "
     "to continue from the last checkpoint"
 )
-_VARIABLE = "CAFFEJAX_WATCHED"  # the child reads from this file descriptor, which is closed when the parent ends
+_VARIABLE = "CAFFEJAX_WATCHED"  # number of a pipe's read end in the child; the pipe is closed when the parent ends
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_LOOK_UP = 1  # second
+_LOOK_UP = 1  # second between looks at the child
 _PATIENCE = 5  # seconds to wait for the child's last output after its end
-# lines with glog's head; the long messages of JAX's coordination service are replaced by one line, printed here
+# lines with glog's prefix; one line replaces the long messages of JAX's coordination service
 _HEAD = re.compile(r"(?P<level>[IWEF])\d{4} [\d:.]+ +\d+ (?P<file>[\w.]+):\d+\] ")
 _COORDINATION = ("client.h", "coordination_service_agent.cc", "coordination_service.cc")
 _STATUS = re.compile(r"absl::Status: (.{1,300})")
 
 
 def is_supervised() -> bool:
-    """Return whether this process has a supervisor; the first call makes this process end with the supervisor."""
+    """Return whether this process has a supervisor. The first call makes this process end when the supervisor ends."""
     if (number := os.environ.pop(_VARIABLE, None)) is None:
         return False
     threading.Thread(target=_end_with, args=(int(number),), daemon=True).start()
@@ -40,7 +40,7 @@ def is_supervised() -> bool:
 
 
 def _end_with(lifeline: int) -> None:
-    os.read(lifeline, 1)  # nothing is ever written: it returns when the other end is closed
+    os.read(lifeline, 1)  # nothing is written to the pipe, so read returns when the parent's end is closed
     os._exit(1)
 
 
@@ -48,7 +48,7 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
     """Run this process's command line again in a child process and return its exit code.
 
     Args:
-        process_id: the process's number among the processes that train together, or None if it is not known.
+        process_id: the number of the process among the processes that train together; None if unknown.
         start_timeout: how long processes wait for each other at the start, in seconds.
     """
     theirs, ours = os.pipe()
@@ -90,10 +90,13 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
 
 
 def _why(number: int, status: str, start_timeout: int) -> str:
-    """Explain why a signal ended the process, from the status that JAX printed, which may be empty."""
+    """Return a message why the process was ended by the signal `number`.
+
+    The message is derived from JAX's last status line, which may be empty.
+    """
     if not status:
         return f"ended by {signal.Signals(number).name}; the last lines of its log may say why"
-    if "ALREADY_EXISTS" in status or "incarnation" in status:  # the latter if all had already started
+    if "ALREADY_EXISTS" in status or "incarnation" in status:  # "incarnation" if all processes had started
         return f"another process has the same --process_id, or one process was restarted alone ({status})"
     if "DEADLINE_EXCEEDED" in status:
         return f"not all processes started within {start_timeout} s, or some have ended since ({status})"
@@ -101,11 +104,11 @@ def _why(number: int, status: str, start_timeout: int) -> str:
 
 
 class _Relay:
-    """Copies a child's stderr line by line, without the messages of JAX's coordination service.
+    """A thread that copies a child's stderr line by line, without the messages of JAX's coordination service.
 
     Attributes:
         status: JAX's reason for ending the process, or "".
-        explained: True if the child printed the reason itself.
+        explained: True if the child has printed the reason.
     """
 
     def __init__(self, stderr: IO[bytes] | None) -> None:
@@ -114,11 +117,11 @@ class _Relay:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until all output is copied, for at most 5 s: the child's own children may keep its stderr open."""
+        """Wait until all output is copied, at most 5 s, because the child's child processes may keep stderr open."""
         self._thread.join(_PATIENCE)
 
     def _run(self, stderr: IO[bytes] | None) -> None:
-        in_hidden = False  # inside a hidden message: its further lines have no head
+        in_hidden = False  # True inside a hidden message, whose further lines have no prefix
         for line in stderr or ():
             text = line.decode(errors="replace")
             head = _HEAD.match(text)

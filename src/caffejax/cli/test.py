@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     device = device_flags.pick_device(options, prefer_gpu=False)
     log.info("Running on %s", device)
     net = net_flags.net_of(options)
-    evaluator = Evaluator(net, device, freeze=True)  # refuses a net that nothing feeds
+    evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
 
     def each(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):

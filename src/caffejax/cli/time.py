@@ -1,4 +1,4 @@
-"""Time a net: each layer compiled by itself, for Caffe's table, and the whole net compiled as one program."""
+"""Time a net: each layer compiled separately, for Caffe's table, and the whole net compiled as one program."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _time(timer: Timer, iterations: int, plan: str) -> None:
 
 
 def _log_layers(passes: list[list[LayerTime]]) -> None:
-    """Log Caffe's table of layers, given the times of each pass."""
+    """Log the mean times of each layer over all passes, in the form of Caffe's table."""
     from ..debugging import mean_times
 
     means = list(mean_times(passes))

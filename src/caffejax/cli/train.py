@@ -1,4 +1,4 @@
-"""Train a net with the settings of a solver prototxt, with its tests and snapshots; log in Caffe's form."""
+"""Train a net as a solver prototxt defines, including tests and snapshots, and log in Caffe's format."""
 
 from __future__ import annotations
 

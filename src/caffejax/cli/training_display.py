@@ -1,4 +1,4 @@
-"""The live display of training: loss, accuracies, speed, and the share of time spent waiting for data."""
+"""The progress display of training: loss, accuracies, speed, and the share of time spent waiting for data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..training import Callback, Pace, Scores, Solver
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_SECONDS_BETWEEN = 0.5  # reading the loss waits for the device, so not at every iteration
+_SECONDS_BETWEEN = 0.5  # not at every iteration, because reading the loss waits for the device
 
 
 def check_outputs(solver: Solver, outputs: Sequence[str]) -> None:
-    """Raise `SolverError` for outputs that no test net has."""
+    """Raise `SolverError` if an output is in no test net."""
     names = {name for evaluator in solver.tests.evaluators for name in evaluator.net.outputs}
     there = f"; outputs: {', '.join(sorted(names))}" if names else "; there is no test net"
     unknown = [name for name in outputs if name not in names]
@@ -28,7 +28,7 @@ def check_outputs(solver: Solver, outputs: Sequence[str]) -> None:
 
 
 class TrainingDisplay(Callback):
-    """A callback that updates a task of a progress bar while a solver trains.
+    """A callback that shows the progress of a solver as a task of a progress bar.
 
     Args:
         solver: the solver to watch.
@@ -43,7 +43,7 @@ class TrainingDisplay(Callback):
         self._scores: dict[str, float] = {}
 
     def on_start(self, solver: Solver) -> None:
-        """Set the task to the solver's iteration; the remaining time is estimated from here."""
+        """Set the task to the solver's current iteration, from which the remaining time is estimated."""
         self._progress.reset(self._task, completed=solver.iteration, total=solver.param.max_iter)
         self._stopwatch = solver.stopwatch()
 
@@ -51,12 +51,12 @@ class TrainingDisplay(Callback):
         """Show loss, scores and speed, at most twice a second and at the end."""
         if self._stopwatch.seconds < _SECONDS_BETWEEN and solver.iteration < solver.param.max_iter:
             return
-        loss = solver.smoothed_loss  # waits for the iterations under way
+        loss = solver.smoothed_loss  # waits for the running iterations
         pace = self._stopwatch.lap(solver.iteration)
         self._progress.update(self._task, completed=solver.iteration, numbers=self._numbers(loss, pace))
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Store the scores; if several nets have an output of the same name, the first net's is shown."""
+        """Store the scores of the shown outputs. For an output of several nets, the first net's scores are stored."""
         for evaluator, scores in zip(reversed(solver.tests.evaluators), reversed(results), strict=True):
             losses = evaluator.net.graph.losses
             for name, values in scores.outputs.items():

@@ -1,4 +1,4 @@
-"""Upgrade an old binary net, such as a .caffemodel, with its blobs; input and output may be the same file."""
+"""Convert an old binary net, such as a .caffemodel, to Caffe's current format; both files may be the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring an old net prototxt up to date; the file to write may be the same."""
+"""Convert an old net prototxt to Caffe's current format; input and output may be the same file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring an old solver prototxt up to date, with the nets inside it; the file to write may be the same."""
+"""Convert an old solver prototxt, with the nets in it, to Caffe's current format; both files may be the same."""
 
 from __future__ import annotations
 

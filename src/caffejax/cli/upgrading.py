@@ -11,13 +11,13 @@ from ..glog import log, start_logging
 
 
 def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the file to read and the one to write."""
+    """Add the arguments INPUT, the file to read, and OUTPUT, the file to write; `what` is the kind of the file."""
     parser.add_argument("input", help=f"the {what} to read", metavar="INPUT")
     parser.add_argument("output", help="the file to write", metavar="OUTPUT")
 
 
 def rewrite_text(options: argparse.Namespace, read: Callable[[Path], Any]) -> None:
-    """Read the input with `read`, which upgrades the message, and write the message as text."""
+    """Read the input file by `read`, which upgrades the message, and write the message as text to the output file."""
     from ..atomic import replacing
     from ..schema import format_text
 

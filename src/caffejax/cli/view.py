@@ -1,4 +1,4 @@
-"""Show a net in a browser: one HTML page with graph, shapes, parameters and multiply-adds; no network is needed."""
+"""Show a net in a browser, as one HTML page with graph, shapes, parameters and multiply-adds; it needs no network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _say_where(server: ThreadingHTTPServer) -> None:
 
 
 def _report(seen: NetView, out: Path) -> None:
-    """Print the page's path, and raise the net's problems as an error.
+    """Print the path of the page, then raise an error if the net has problems.
 
     Raises:
         CaffejaxError: with all problems of the net, if there are any.

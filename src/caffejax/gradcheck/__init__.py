@@ -1,4 +1,4 @@
-"""Gradient checks: compare autodiff, the hand-written Backward and finite differences."""
+"""Gradient checks: comparison of autodiff, the hand-written Backward and finite differences."""
 
 from .check_gradients import Report, Row, Worst, check_gradients
 

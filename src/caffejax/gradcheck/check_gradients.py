@@ -1,8 +1,8 @@
-"""Compare the gradients of layers by autodiff, by the hand-written rule and by finite differences, in float64.
+"""Comparison of the gradients of layers by autodiff, by the hand-written rule and by finite differences, in float64.
 
-The relative error of a and b is |a - b| / max(|a|, |b|, floor). The floor is a hundredth of the array's largest
-gradient (an element that is small next to its neighbours is a rounded difference of larger terms), and at least the
-rounding of a finite difference divided by the tolerance.
+The relative error of a and b is |a - b| / max(|a|, |b|, floor). The floor is the larger of two numbers. One is a
+hundredth of the array's largest gradient, because a much smaller element is a rounded difference of larger terms. The
+other is the rounding error of a finite difference divided by the tolerance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ DECLARED = "ok: not the derivative, as declared"
 
 
 class Worst(NamedTuple):
-    """The largest relative error (see `gradcheck.verdict`), and its index; None if nothing was compared."""
+    """The largest relative error between two gradients, and its index.
+
+    Attributes:
+        error: the relative error, see `gradcheck.check_gradients`.
+        at: the index of the element; None if no elements were compared.
+    """
 
     error: float
     at: tuple[int, ...] | None
@@ -48,20 +53,20 @@ class Worst(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One bottom or blob of one layer.
+    """The comparison of the gradients with respect to one bottom or blob of a layer.
 
     Attributes:
         layer: the layer's key in its graph.
-        type: its type.
+        type: the layer's type.
         argument: `bottom 0 (data)` or `blob 1`.
-        rule_autodiff: hand-written rule against autodiff, over all elements; None if one of them is missing.
-        rule_differences: the rule against finite differences, over the checked elements; None without a rule. For a
-            layer on the host without a rule, zeros replace the rule's gradient.
+        rule_autodiff: the hand-written rule against autodiff, over all elements; None if one of the two is missing.
+        rule_differences: the rule against finite differences, over the checked elements; None without a rule. A layer
+            on the host without a rule is compared with a gradient of zeros.
         autodiff_differences: autodiff against finite differences, over the checked elements; None on the host.
         size: number of elements.
         checked: number of elements with a finite difference.
-        skipped: number of tried elements that are too near a kink for a finite difference.
-        zero: whether all gradients are zero everywhere, so that the comparison proves little.
+        skipped: number of sampled elements that are too near a kink for a finite difference.
+        zero: True if all gradients are zero everywhere; the comparison then proves little.
         verdict: "ok", or a description of the problem.
     """
 
@@ -79,12 +84,12 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """True if the derivations agree."""
+        """True if the gradients agree, or differ because the rule is declared not to be the derivative."""
         return self.verdict in (OK, DECLARED)
 
     @property
     def _compared(self) -> list[Worst]:
-        """The comparisons that decide the verdict: with the rule, if there is one."""
+        """The comparisons that decide the verdict: the comparisons with the rule, or without a rule with autodiff."""
         with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
         return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
 
@@ -95,13 +100,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """The rows of all checked layers, in the order of execution. `str(report)` is a table."""
+    """The comparisons of all checked layers, as rows in the order of execution. `str(report)` is a table."""
 
     rows: tuple[Row, ...]
 
     @property
     def ok(self) -> bool:
-        """True if every row is ok; False without rows."""
+        """True if all rows are ok and there is at least one row."""
         return bool(self.rows) and all(row.ok for row in self.rows)
 
     @property
@@ -110,7 +115,10 @@ class Report:
         return tuple(row for row in self.rows if not row.ok)
 
     def to_json(self) -> str:
-        """Write `{"ok": ..., "rows": [{...}]}`; rows have the attributes of `Row`, infinite errors are "inf"."""
+        """Return the JSON text `{"ok": ..., "rows": [{...}]}`.
+
+        Each row has the attributes of a `Row`. An infinite error is the string "inf".
+        """
         return json.dumps({"ok": self.ok, "rows": [_plain(row) for row in self.rows]}, indent=1)
 
     def __str__(self) -> str:
@@ -119,7 +127,7 @@ class Report:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    # without a rule, what can be compared is autodiff
+    # without a rule, autodiff is compared with finite differences
     against = row.rule_differences or f"{row.autodiff_differences} (autodiff)"
     skipped = f", {row.skipped} skipped" if row.skipped else ""
     return (
@@ -134,7 +142,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """Return a row as plain values; JSON has no infinite numbers."""
+    """Return a row as JSON-compatible values."""
     return {
         "ok": row.ok,
         **{key: _worst_as_json(value) if isinstance(value, Worst) else value for key, value in vars(row).items()},
@@ -146,18 +154,18 @@ def _worst_as_json(worst: Worst) -> dict[str, Any]:
 
 
 RULE_TOLERANCE = 1e-6  # rule against autodiff: both are exact except for rounding
-MOST_SKIPPED = 0.9  # of the elements tried: beyond that, too little was compared
+MOST_SKIPPED = 0.9  # maximum share of skipped elements for a valid comparison
 
 
 @dataclass(frozen=True)
 class Derivations:
-    """The gradients of a case by each method, one per argument.
+    """The gradients of one layer by each method, as lists with one gradient per argument.
 
     Attributes:
         differences: by finite differences.
-        autodiff: by autodiff of forward; None on the host.
-        rule: by the hand-written rule, or None; on the host zeros without one.
-        net: by the net's choice of method, for types that prefer their rule.
+        autodiff: by autodiff of the forward pass; None for a layer on the host.
+        rule: by the hand-written rule. Without a rule it is None, or zeros for a layer on the host.
+        net: by the net's choice of method, for types that prefer their rule; None for other types.
     """
 
     differences: Sequence[Differences]
@@ -178,7 +186,7 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
 
 
 def compare(layer: str, case: Case, derivations: Derivations) -> list[Row]:
-    """Compare the derivations for each argument of the case, which belongs to the layer of that key."""
+    """Compare the gradients by all methods; return one row per argument. `layer` is the key of the case's layer."""
     nothing = [None] * len(case.arguments)
     ways = (
         derivations.differences,
@@ -214,7 +222,7 @@ def _row(
         derivative = bool(fits[1]) or bool(kind.gradient.not_derivative)
         verdict = _of_preferred(rule, autodiff, net, both, derivative)
     checked, tried = int(difference.resolved.sum()), len(difference.at)
-    # a single gradient of zero is right if the tops are constant except for jumps
+    # a gradient of zero needs no comparison if it is the only one: tops may be constant except for jumps
     enough = zero and len(gradients) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
         verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
@@ -264,7 +272,10 @@ def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> s
 def _of_preferred(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
-    """Judge a type that prefers its rule to the derivative: the rule must only point in the derivative's direction."""
+    """Return the verdict on a type that prefers its rule to the derivative.
+
+    The rule must only have a positive product with the derivative.
+    """
     if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
@@ -277,7 +288,7 @@ def _of_preferred(
 
 
 def _against(difference: Differences, gradient: np.ndarray) -> Worst:
-    """Return the worst of the resolved differences against a whole gradient."""
+    """Return the largest relative error between the resolved finite differences and a gradient."""
     resolved = difference.resolved
     at, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
     worst = _worst(gradient.ravel()[at], values, noise / difference.tolerance)
@@ -313,30 +324,35 @@ def check_gradients(
     samples: int | None = None,
     seed: int = 0,
 ) -> Report:
-    """Compare autodiff, the hand-written Backward and central finite differences, in float64.
+    """Compare the gradients of layers by autodiff, by the hand-written rule and by finite differences, in float64.
 
-    Each layer is checked separately, at the bottoms of a forward pass and for random diffs of its tops, with respect to
-    each bottom (except labels and indices) and each learnable param. Rule and autodiff must agree to 1e-6, and both
-    with finite differences to 1e-6. Elements on a kink are compared between rule and autodiff only. Layers on the host
-    have no autodiff; their rule is compared with finite differences. Types that prefer their rule have a gradient that
-    is not the derivative: autodiff must agree with finite differences, the net's gradient with the rule, and the rule
-    must point in the derivative's direction.
+    The rule is the layer's Backward. Each layer is checked separately, at the bottoms of a forward pass and for random
+    diffs of its tops. Gradients are taken with respect to each bottom (except labels and indices) and each learnable
+    parameter. Rule and autodiff must agree to a relative error of 1e-6, and both must agree with central finite
+    differences to 1e-6. There are two exceptions:
+
+    - Elements near a kink have no finite difference; only rule and autodiff are compared.
+    - Layers on the host have no autodiff; only the rule and finite differences are compared.
+
+    Types that prefer their rule have a gradient that is not the derivative. For these types, autodiff must agree with
+    finite differences, the net's gradient must agree with the rule, and the rule must point in the derivative's
+    direction.
 
         check_gradients(Net("train_val.prototxt", "TRAIN"), layers=["conv1", "norm1"])
         check_gradients("InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)])
         check_gradients(MyLossLayer, bottoms=[(4, 3), (4, 3)])
 
     Args:
-        net_or_layer: a net; a registered layer type or its name; or a Python layer, a class or function at the top
-            level of a module. Python layers with Caffe's interface compute in float32 and are compared to 1e-3.
+        net_or_layer: a net; a registered layer type or its name; or a Python layer, which is a class or function at the
+            top level of a module. Python layers with Caffe's interface compute in float32; their tolerance is 1e-3.
         param: the LayerParameter of a single layer; name, bottoms and tops may be omitted.
-        bottoms: the bottoms of a single layer: each a shape, to be filled at random, or an array.
+        bottoms: the bottoms of a single layer. Each is an array, or a shape to fill with random numbers.
         blobs: the blobs of a single layer; default: random.
         layers: names of the net's layers to check; default: all except automatically inserted Splits.
         weights: the net's variables or a .caffemodel; default: drawn by the fillers.
-        inputs: arrays by name for input blobs. Others come from the data layers' sources, or are random: standard
-            normal, with valid class indices for labels.
-        phase: the phase of a single layer; a net has a phase already.
+        inputs: arrays for the net's inputs by name. Other inputs are read from the sources of data layers, or are
+            random: standard normal numbers, or valid class indices for labels.
+        phase: the phase of a single layer; ignored for a net, which has a phase.
         samples: number of elements of each array to check by finite differences; default: 64, fewer for large arrays.
         seed: seed of all random numbers. Random layers use one fixed key.
 
@@ -370,7 +386,10 @@ def cases(
     random: np.random.Generator,
     key: jax.Array,
 ) -> list[tuple[Layer, Case]]:
-    """Return the layers (default: all) with their arrays of one forward pass, without layers that have no arguments."""
+    """Return layers (default: all) with the arrays of one forward pass, as cases to check.
+
+    Layers without arguments, which are arrays with a gradient, are left out.
+    """
     chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
     pairs = []
@@ -414,14 +433,17 @@ def _arguments(layer: Layer) -> tuple[Argument, ...]:
 
 
 def _gradient_exists(layer: Layer, bottom: int) -> bool:
-    """Return whether there is a gradient to check: a user's backward computes only the gradients that the net needs."""
+    """Return whether the gradient of a bottom can be checked.
+
+    It cannot for a user's host layer if the net does not need this gradient, because backward does not compute it.
+    """
     return layer.type.instance is None or not layer.type.on_host or layer.bottom_need_backward[bottom]
 
 
 def _points(
     net: Net, layers: Sequence[Layer], variables: Variables, inputs: Mapping[str, np.ndarray], key: jax.Array
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
-    """Return blobs, bottoms and tops of each of the layers in one forward pass."""
+    """Return blobs, bottoms and tops of each layer in one forward pass, by layer key."""
     keys = {layer.key for layer in layers}
     schedule = one_by_one(schedule_of(net.graph))
 

@@ -1,9 +1,9 @@
-"""Finite differences, with a test of whether each can be trusted.
+"""Finite differences, with a test whether each difference is reliable.
 
-Every element is moved by +-h for four steps h, each a quarter of the one before. Central differences of neighbouring
-steps are extrapolated to an error of order h**4; the result is the pair of extrapolations that agree best. Near a kink
-they do not agree, and exactly on a kink the two one-sided slopes differ by the same amount at small and large steps.
-Such elements are unresolved.
+Each element is changed by +h and -h for four steps h; each step is a quarter of the previous one. The central
+differences of two neighbouring steps are extrapolated to an error of order h**4. The result is from the two
+extrapolations that agree best. Near a kink no extrapolations agree. Exactly on a kink the two one-sided slopes differ
+by the same amount at small and large steps. Elements near or on a kink are unresolved.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from ..layers import OnHost
 from ..layers.dispatch import Arrays
 from .layer_gradients import Case, compute_tops
 
-ONE_SIDED = 1e-3  # two slopes may differ by that, and be no kink
+ONE_SIDED = 1e-3  # a larger relative difference between two one-sided slopes is a kink
 
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Steps and tolerances for layers that compute in a dtype.
+    """Step sizes and tolerances of finite differences for layers that compute in a dtype.
 
     Attributes:
-        steps: step sizes, relative to the typical size of the element or its array.
+        steps: step sizes, relative to the magnitude of the element or of its array, whichever is larger.
         agreement: allowed difference of two extrapolations, relative to the larger gradients.
-        tolerance: allowed error of a derivative against the differences; at least ten times a smooth function's error.
+        tolerance: allowed relative error between a derivative and a finite difference. It is at least ten times the
+            error for smooth functions.
         eps: the dtype's relative spacing.
     """
 
@@ -44,7 +45,7 @@ FLOAT32 = Tolerances(0.16 / 4.0 ** np.arange(4), 1e-4, 1e-3, float(np.finfo(np.f
 
 
 def tolerances_for(case: Case) -> Tolerances:
-    """Return the tolerances for the dtype that the case's layer computes in."""
+    """Return the tolerances for the dtype in which the layer of a case computes, float64 or float32."""
     runs = case.context.type.implementation
     return FLOAT32 if isinstance(runs, OnHost) and runs.in_float32 else FLOAT64
 
@@ -57,8 +58,8 @@ class Differences:
         at: flat indices of the elements.
         values: the differences.
         resolved: mask of the differences that are reliable.
-        noise: bound of the rounding error of each.
-        tolerance: allowed relative error of a derivative against them.
+        noise: bound of the rounding error of each difference.
+        tolerance: allowed relative error between a derivative and a difference.
     """
 
     at: np.ndarray
@@ -69,9 +70,13 @@ class Differences:
 
 
 def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
-    """Compute the gradients by finite differences at `samples` random elements of each argument, or at all elements.
+    """Compute the gradients with respect to each argument by finite differences at random elements.
 
-    samples: default: 64, and fewer (down to 4) if one evaluation handles more than 100,000 numbers.
+    Args:
+        case: the layer and its arrays.
+        samples: number of elements of each argument; smaller arguments are checked at all elements. Default: 64, or
+            fewer (down to 4) if one evaluation of the layer handles more than 100,000 numbers.
+        random: generator that chooses the elements.
     """
     values = [np.asarray(v, np.float64) for v in case.values]
     tolerances = tolerances_for(case)
@@ -94,12 +99,15 @@ def _sizes(flat: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the change of (tops . top diffs) for each move of each element, and the magnitude of its terms.
+    """Return the change of the scalar sum(tops * top diffs) for each change of each element, and the norm of its terms.
 
     Args:
-        case: the layer.
-        places: flat indices into all arguments concatenated, shape (n,).
-        moves: shape (n, steps, 2).
+        case: the layer and its arrays.
+        places: flat indices of the elements in the concatenation of all arguments, shape (n,).
+        moves: changes of each element, shape (n, steps, 2).
+
+    Returns:
+        An array with the shape of `moves`, and the square root of sum((tops * top diffs)**2).
     """
     index = np.repeat(places, moves[0].size)
 
@@ -113,7 +121,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 
         def change(move: tuple[jax.Array, jax.Array]) -> jax.Array:
             moved = tops(flat.at[move[0]].add(move[1]))
-            # differences first: constant elements contribute no rounding
+            # subtract before the sum, so that elements without a change contribute no rounding error
             terms = [jnp.sum(c * (m - b)) for c, m, b in zip(top_diffs, moved, base, strict=True)]
             return sum(terms, start=jnp.zeros(()))
 
@@ -123,7 +131,7 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
         norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
         if case.on_host:
             return [change(move) for move in zip(index, delta, strict=True)], norm
-        return jax.lax.map(change, (index, delta)), norm  # one by one: convolutions run slowly under vmap
+        return jax.lax.map(change, (index, delta)), norm  # a loop, because convolutions are slow under vmap
 
     compiled = evaluate if case.on_host else jax.jit(evaluate)
     changes, norm = compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs, index, moves.ravel())
@@ -133,19 +141,27 @@ def _changes(case: Case, places: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
 def _extrapolate(
     up: np.ndarray, down: np.ndarray, steps: np.ndarray, norm: float, tolerances: Tolerances
 ) -> tuple[np.ndarray, ...]:
-    """Return for each element the difference, the disagreement of two extrapolations and of two slopes, and the noise.
+    """Extrapolate the finite differences of each element to step 0.
 
-    Three arguments have shape (n, steps); all results (n,).
+    Args:
+        up, down: changes of the scalar for +h and -h, shape (n, steps).
+        steps: the steps h, shape (n, steps).
+        norm: the magnitude of the scalar's terms, for the rounding error.
+        tolerances: the steps and the dtype's spacing.
+
+    Returns:
+        Four arrays of shape (n,): the difference, the disagreement of the two best extrapolations, the disagreement of
+        the two one-sided slopes, and a bound of the rounding error.
     """
     with np.errstate(invalid="ignore"):
         central = (up - down) / (2 * steps)
         better = (16 * central[:, 1:] - central[:, :-1]) / 15
         spread = np.abs(np.diff(better))
-        bend = (up + down) / steps  # the slopes' difference; of a smooth function, proportional to the step
+        bend = (up + down) / steps  # difference of the one-sided slopes; proportional to the step for a smooth function
         kink = np.abs(4 * bend[:, 1:] - bend[:, :-1])[:, 1:]
     best = np.argmin(np.nan_to_num(spread, nan=np.inf), axis=1)
     rows = np.arange(len(best))
-    # the tops are rounded, and so are the moved elements
+    # rounding of the tops, and of the changed elements
     rounded = norm + (np.abs(up) + np.abs(down))[rows, best + 2] / tolerances.steps[best + 2]
     noise = 16 * tolerances.eps * rounded / steps[rows, best + 2]
     return better[rows, best + 1], spread[rows, best], kink[rows, best], noise

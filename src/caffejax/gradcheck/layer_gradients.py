@@ -1,4 +1,4 @@
-"""One layer with its arrays, and its gradients by autodiff, by the hand-written rule, and by the net's choice."""
+"""A layer with its arrays, and its gradients by autodiff, by the hand-written rule, and by the net's default method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
 
 class Argument(NamedTuple):
-    """The array that a gradient is taken with respect to."""
+    """A bottom or blob of a layer with respect to which a gradient is computed."""
 
     kind: Literal["blob", "bottom"]
     number: int
@@ -34,10 +34,10 @@ class Case:
 
     Attributes:
         context: the layer, with the key of its forward pass.
-        blobs, bottoms: the inputs of forward.
-        tops: the results of forward.
-        top_diffs: one per top, of the same shape.
-        arguments: the arrays to take gradients with respect to.
+        blobs, bottoms: the inputs of the forward pass.
+        tops: the results of the forward pass.
+        top_diffs: a diff for each top, with the top's shape.
+        arguments: the blobs and bottoms with respect to which gradients are computed.
     """
 
     context: Context
@@ -58,11 +58,11 @@ class Case:
         return self.context.type.on_host
 
     def pick(self, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the items that belong to the arguments, from one item per blob and one per bottom."""
+        """Return the items of `blobs` and `bottoms` that belong to the arguments, in the order of the arguments."""
         return tuple((blobs if a.kind == "blob" else bottoms)[a.number] for a in self.arguments)
 
     def place(self, values: Sequence[jax.Array], blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
-        """Replace the arguments' arrays among blobs and bottoms."""
+        """Return blobs and bottoms with the arrays of the arguments replaced by `values`."""
         new: dict[str, list[jax.Array]] = {"blob": list(blobs), "bottom": list(bottoms)}
         for argument, value in zip(self.arguments, values, strict=True):
             new[argument.kind][argument.number] = value
@@ -70,12 +70,12 @@ class Case:
 
 
 def compute_tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
-    """Compute a layer's tops."""
+    """Run the forward pass of a layer; return its tops."""
     return (call if context.type.on_host else forward)(context, blobs, bottoms)[0]
 
 
 def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
-    """Draw diffs for these tops from +-[0.5, 1.5), so that no diff is too small to show an error."""
+    """Draw a diff for each top, from +-[0.5, 1.5): no element is so small that it hides an error."""
 
     def one(top: jax.Array) -> jax.Array:
         sign = random.choice([-1.0, 1.0], top.shape)
@@ -85,12 +85,12 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
 
 
 def by_autodiff(case: Case) -> list[np.ndarray] | None:
-    """Compute the gradients by autodiff of forward; None for a layer on the host."""
+    """Compute the gradients by autodiff of the forward pass; return None for a layer on the host."""
     return None if case.on_host else _by_vjp(case, compute_tops)
 
 
 def by_net(case: Case) -> list[np.ndarray]:
-    """Compute the gradients as a net does by default."""
+    """Compute the gradients by the method that nets use by default for the layer's type."""
 
     def tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
         return call(replace(context, run=replace(context.run, backward="autodiff")), blobs, bottoms)[0]
@@ -113,7 +113,7 @@ def by_rule(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the type's hand-written rule.
 
     Raises:
-        LayerError: if the rule returns a wrong number of gradients, or one of a wrong shape.
+        LayerError: if the rule returns a wrong number of gradients, or a gradient with a wrong shape.
     """
 
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, tops: Arrays, top_diffs: Arrays) -> Any:
@@ -141,10 +141,12 @@ def lone_layer(
     phase: Phase,
     random: np.random.Generator,
 ) -> tuple[Net, dict[str, np.ndarray], Variables]:
-    """Make a net of a single layer; return it with its inputs and variables.
+    """Build a net with a single layer; return the net, its inputs by name, and its variables.
+
+    The arguments are the same as in `check_gradients`.
 
     Raises:
-        CaffejaxError: for a type that does not exist, a text that cannot be read, shapes that do not fit.
+        CaffejaxError: for an unknown type, a text that cannot be parsed, or shapes that do not fit.
     """
     layer = LayerParameter()
     layer.CopyFrom(parse_text(param, LayerParameter, file="<param>") if isinstance(param, str) else param)
@@ -158,7 +160,7 @@ def lone_layer(
     layer.bottom[:] = [f"bottom{i}" for i in range(len(bottoms))]
     layer.top[:] = layer.top or [f"top{i}" for i in range(_fewest_tops(kind, len(bottoms)))]
     layer.propagate_down[:] = layer.propagate_down or [True] * len(bottoms)
-    layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # for the net to want gradients
+    layer.loss_weight[:] = layer.loss_weight or [1.0] * len(layer.top)  # nets without a loss compute no gradients
     message = NetParameter()
     arrays = {}
     for name, bottom in zip(layer.bottom, bottoms, strict=True):
@@ -186,7 +188,7 @@ def _as_shape(bottom: Any) -> tuple[int, ...] | None:
 
 
 def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generator) -> Variables:
-    """Return the variables: the passed blobs, or random ones: params normal, statistics from [0.5, 1.5)."""
+    """Return the net's variables from `blobs`; default: normal parameters, and statistics uniform in [0.5, 1.5)."""
     started = net.init(jax.random.key(0), jnp.float64)
     params = jax.tree.map(lambda a: jnp.asarray(random.normal(size=a.shape)), started.params)
     state = jax.tree.map(lambda a: jnp.asarray(random.uniform(0.5, 1.5, a.shape)), started.state)

@@ -1,4 +1,4 @@
-"""Compile nets ahead of time for accelerators that are not attached, and estimate memory and step time."""
+"""Compilation of nets for accelerators that this machine does not have, with estimates of memory and step time."""
 
 from .hardware import Target, target_of
 from .hlo import Program, program_of

@@ -1,6 +1,6 @@
-"""Accelerators to compile for: data sheets, by name or from a file, and their devices in JAX.
+"""Accelerators to compile for: their data sheets, by name or from a file, and their devices in JAX.
 
-A device is one JAX device: for a TPU v4, whose chips have two cores, one core.
+"Device" means a JAX device. A TPU v4 chip has two cores, and each core is a device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jax.experimental import topologies
 from ..errors import CaffejaxError, Problem, did_you_mean, is_integer
 
 _EXAMPLES = "tpu:v5e:2x2 or cuda:h100:4"
-_MOST = 4096  # devices along an axis
+_MOST = 4096  # maximum devices along an axis
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _NUMBERS = ("memory", "bandwidth", "bfloat16", "tf32", "float32", "link", "network")
 
@@ -37,10 +37,10 @@ class Chip:
         name: the compiler's name for it; for a TPU the generation, such as "v5e".
         memory: size of the memory in bytes.
         bandwidth: bandwidth of the memory in bytes per second.
-        bfloat16, tf32, float32: peak dense operations per second for products of such factors.
+        bfloat16, tf32, float32: peak dense operations per second for products in this precision.
         link: bandwidth of the links to neighbours, in bytes per second and direction.
         network: bandwidth to devices without links, in bytes per second and direction.
-        joined: number of devices joined by links: those of a host, or of a TPU pod.
+        joined: number of devices joined by links, which is the size of a host or of a TPU pod.
         cores: number of devices in a chip.
         compiler: for "cuda", further fields of XLA's GpuDeviceInfoProto.
     """
@@ -59,17 +59,17 @@ class Chip:
     compiler: Mapping[str, Any] = field(default_factory=dict)
 
     def peak(self, precision: str) -> float:
-        """Return the peak operations per second for a net's precision."""
+        """Return the peak operations per second in a precision: "bfloat16", "tf32" or "float32"."""
         return float(getattr(self, precision))
 
 
 @dataclass(frozen=True)
 class Target:
-    """Several devices of one kind.
+    """A number of equal devices to compile for.
 
     Attributes:
-        chip: the device.
-        shape: layout of the chips; for GPUs one number.
+        chip: the data sheet of each device.
+        shape: the layout of the chips: (2, 2) for 2x2 TPUs; for GPUs only their number, (4,).
     """
 
     chip: Chip
@@ -77,7 +77,7 @@ class Target:
 
     @property
     def devices(self) -> int:
-        """Number of devices."""
+        """The number of devices: chips times cores per chip."""
         return math.prod(self.shape) * self.chip.cores
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Target:
 
 
 def _tpu(name: str, memory: float, bandwidth: float, bfloat16: float, link: float, cores: int = 1, **more: Any) -> Chip:
-    # a product of float32 is six of bfloat16, with TF32's ten bits three
+    # a float32 product takes six bfloat16 products; with TF32's ten bits it takes three
     teras: Any = {"bfloat16": bfloat16 * 1e12, "tf32": bfloat16 * 1e12 / 3, "float32": bfloat16 * 1e12 / 6}
     return Chip("tpu", name, memory * 2**30, bandwidth * 1e9, link=link * 1e9, cores=cores, **teras, **more)
 
@@ -149,13 +149,13 @@ CHIPS = {
 
 
 def target_of(text: str) -> Target:
-    """Parse a target: "tpu:v5e:2x2", "cuda:h100:4", or with a user's chip "chip.toml:4".
+    """Parse a target: "tpu:v5e:2x2", "cuda:h100:4", or "chip.toml:4" with the file of a user's chip.
 
-    Such a file contains the fields of `Chip`, with those for the compiler in a table `[compiler]`. With
-    `like = "cuda:h100"` only the differing fields are needed.
+    The file contains the fields of `Chip`; the fields for the compiler are in a table `[compiler]`. With
+    `like = "cuda:h100"` only the fields that differ from this chip are needed.
 
     Raises:
-        CaffejaxError: naming the problem and the valid values.
+        CaffejaxError: for an unknown or invalid target, with the valid values.
     """
     chip, _, shape = text.rpartition(":")
     counts = shape.split("x")
@@ -188,7 +188,7 @@ def _read(path: Path) -> Chip:
 
 
 def _problems(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a chip file's contents."""
+    """Yield a message for each invalid or missing field of a chip file."""
     names = [field.name for field in fields(Chip)]
     like = table.get("like")
     if like is not None and (not isinstance(like, str) or like not in CHIPS):
@@ -222,11 +222,11 @@ def _are_facts(value: Any) -> bool:
 
 
 _REMEDY = "in Python, call caffejax.process.compile_for_absent_devices() before JAX is first used"
-_SLICE = {"v4": (2, 2, 1), "v5e": (2, 2), "v5p": (2, 2, 1), "v6e": (2, 2)}  # the smallest that libtpu lays out
+_SLICE = {"v4": (2, 2, 1), "v5e": (2, 2), "v5p": (2, 2, 1), "v6e": (2, 2)}  # the smallest layouts that libtpu supports
 
 
 def devices(target: Target) -> Sequence[Any]:
-    """Return the target's devices.
+    """Return the target's devices as JAX's device descriptions, for ahead-of-time compilation.
 
     Raises:
         CaffejaxError: if the compiler is not installed, with the command to install it; or if the layout does not
@@ -244,7 +244,7 @@ def _tpus(target: Target) -> Sequence[Any]:
     layout = "x".join(map(str, shape))
     try:
         devices = topologies.get_topology_desc(platform="tpu", topology_name=f"{target.chip.name}:{layout}").devices
-    except Exception as error:  # whatever libtpu raises for names and shapes that it does not have
+    except Exception as error:  # libtpu raises various errors for unknown names and layouts
         raise CaffejaxError(f"libtpu has no {target}: {_why(error)}") from error
     if len(devices) < target.devices:
         raise CaffejaxError(f"libtpu lays {target} out as {len(devices)} devices, not {target.devices}")
@@ -257,13 +257,13 @@ def _gpus(target: Target) -> Sequence[Any]:
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
         topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
-    except Exception as error:  # any error of the compiler for this target
+    except Exception as error:  # the compiler raises various errors for invalid targets
         raise CaffejaxError(f"the CUDA compiler does not take {target}: {_why(error)}") from error
     return topology.devices
 
 
 def _config(chip: Chip) -> str:
-    """Return XLA's GpuTargetConfigProto in text form."""
+    """Return the description of a GPU for XLA's compiler: a GpuTargetConfigProto in protobuf's text format."""
     facts = dict(chip.compiler)
     capability = " ".join(f"{name}: {facts.pop(name)}" for name in ("major", "minor") if name in facts)
     facts |= {"memory_bandwidth": int(chip.bandwidth), "device_memory_size": int(chip.memory)}
@@ -277,5 +277,5 @@ def _config(chip: Chip) -> str:
 
 def _why(error: Exception) -> str:
     line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    # JAX's message for a compiler that it did not load because other platforms, or none, were selected
+    # JAX says this if it has not loaded the compiler because other platforms, or none, were selected
     return f"{line}; {_REMEDY}" if "not implemented" in line or "not found" in line.lower() else line

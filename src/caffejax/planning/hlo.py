@@ -1,8 +1,9 @@
 """Statistics of a compiled program, from its HLO text: memory traffic, collectives, fusions, copies, host calls.
 
-The text is XLA's after all passes, with one instruction a line. Each top-level instruction reads its operands from
-device memory and writes its results there once. Instructions inside fusions, and arrays in on-chip memory, cost no
-traffic. A loop body counts as often as it runs, if XLA knows the trip count.
+The HLO text is XLA's program after all compiler passes, with one instruction per line. Each top-level instruction reads
+its operands from device memory once and writes its results to device memory once. Instructions inside fusions, and
+arrays in on-chip memory, cause no traffic. A loop body is counted once per iteration if XLA knows the trip count, and
+otherwise once.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _SLICES = frozenset(("slice", "dynamic-slice"))
 
 @dataclass(frozen=True)
 class Collective:
-    """Collectives of one kind and size.
+    """Collectives of a program that have the same kind, size and group.
 
     Attributes:
         kind: XLA's name, such as "all-reduce".
         bytes: size of the result on each device.
-        count: number of such collectives.
-        over: number of devices in a group.
-        step: distance between the devices of a group, in the order of the mesh.
+        count: number of these collectives.
+        over: number of devices in a group, which exchange data with each other.
+        step: distance between neighbouring devices of a group, in the order of the mesh.
     """
 
     kind: str
@@ -51,19 +52,19 @@ class Collective:
 
     @property
     def whole(self) -> int:
-        """Size in bytes of the whole array that all devices contribute to or receive."""
+        """The size in bytes of the whole array: the operand of a reduce-scatter, or the result of other collectives."""
         return self.bytes * self.over if self.kind == "reduce-scatter" else self.bytes
 
     def is_within(self, model: int) -> bool:
-        """Return whether each group stays within a row of `model` devices."""
+        """Return whether each group is part of a single row of `model` devices of the mesh."""
         return self.step * self.over <= model
 
     def rows_of(self, model: int) -> int:
-        """Return the number of rows of `model` devices that each group spans."""
+        """Return the number of rows (of `model` devices each) that a group spans."""
         return 1 if self.is_within(model) else max(1, self.over * self.step // model)
 
     def moved(self, devices: int, size: float) -> float:
-        """Return the minimum bytes that each of `devices` devices sends for an array of `size` bytes."""
+        """Return the minimum number of bytes that each of `devices` devices sends for a whole array of `size` bytes."""
         if self.kind == "collective-permute":
             return size if devices > 1 else 0.0
         return (2 if self.kind == "all-reduce" else 1) * size * (devices - 1) / devices
@@ -74,11 +75,11 @@ class Program:
     """Statistics of one device's program for one call.
 
     Attributes:
-        traffic: bytes to and from device memory.
-        accessed: the compiler's estimate of bytes, on-chip memory included, or None.
-        arguments, results, temporary: memory in bytes; results that reuse arguments are not counted.
-        collectives: largest first.
-        fusions: number of XLA's fused kernels.
+        traffic: bytes read from and written to device memory.
+        accessed: the compiler's estimate of these bytes, which includes on-chip memory; None if it has no estimate.
+        arguments, results, temporary: memory in bytes. Results that reuse the memory of arguments are not counted.
+        collectives: the collectives, largest first.
+        fusions: number of fused kernels.
         copies: number of instructions that only move data or change its layout.
         host_calls: number of calls to the host.
         float64: number of instructions that compute in float64.
@@ -97,12 +98,12 @@ class Program:
 
     @property
     def memory(self) -> int:
-        """Total memory in bytes."""
+        """The memory of arguments, results and temporary arrays, in bytes."""
         return self.arguments + self.results + self.temporary
 
     @property
     def n_collectives(self) -> int:
-        """Number of collectives."""
+        """The number of all collectives."""
         return sum(c.count for c in self.collectives)
 
 
@@ -120,7 +121,7 @@ def program_of(compiled: Any) -> Program:
 
 
 def count(text: str) -> dict[str, Any]:
-    """Return the fields of `Program` that a compiled program's text determines."""
+    """Return the statistics in a program's HLO text, by the name of the field of `Program`."""
     module = _parsed(text)
     total = _Totals()
     _add(module, module.entry, 1, total)
@@ -144,7 +145,7 @@ class _Instruction(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the result in device memory."""
+        """The bytes of the result in device memory; arrays in on-chip memory count as 0."""
         return _bytes(self.shape)
 
     def called(self, attribute: str) -> list[str]:
@@ -185,7 +186,7 @@ def _parsed(text: str) -> _Module:
 
 
 def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
-    """Add the cost of a computation to the total."""
+    """Add the statistics of the computation `name`, which runs `times` times, to the totals."""
     body = module.computations.get(name, {})
     for instruction in body.values():
         opcode = instruction.opcode
@@ -203,7 +204,10 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
 
 
 def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, int, int] | None:
-    """Return kind, size and group of a collective; on TPUs it may be fused with a slice of its result."""
+    """Return kind, result bytes, group size and group step of a collective; None for other instructions.
+
+    On TPUs an all-reduce may be fused with a slice of its result. Such a fusion is a reduce-scatter.
+    """
     kind = instruction.opcode.removesuffix("-start")
     if kind in COLLECTIVES:
         return kind, _result_bytes(instruction), *group_of(instruction.rest)
@@ -223,7 +227,7 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
     if opcode in _NO_TRAFFIC or opcode.endswith("-start"):
         return 0
     operands = [body[name] for name in instruction.operands if name in body]
-    if opcode.endswith("-done"):  # transfer begun by its start: read once, written once
+    if opcode.endswith("-done"):  # the transfer that the -start instruction began: read once, written once
         start = operands[0] if operands else instruction
         sources = [body[name] for name in start.operands if name in body]
         read = _size(instruction.shape) if any(s.bytes for s in sources) else 0
@@ -239,7 +243,7 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
 
 
 def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list[_Instruction]) -> int:
-    """Count the read part of each operand and the written part of each result: slices move only their part."""
+    """Return the bytes that a fusion reads and writes. Slices count only the part that they read or update."""
     users: dict[str, list[tuple[int, _Instruction]]] = {}
     for instruction in inside.values():
         for place, name in enumerate(instruction.operands):
@@ -261,7 +265,7 @@ def _traffic_of_fusion(inside: Computation, fusion: _Instruction, operands: list
 
 
 def _arrays(shape: str) -> Iterator[tuple[int, bool]]:
-    """Yield the size in bytes of each array of a shape, and whether it is in on-chip memory."""
+    """Yield for each array of an HLO shape its size in bytes, and whether it is in on-chip memory."""
     for dtype, dims, layout in _ARRAY.findall(shape):
         bits = 8 if dtype == "pred" else int(_BITS.search(dtype)[0])  # type: ignore[index]
         n = 1
@@ -279,7 +283,7 @@ def _size(shape: str) -> int:
 
 
 def _result_bytes(instruction: _Instruction) -> int:
-    """Return the size of a collective's results; for an asynchronous start, the part after its operands."""
+    """Return the bytes of a collective's results. The shape of an asynchronous start contains its operands first."""
     sizes = [
         size for size, _ in _arrays(instruction.shape.replace("u32[]", ""))
     ]  # a context number of the collective, not data
@@ -289,9 +293,9 @@ def _result_bytes(instruction: _Instruction) -> int:
 
 
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]*)\}")
-# "[groups,devices]<=[shape]T(axes)": the devices' numbers in that shape, its axes in that order
+# "[groups,devices]<=[shape]T(axes)": device numbers arranged in `shape`, with its axes transposed to the order `axes`
 _COUNTED = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
-# "mesh['a'=2,'b'=4], device_ids=([shape]T(axes)) {'a'}": groups along these axes of such a mesh
+# "mesh['a'=2,'b'=4], device_ids=([shape]T(axes)) {'a'}": groups along axis 'a' of this mesh
 _OF_MESH = re.compile(
     r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{([^}]*)\}"
 )
@@ -299,7 +303,7 @@ _PAIR = re.compile(r"source_target_pairs=\{\{(\d+),(\d+)\}")
 
 
 def group_of(attributes: str) -> tuple[int, int]:
-    """Return size and stride of a collective's first group; (1, 1) if it has no groups."""
+    """Return the size of a collective's first group and the step between its devices; (1, 1) without groups."""
     if pair := _PAIR.search(attributes):
         return 2, abs(int(pair[2]) - int(pair[1])) or 1
     first = _first_group(attributes)

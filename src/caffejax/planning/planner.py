@@ -25,16 +25,16 @@ from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
 from .hlo import Collective, Program, program_of
 
-FORWARD = 1 / 3  # of a step, before there are gradients to add up: a backward pass is two forward passes
+FORWARD = 1 / 3  # of a step, without gradients to add up: a backward pass takes as long as two forward passes
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A training step on more devices, each with the same work as on the devices that it was compiled for.
+    """The estimated time of a training step on a larger number of devices, with the same computation for each device.
 
     Attributes:
         devices: number of devices.
-        compute_seconds: minimum seconds of a device's computation.
+        compute_seconds: minimum seconds of each device's computation.
         collectives: minimum seconds of collectives, over links and over the network.
     """
 
@@ -44,31 +44,41 @@ class Scaled:
 
     @property
     def best(self) -> float:
-        """Seconds of a step if collectives overlap the backward pass."""
+        """The seconds of a step if collectives overlap the backward pass."""
         return max(self.compute_seconds, FORWARD * self.compute_seconds + self.collectives)
 
     @property
     def worst(self) -> float:
-        """Seconds of a step without overlap."""
+        """The seconds of a step if collectives follow the backward pass."""
         return self.compute_seconds + self.collectives
 
     @property
     def efficiency(self) -> tuple[float, float]:
-        """Parallel efficiency (compute time / step time) without and with overlap."""
+        """The parallel efficiency, compute time divided by step time, at worst and at best."""
         return self.compute_seconds / self.worst, self.compute_seconds / self.best
 
 
 def scaled(compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> Scaled:
-    """Return how a step with `compute_seconds` of computation scales to `rows` rows of `model` devices."""
+    """Return the time of a step with `compute_seconds` of computation on `rows` rows of `model` devices."""
     return Scaled(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
 def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
     """Return the minimum seconds of collectives on links and on the network, for rows of `model` devices.
 
-    The collectives are a compiled program's, which may have been compiled for another number of rows. A ring sends
-    `(n - 1) / n` of the bytes over a device's links, an all-reduce twice that. If there are more devices than links
-    join, the joined devices reduce first (or distribute last), and each sends its part over the network.
+    The collectives are from a compiled program. It may have been compiled for another number of rows. In a ring of n
+    devices each device sends `(n - 1) / n` of the bytes over its links, for an all-reduce twice this number. If there
+    are more devices than links join, the joined devices reduce first (or distribute last), and each device sends its
+    part over the network.
+
+    Args:
+        collectives: the collectives of one step.
+        chip: the data sheet of the devices.
+        rows: number of rows.
+        model: number of devices in a row, over which large weights are sharded.
+
+    Returns:
+        Seconds on links, seconds on the network.
     """
     links = network = 0.0
     for c in collectives:
@@ -82,24 +92,24 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
     return links, network
 
 
-USABLE = 0.95  # of a device's memory; the rest is the runtime's own
+USABLE = 0.95  # of a device's memory; the runtime needs the rest
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A net on a target.
+    """A net compiled for a target, with estimates of memory and time.
 
     Attributes:
         target: the devices.
         precision: precision of the net.
         phase: "TRAIN" for a training step, "TEST" for a forward pass.
         batch: examples per device; with sharded weights, per row of devices that share them.
-        program: statistics of each device's program; None if the compiler reports that it does not fit.
-        needed: memory that it needs on each device, in bytes.
+        program: statistics of each device's program; None if the compiler reports that the program does not fit.
+        needed: memory that the program needs on each device, in bytes.
         operations: operations of each device in products and convolutions; a multiply-add counts as two.
         compile_seconds: compile time on this machine.
         model: number of devices over which each large weight is sharded.
-        largest_batch: approximate largest batch per device that fits, 0 for none; None if it was not searched for.
+        largest_batch: approximate largest batch per device that fits; 0 if no batch fits, None if not searched for.
     """
 
     target: Target
@@ -115,22 +125,25 @@ class Plan:
 
     @property
     def usable(self) -> int:
-        """Bytes of a device's memory that a program may use."""
+        """The bytes of a device's memory that a program may use: 95 % of the memory."""
         return int(self.target.chip.memory * USABLE)
 
     @property
     def fits(self) -> bool:
-        """True if the program fits into memory."""
+        """True if the program fits into the devices' memory."""
         return self.program is not None and self.needed <= self.usable
 
     @property
     def rows(self) -> int:
-        """Number of batches in a step."""
+        """The number of rows of `model` devices, which is the number of batches in a step."""
         return self.target.devices // self.model
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Minimum time by resource: "arithmetic", "memory", and between devices "links" and "network"."""
+        """The minimum seconds of a step by resource: "arithmetic", "memory", "links" and "network".
+
+        "network" is absent if the devices do not use it; "memory" and "links" are absent if `program` is None.
+        """
         seconds = {"arithmetic": self.operations / self.target.chip.peak(self.precision)}
         if self.program is not None:
             seconds["memory"] = self.program.traffic / self.target.chip.bandwidth
@@ -139,9 +152,9 @@ class Plan:
         return seconds
 
     def scaling(self, devices: Sequence[int]) -> list[Scaled]:
-        """Return how a training step scales to these numbers of devices, with the same work for each device.
+        """Return the estimated times of a training step on other numbers of devices, with the same batch per device.
 
-        The result is empty unless it was compiled for several devices with a batch each, and fits.
+        The result is empty for a forward pass, for a step compiled for a single row, and for a step that does not fit.
         """
         if self.program is None or not self.fits or self.phase != "TRAIN" or self.rows < 2:
             return []
@@ -151,21 +164,21 @@ class Plan:
 
     @property
     def best(self) -> float:
-        """The minimum time of a step in seconds, if all resources overlap."""
+        """The minimum seconds of a step: the time of the slowest resource, because resources may overlap."""
         return max(self.seconds.values())
 
     @property
     def bound_by(self) -> str:
-        """The resource that takes longest."""
+        """The name of the resource with the longest time, see `seconds`."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property
     def examples_per_second(self) -> float:
-        """Examples per second of all devices, at the minimum time."""
+        """The examples per second of all devices together, at the minimum time."""
         return self.batch * self.rows / self.best
 
 
-# as libtpu's versions say it: how much is used of how much, or how much the temporaries alone would take
+# messages of different versions of libtpu: the memory used, or the memory that temporaries alone need
 _TOO_MUCH = re.compile(r"(?:Used |required for [^()]*\()(?P<n>[\d.]+)(?P<unit>[KMGT]?)\b")
 
 
@@ -207,7 +220,7 @@ class CompileJob:
 
     @property
     def _sizes(self) -> list[int]:
-        """Batch sizes of the net's inputs; several if some inputs are boxes."""
+        """The distinct sizes of the inputs along the batch axis; several if some inputs are boxes, for example."""
         shapes = [self.net.graph.blobs[name].shape for name in self.net.graph.input_names]
         return sorted({shape[self.batch_axis] for shape in shapes if len(shape) > self.batch_axis})
 
@@ -224,12 +237,15 @@ class CompileJob:
 
     @property
     def training(self) -> bool:
-        """True if it is a training step."""
+        """True for a training step, False for a forward pass."""
         return self.net.graph.phase == "TRAIN"
 
     @property
     def default_batch(self) -> int:
-        """Examples per device by the net's batch size."""
+        """The examples per device for the net's batch size.
+
+        With `parallel.batch="global"` this is the net's batch size divided by the number of rows.
+        """
         examples, rows = (
             int(self.net.graph.blobs[self.net.input_names[0]].shape[self.batch_axis]),
             self.mesh.shape[DATA],
@@ -243,10 +259,10 @@ class CompileJob:
         return examples // rows
 
     def plan(self, batch: int) -> Plan:
-        """Compile for `batch` examples per device."""
+        """Compile the job for `batch` examples per device; return the plan."""
         self.progress(f"compiling for {self.target}, {counted(batch, 'example')} a device")
         function, arguments, options = self.function(batch)
-        # on several devices a training step is written for one, or one row of them
+        # a training step describes the work of one device, or of one row of devices
         sharing = self.parallel.model if self.training else self.target.devices
         operations = 2 * multiply_adds(function, *arguments, padding=False) // sharing
         began = time.perf_counter()
@@ -293,7 +309,7 @@ class CompileJob:
         return program, program.memory
 
     def _inputs(self, net: Net, ahead: tuple[int, ...], spec: PartitionSpec) -> dict[str, jax.ShapeDtypeStruct]:
-        """Return the inputs in the form of their sources, with additional leading axes."""
+        """Return the shapes, dtypes and shardings of the inputs as data layers read them, with leading axes `ahead`."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.look is not None and layer.look.given is not None:
@@ -304,7 +320,7 @@ class CompileJob:
 
 
 def _on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
-    """Return a state on a mesh and its shardings; each row has separate running statistics."""
+    """Return the shapes of a train state on a mesh, and its shardings. Each row has separate running statistics."""
     shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
     of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     spread = start.replace(state=of_rows)  # type: ignore[attr-defined]
@@ -320,7 +336,7 @@ def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def needed_by(message: str) -> int | None:
-    """Return the bytes that a compiler's out-of-memory message names; None for other messages."""
+    """Return the bytes of memory in a compiler's out-of-memory message; None for other messages."""
     match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))
 
@@ -328,7 +344,7 @@ def needed_by(message: str) -> int | None:
 Search = Literal["none", "estimate", "check"]
 
 _TRIES = 4
-# the solver of a plan for training, by default
+# the default solver of plans for training
 SGD = SolverParameter(type="SGD", base_lr=0.01, lr_policy="fixed", momentum=0.9, weight_decay=0.0005)
 
 
@@ -343,7 +359,7 @@ def plan(
     largest: Search = "none",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Compile a net for a target: in TRAIN a training step on these devices, in TEST `apply` on a sharded batch.
+    """Compile a net for a target: a training step in phase TRAIN, a forward pass on a sharded batch in phase TEST.
 
     Args:
         net: the net, compiled in its precision.
@@ -359,7 +375,7 @@ def plan(
 
     Raises:
         GraphError: if the net cannot be compiled as a whole, lacks the batch axis, or does not support the batch size.
-            A net with inputs of several batch sizes, such as images and all their boxes, supports only its own.
+            A net with inputs of several batch sizes, such as images and their boxes, supports only these sizes.
         CaffejaxError: if the compiler is not installed or fails, with its message; or if the devices cannot be arranged
             as `parallel` requires.
     """
@@ -378,7 +394,7 @@ def plan(
 
 
 def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
-    """Search the largest batch that fits, from the batches tried; memory grows almost linearly with the batch."""
+    """Search the largest batch that fits, by compiling batches that the memory of the tried batches predicts."""
     for _ in range(_TRIES):
         good = [b for b, p in tried.items() if p.fits]
         bad = [b for b, p in tried.items() if not p.fits]
@@ -397,7 +413,7 @@ def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
 
 
 def _extrapolated(tried: Mapping[int, Plan]) -> int:
-    """Return the batch that just fits, by linear extrapolation from the two largest batches tried."""
+    """Return the largest batch that should fit, by linear extrapolation from the two largest batches tried."""
     if len(tried) == 1:
         ((batch, only),) = tried.items()
         return batch if only.fits else 0

@@ -11,13 +11,13 @@ from ..schema.caffe_pb2 import LayerParameter
 
 @dataclass(frozen=True)
 class DrawStyle:
-    """How the layers of a type are drawn. Functions take a LayerParameter.
+    """The style of a layer type in drawings. `kind`, `window` and `edge` are functions of a LayerParameter.
 
     Attributes:
         colour: the colour of the box, as "#RRGGBB"; None for the default colour.
-        kind: text after the type's name, such as the pooling method.
-        window: three lines of text: kernel, stride and pad.
-        edge: text at the edges to the tops, such as the number of outputs.
+        kind: returns the text after the type's name, such as the pooling method; None for no text.
+        window: returns three lines of text: kernel, stride and pad; None for layers without a kernel.
+        edge: returns the text at the edges to the tops, such as the number of outputs; None for no text.
         lr_mult: whether the box may show the learning rate multipliers of a weight and a bias.
     """
 
@@ -29,12 +29,12 @@ class DrawStyle:
 
 
 def draw_style(type_name: str) -> DrawStyle:
-    """Return the style of a layer type; the default style if the type has no entry."""
+    """Return the style of a layer type, or the default style if the type has no entry in `STYLES`."""
     return STYLES.get(type_name, _DEFAULT)
 
 
 def _window_lines(param: Any, everything: bool = False) -> list[str]:
-    """Return three lines on kernel, stride and pad; the kernel is "global" if it covers `everything`."""
+    """Return three lines of text: kernel size ("global" if `everything` is True), stride and pad."""
     return [
         "global" if everything else f"kernel size: {_spatial(param, 'kernel_size', 'kernel', 1)}",
         f"stride: {_spatial(param, 'stride', 'stride', 1)}",
@@ -43,7 +43,7 @@ def _window_lines(param: Any, everything: bool = False) -> list[str]:
 
 
 def _spatial(param: Any, name: str, prefix: str, default: int) -> str:
-    """Return a size as the prototxt gives it: "3" or "1x3"."""
+    """Return a size in a layer's settings as text: "3" for equal sizes along all axes, else "1x3"."""
     pair = [getattr(param, f"{prefix}_{axis}") for axis in "hw" if param.HasField(f"{prefix}_{axis}")]
     value = getattr(param, name)
     sizes = pair or ([value] if isinstance(value, int) else list(value)) or [default]
@@ -57,7 +57,7 @@ _CONVOLUTION = DrawStyle(
     edge=lambda layer: str(layer.convolution_param.num_output),
     lr_mult=True,
 )
-STYLES: dict[str, DrawStyle] = {  # by type name; own layer types may be added
+STYLES: dict[str, DrawStyle] = {  # by type name; users may add their layer types
     "AnnotatedData": DrawStyle(edge=lambda layer: f"Batch {layer.data_param.batch_size}"),
     "Convolution": _CONVOLUTION,
     "ConvolutionDepthwise": _CONVOLUTION,

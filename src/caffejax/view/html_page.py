@@ -23,12 +23,12 @@ _SCRIPTS = (
 
 @cache
 def asset(name: str) -> str:
-    """Return the text of a file in the package's assets."""
+    """Return the text of the file `name` in the assets of this package."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def library() -> str:
-    """Return the layout library with its licence, without the reference to its source map, which is not included."""
+    """Return the JavaScript of the layout library dagre with its licence, without the reference to its source map."""
     text = asset(LIBRARY).partition("//# sourceMappingURL")[0]
     return f"/* dagre, https://github.com/dagrejs/dagre\n\n{asset('dagre/LICENSE')}*/\n{text}"
 
@@ -36,12 +36,12 @@ def library() -> str:
 def page(net: dict[str, Any], live: bool = False) -> bytes:
     """Return the HTML page of a net.
 
-    Names and text of the net cannot become markup or script: the data is JSON without `<`, scripts insert it as text,
-    and the page's content security policy allows no other script.
+    The net's names and texts cannot become markup or script: the data is JSON without `<`, the page's scripts insert it
+    as text, and the page's content security policy forbids other scripts.
 
     Args:
         net: the view from `to_json`.
-        live: whether a server shows the page, which then polls for changes.
+        live: True if a server shows the page; the page then polls the server for changes.
     """
     script = "\n".join(["(() => {", library(), *map(asset, _SCRIPTS), "})();"])
     style = asset("page.css")
@@ -57,7 +57,7 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
 
 
 def in_html(value: Any) -> str:
-    """Return ASCII JSON that is safe inside a script element."""
+    """Return a value as ASCII JSON without `<`, `>` and `&`, which is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

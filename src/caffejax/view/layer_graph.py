@@ -1,6 +1,6 @@
-"""The graph to draw: a net's layers as the prototxt has them, each with the layers that make its bottoms.
+"""The graph of a drawing: the layers of a prototxt, each with the layers that compute its bottoms.
 
-It needs no shapes, so that a net that cannot be built can be drawn.
+The graph contains no shapes, so nets that cannot be built can be drawn too.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class WiredLayer:
         number: its index among the drawn layers.
         key: a key that is unique in the drawing.
         layer: its definition.
-        sources: for each bottom the number of the layer that makes it, or None.
-        head: the number of the layer whose box it belongs to: for an in-place layer the maker of its blob, unless
-            another layer reads the blob in between; else the layer's number.
+        sources: for each bottom the number of the layer that computes it, or None.
+        head: the number of the first layer in the same box. An in-place layer is in the box of the layer before it if
+            no other layer reads the blob in between. Any other layer starts a box, so its head is its number.
     """
 
     number: int
@@ -35,12 +35,12 @@ class WiredLayer:
 
     @property
     def in_place(self) -> bool:
-        """True if its only top replaces its only bottom."""
+        """True if the layer's only top replaces its only bottom."""
         return works_in_place(self.layer)
 
     @property
     def style(self) -> DrawStyle:
-        """The draw style of its type."""
+        """The style of the layer's type."""
         return draw_style(self.layer.type)
 
 
@@ -63,7 +63,7 @@ def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
         heads.append(heads[made_by[0]] if made_by is not None and alone else i)
         key = f"{layer.name}_{layer.type}"
         if key in keys:
-            key += f"_{i}"  # nets may repeat a name, in layers of different phases above all
+            key += f"_{i}"  # names may repeat, usually in layers of different phases
         keys.add(key)
         result.append(WiredLayer(i, key, layer, tuple(None if s is None else s[0] for s in tops), heads[i]))
     return tuple(result)

@@ -1,4 +1,4 @@
-"""A net's file as `caffejax view` shows it: layers, boxes, repeated blocks and problems; as JSON and as a page."""
+"""The view of a net's file in `caffejax view`, as JSON and as a page: layers, boxes, repeated blocks and problems."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class PhaseView:
 
     Attributes:
         layers: the layers of the phase, in the order of execution.
-        definitions: for each layer its index among all layers of the text.
+        definitions: for each layer its index among all layers of the prototxt.
         boxes: layers grouped with the in-place layers on their tops.
         blocks: repeated blocks, as ranges of boxes.
         numbers: shapes and counts of each layer; None for layers that cannot be built.
-        problems: why the net cannot be built; empty if it can.
+        problems: the reasons why the net cannot be built; empty if it can be built.
         notes: assumptions, and settings that are ignored.
     """
 
@@ -55,10 +55,10 @@ class NetView:
     """The view of a net's file.
 
     Attributes:
-        file: its path.
+        file: the path of the file.
         net: the part of the net that could be read.
-        problems: problems of the text.
-        notes: old forms that the text uses.
+        problems: problems of the prototxt's text.
+        notes: old forms that the prototxt uses.
         phases: views by phase name.
     """
 
@@ -119,7 +119,10 @@ _Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 def _numbers(
     net: NetParameter, state: NetState, file: Path, reading: Reading, layers: Sequence[LayerParameter]
 ) -> _Numbers:
-    """Return numbers by layer index, problems, and assumptions, up to the first layer that cannot be built."""
+    """Return the shapes and counts of layers by index, the problems of the net, and the assumptions on missing data.
+
+    If the net cannot be built, only the layers that do not depend on a layer with a problem have numbers.
+    """
     try:
         return _of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
     except AbsentError as reason:
@@ -142,7 +145,7 @@ def _of_graph(found: AssumedGraph, places: Sequence[int]) -> _Numbers:
 
 
 def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
-    """Return the layers without problems that read from no layer with problems."""
+    """Return the indices of the layers that have no problem and depend on no layer with a problem."""
     wrong = {problem.layer for problem in problems}
     sources, missing = find_sources(layers)
     lacking = {i for i, _, _ in missing}
@@ -155,7 +158,7 @@ def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> lis
 
 
 def all_problems(view: NetView) -> list[tuple[Problem, tuple[Phase, ...]]]:
-    """Return each problem of a net once, with the phases that have it; problems of the text have no phases."""
+    """Return each distinct problem of a net with the phases that have it. Problems of the text have no phases."""
     phases_of: dict[Problem, tuple[Phase, ...]] = dict.fromkeys(view.problems, ())
     for phase, part in view.phases.items():
         for problem in part.problems:
@@ -170,8 +173,8 @@ _LONGEST_TEXT = 20_000  # characters of a layer's prototxt
 def to_json(view: NetView) -> dict[str, Any]:
     """Return a net view as JSON-compatible values for the page's scripts.
 
-    A problem has the name of its layer, and the phases that have it (empty for problems of the text). Layers refer to
-    each other, and to their prototxt, by number.
+    A problem contains the name of its layer and its phases (empty for problems of the text). Layers refer to other
+    layers and to their prototxt by number.
     """
     counted_layers = [numbers for part in view.phases.values() for numbers in part.numbers if numbers]
     families = {numbers.type: numbers.family for numbers in counted_layers}  # for layers of phases that cannot be built
@@ -227,7 +230,7 @@ def _phase(part: PhaseView, families: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _detail(layer: WiredLayer) -> str:
-    """Return kernel and stride in the form of a drawing: "7x7 /2"."""
+    """Return the text of a layer's kind, kernel and stride for a drawing, such as "MAX 3x3 /2"; "" without a kernel."""
     if layer.style.window is None:
         return ""
     kernel, stride = (line.rpartition(": ")[2] for line in layer.style.window(layer.layer)[:2])
@@ -262,7 +265,7 @@ def _block(block: Block) -> dict[str, Any]:
 
 
 def page_of(view: NetView) -> bytes:
-    """Return the HTML page of a net, which needs no network."""
+    """Return the self-contained HTML page of a net, as bytes."""
     return page(to_json(view))
 
 
@@ -273,7 +276,7 @@ def write_page(
     stages: Sequence[str] = (),
     reading: Reading = Reading(),
 ) -> NetView:
-    """Write the page of a net's file. An invalid net is drawn with its problems.
+    """Write the HTML page of a net's file. An invalid net is drawn with its problems.
 
     Args:
         file: a prototxt.

@@ -1,4 +1,4 @@
-"""Boxes of a drawing, and blocks that a net repeats, detected by structure or by names such as `inception_3a/1x1`."""
+"""Boxes of a drawing, and blocks of boxes: repetitions, found by structure or by names such as `inception_3a/1x1`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .layer_graph import WiredLayer
 
 @dataclass(frozen=True)
 class Box:
-    """A layer with the in-place layers on its top.
+    """A box of a drawing: a layer and the in-place layers that follow it on its top.
 
     Attributes:
-        layers: the layers, from top to bottom.
-        sources: indices of the boxes that it reads from, without duplicates.
+        layers: the layers, in the order of execution.
+        sources: indices of the boxes that the box reads from, without duplicates.
     """
 
     layers: tuple[WiredLayer, ...]
@@ -40,9 +40,9 @@ def boxes_of(layers: Sequence[WiredLayer]) -> tuple[Box, ...]:
 
 
 class Signatures:
-    """Signatures of boxes: layer types, drawn kernels, and the distances to the boxes that they read.
+    """Signatures of boxes: layer types, kernels, and the distances to the boxes that they read.
 
-    Data boxes, such as labels, do not count as sources, since their distance grows from block to block.
+    Boxes of data, such as labels, do not count as sources, because their distance grows from block to block.
     """
 
     def __init__(self, boxes: Sequence[Box]) -> None:
@@ -54,9 +54,9 @@ class Signatures:
             self._far[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
     def repeated(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
-        """Return for boxes from `first` up to `last - period` whether the box one period later is equal.
+        """Return for each box from `first` to `last - period` (exclusive) whether the box `period` later is equal.
 
-        Distances to sources before the period may differ, since all stages of a net may read the same features.
+        Distances of more than one period may differ, because all stages of a net may read the same features.
         """
         here, there = slice(first, last - period), slice(first + period, last)
         near, after = self._far[here], self._far[there]
@@ -76,9 +76,9 @@ def _kernel(layer: WiredLayer) -> str:
 
 
 def crossings(boxes: Sequence[Box]) -> list[int]:
-    """Return for each gap between boxes (before each box, and after the last) how many boxes are read across it.
+    """Return for each gap between boxes the number of boxes before it that are read after it.
 
-    Boxes without sources, which are data, do not count.
+    There is a gap before each box, and one after the last. Boxes without sources, which are data, do not count.
     """
     last_reader = list(range(len(boxes)))
     for i, box in enumerate(boxes):
@@ -96,9 +96,9 @@ def crossings(boxes: Sequence[Box]) -> list[int]:
     return result
 
 
-_LONGEST = 250  # boxes of a block that is repeated
-_FEWEST = 3  # layers of a block
-_MARKS = "/_-.:"  # where a name's beginning may end
+_LONGEST = 250  # maximum boxes of a repeated block
+_FEWEST = 3  # minimum layers of a block
+_MARKS = "/_-.:"  # characters after which a common prefix of names may end
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class Block:
     """Consecutive boxes that can be drawn as one.
 
     Attributes:
-        start, stop: the range of boxes.
-        label: text for the block.
-        parts: the repeated blocks of a run; empty for a single block.
+        start, stop: the first box, and the box after the last.
+        label: the text of the block in the drawing.
+        parts: the equal blocks of which this block is a sequence; empty for a single block.
     """
 
     start: int
@@ -120,8 +120,9 @@ class Block:
 def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
     """Return the blocks of a net in order, without overlaps.
 
-    Consecutive repetitions come first, beginning with the one that covers most boxes. Then come groups that occur
-    several times with other boxes between them, and last neighbours whose names share a prefix up to a slash.
+    Three kinds of blocks are looked for, in this order: consecutive repetitions, beginning with the one that covers
+    most boxes; groups that occur several times with other boxes between them; neighbours whose names share a prefix up
+    to a slash.
     """
     alike, open_at = Signatures(boxes), crossings(boxes)
     blocks = list(_runs(boxes, alike, open_at, 0, len(boxes)))
@@ -131,7 +132,7 @@ def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
 
 
 def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first: int, last: int) -> Iterator[Block]:
-    """Yield runs of equal blocks among the boxes from `first` up to `last`, preferring blocks with at most one fork."""
+    """Yield sequences of equal blocks among boxes `first` to `last` (exclusive), preferring at most one fork."""
     best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
     for period in range(1, min((last - first) // 2, _LONGEST) + 1):
         for start, length in _stretches(alike.repeated(first, last, period)):
@@ -154,7 +155,7 @@ def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first
 
 
 def _forks(open_at: Sequence[int], start: int, stop: int) -> int:
-    """Return how many times a block forks and joins again."""
+    """Return the number of times that the data flow of boxes `start` to `stop` forks and joins again."""
     cuts = [place for place in range(start, stop + 1) if open_at[place] <= open_at[start]]
     return sum(b - a > 1 for a, b in pairwise(cuts))
 
@@ -167,7 +168,10 @@ def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], blocks: Sequence[Block]) -> list[Block]:
-    """Return groups of several boxes between two single-connection gaps that occur more than once."""
+    """Return groups of boxes that occur more than once, outside the other blocks.
+
+    At most one connection crosses the start and the end of a group.
+    """
     cuts = [place for place, count in enumerate(open_at) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
     counts = Counter(alike.of(a, b) for a, b in ranges)
@@ -191,9 +195,9 @@ def _free(blocks: Sequence[Block], start: int, stop: int) -> bool:
 
 
 def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
-    """Return a block, labelled with its layers' common name prefix up to a mark, or else with its last layer's name."""
+    """Return a block labelled with the common prefix of its layers' names, or else with its last box's name."""
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
-    alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # as far as the shortest goes
+    alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # up to the length of the shortest name
     common = names[0][: [*alike, False].index(False)]
     end = max(common.rfind(mark) for mark in _MARKS)
     label = common[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name

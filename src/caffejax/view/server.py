@@ -1,4 +1,4 @@
-"""A local server that shows a net, and loads its file again after each edit."""
+"""A local server that shows a net in browsers and reloads the net's file after each edit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 
 
 class _FileWatcher:
-    """The view of a net's file, loaded again after changes of the file."""
+    """The view of a net's file, reloaded when the file changes."""
 
     def __init__(self, file: Path, level: int, stages: Sequence[str], reading: Reading) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class _FileWatcher:
         self._net: dict[str, Any] = {}
 
     def net(self) -> dict[str, Any]:
-        """Return the net as it is in the file now.
+        """Return the view of the file's current contents, as JSON-compatible values.
 
         Raises:
             CaffejaxError: if the file does not exist or is not text.
@@ -88,20 +88,20 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without HTTPServer's look-up of this machine's name in the network."""
+        """Bind to the address without HTTPServer's slow look-up of the machine's network name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of browsers that closed the connection before the answer."""
+        """Ignore connections that browsers closed early; report other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves the page and, as JSON, the net.
+    """Handler of requests for the page, and for the net as JSON.
 
-    Pages of other sites cannot read either: their requests have that site as the host and are refused.
+    Pages of other sites can read neither. Their requests name another host and are refused.
     """
 
     shown: _FileWatcher

@@ -1,8 +1,8 @@
 """Drawings of nodes and edges in the DOT language or as SVG.
 
-The page's layout library computes the SVG layout, run by V8 from the package mini-racer. That package has wheels for
-all platforms, needs no other program, and gives scripts no access to files or network. The layout receives numbers
-only, no names.
+The layout library of the HTML page, dagre, computes the layout of SVG drawings. The JavaScript engine V8 of the package
+mini-racer runs it. The package has wheels for all platforms and needs no other program. Its scripts have no access to
+files or the network, and receive only numbers, no names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..errors import CaffejaxError
 from ..human_readable import in_words
 from .html_page import LAYOUT, asset, library
 
-_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # all but line breaks
+_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # without line breaks
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Drawing:
     Attributes:
         name: the net's name.
         rankdir: direction of the layout: "LR", "RL", "TB" or "BT".
-        nodes: label and style of each node.
-        edges: (source node, target node, label).
+        nodes: (label, style) of each node.
+        edges: (source node, target node, label) of each edge; nodes by index.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Drawing:
 
 
 def printable(text: str) -> str:
-    """Return text without control characters and lone surrogates, which drawings cannot contain."""
+    """Return text without control characters and lone surrogates, which are invalid in drawings."""
     return _INVISIBLE.sub("", text)
 
 
 def _quoted(text: str, record: bool = False) -> str:
-    """Return a quoted string of the DOT language; labels of records need additional escapes."""
+    """Return text as a quoted string of the DOT language, with additional escapes for labels of records."""
     text = printable(text)
     for mark in '\\"' + ("{}|<>" if record else ""):
         text = text.replace(mark, f"\\{mark}")
@@ -66,9 +66,9 @@ def _quoted(text: str, record: bool = False) -> str:
 
 
 Point = tuple[float, float]
-_LONGEST = 300  # seconds
-_MEMORY = 4 << 30  # bytes
-_given_up: list[Any] = []  # their last answers may come late, and need the event loops that are closed with them
+_LONGEST = 300  # seconds for a layout
+_MEMORY = 4 << 30  # bytes for a layout
+_given_up: list[Any] = []  # engines that ran too long: a late answer needs their event loop
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Layout:
     Attributes:
         size: (width, height) of the drawing.
         nodes: centres of the nodes.
-        edges: for each edge its points and the centre of its label.
+        edges: for each edge its points, and the centre of its label.
     """
 
     size: Point
@@ -116,7 +116,10 @@ def _point(place: dict[str, float]) -> Point:
 
 
 def _run(script: str) -> Any:
-    """Run a script in a separate thread, since mini-racer cannot wait inside a running event loop, as in notebooks."""
+    """Run a script in a separate thread; return its result.
+
+    In this thread mini-racer could not wait inside a running event loop, such as a notebook's.
+    """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run_here, script).result()
 
@@ -152,17 +155,17 @@ def _engine() -> Any:
             'the package graphviz, or pip install "caffejax[draw]"; .dot needs neither'
         ) from error
     engine = MiniRacer()
-    atexit.register(engine.close)  # later its threads cannot call Python any more, and closing waits for them for ever
+    atexit.register(engine.close)  # at exit: later its threads cannot call Python, and close() would wait forever
     engine.eval("\n".join([asset("engine.js"), library(), asset(LAYOUT)]))
     return engine
 
 
-_CHARACTER, _LINE = 7.3, 15  # of 12 pixel monospace text
+_CHARACTER, _LINE = 7.3, 15  # width of a character and height of a line, in pixels, of 12 pixel monospace text
 _MARGIN = 12
 
 
 def to_svg(drawing: Drawing) -> str:
-    """Return a drawing as SVG. Text is escaped and stripped of control characters.
+    """Return a drawing as the text of an SVG file. Labels are escaped and stripped of control characters.
 
     Raises:
         CaffejaxError: if the layout library cannot run.
@@ -200,7 +203,7 @@ def _size(label: str, beside: float, above: float) -> Point:
 
 
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
-    """Draw a smooth line through points."""
+    """Return the SVG of an edge: a smooth line through points, with a label centred at `middle`."""
     first, *bends, last = points
     path = f"M{_at(first)}"
     for a, b in pairwise(bends):
@@ -216,7 +219,7 @@ def _at(point: Point) -> str:
 
 
 def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> str:
-    """Draw a box, or an octagon, with lines of text."""
+    """Return the SVG of a node: a box or an octagon with lines of text."""
     (x, y), (width, height) = centre, size
     left, top = x - width / 2, y - height / 2
     look = f'fill="{escape(style["fillcolor"])}" stroke="black"'

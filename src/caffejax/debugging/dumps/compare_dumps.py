@@ -1,4 +1,4 @@
-"""Compare two dumps, layer by layer in the order of execution: forward, then backward."""
+"""Comparison of two dumps, layer by layer in the order of execution: forward, then backward."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from .dump import Dump, DumpedLayer
 
 
 class Pair(NamedTuple):
-    """A layer and its indices in both dumps; None if a dump does not have it."""
+    """A pair of layers with the same name: their indices in both dumps, or None for a dump without this layer."""
 
     layer: DumpedLayer
     a: int | None
     b: int | None
 
     def moved(self, a: Dump, b: Dump) -> str | None:
-        """Describe how two layers differ in type or wiring, or return None. Input layers only need the same blobs."""
+        """Return a description of how the two layers differ in type or blobs; None if they do not differ.
+
+        For input layers only the blobs count.
+        """
         if self.a is None or self.b is None:
             return None
         x, y = a.layers[self.a], b.layers[self.b]
@@ -34,7 +37,7 @@ class Pair(NamedTuple):
 
 
 def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
-    """Pair layers by name, in A's order; layers only in B keep their position after the layer before them."""
+    """Yield pairs of layers by name, in the order of A. A layer that is only in B follows B's previous layer."""
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     done = 0
     for i, layer in enumerate(a):
@@ -47,7 +50,9 @@ def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]
 
 
 def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
-    """Describe a mismatch of two nets: fewer than half of their layers share name and type; "" if more do.
+    """Return a message if two nets are different: fewer than half of their layers have the same name and type.
+
+    Otherwise return "".
 
     Args:
         first, second: descriptions of the nets for the message.
@@ -61,9 +66,9 @@ def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str
 
 
 class Chance:
-    """The layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
+    """The names of layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
 
-    In a dump of isolated layers these are only the random layers.
+    In a dump of isolated layers, only the random layers themselves depend on random numbers.
     """
 
     def __init__(self, a: Dump, b: Dump) -> None:
@@ -89,7 +94,7 @@ def _words(value: str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else ", ".join(value) or "none"
 
 
-RTOL = 1e-3  # of a blob's largest value: ten times what the order of float32 sums makes, see docs/comparing.md
+RTOL = 1e-3  # of a blob's largest value: ten times the effect of the order of float32 sums, see docs/comparing.md
 ATOL = 1e-7
 
 
@@ -105,17 +110,17 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
     """Compare two dumps.
 
     Two arrays are equal if their largest absolute difference is at most `atol + rtol * scale`. The scale is the
-    largest absolute value in either array; for a gradient, in any gradient of the layer, because the gradient of a bias
-    may be zero up to rounding. NaN equals NaN at the same index.
+    largest absolute value in either array. For gradients of parameters the scale is the largest absolute value in all
+    gradients of the layer, because the gradient of a bias may be zero up to rounding. NaN equals NaN at the same index.
 
-    A top or parameter that only one dump has counts as a difference, unless the other dump has none of that kind. A
-    missing diff does not count, because programs differ in which unneeded diffs they compute. A missing gradient counts
-    as zeros.
+    A top or parameter that is in only one dump counts as a difference, unless the other dump has no arrays of this
+    kind. A missing diff does not count, because programs differ in which unneeded diffs they compute. A missing
+    gradient is compared as zeros.
 
     Args:
         a, b: the dumps.
         rtol, atol: the tolerances.
-        random: count arrays that depend on random layers, such as dropout in TRAIN.
+        random: compare also arrays that depend on random layers, such as dropout in phase TRAIN.
     """
     pairs = list(paired(a.layers, b.layers))
     limits = _Limits(rtol, atol)
@@ -161,13 +166,13 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
     for name in dict.fromkeys((*layer.tops, *other_tops)):
         x, y = (_made(dump, i, layer, name) for i, dump in ((pair.a, a), (pair.b, b)))
         if x is not None or y is not None:
-            # of two layers that work in one place, a dump may have kept what the last one made
+            # if two layers write the same blob in place, a dump may contain only the result of the last one
             last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
             yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
 
 
 def _made(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
-    """Return a layer's top from a dump; tops of input layers may come from a layer of another name."""
+    """Return a layer's top from a dump, or None. The top of an input layer may be of a layer with another name."""
     if place is None and not layer.bottoms:
         place = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)
     return None if place is None or blob not in dump.layers[place].tops else dump.value(place, blob)
@@ -195,7 +200,7 @@ def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | No
 def _diff(
     layer: DumpedLayer, name: str, diffs: tuple[Array | None, Array | None], limits: _Limits, by_chance: bool
 ) -> Iterator[Row]:
-    if any(diff is not None and diff.any() for diff in diffs):  # where nothing needs one, Caffe's are zero
+    if any(diff is not None and diff.any() for diff in diffs):  # diffs that no layer needs are zero in Caffe
         yield _row(layer, "diff", name, *diffs, limits, by_chance, absent_counts=False)
 
 

@@ -1,4 +1,4 @@
-"""The result of comparing two dumps: a row for each array, in the order of computation, as table, JSON or plot."""
+"""The result of a comparison of dumps: a row per array, in the order of computation, as table, JSON or plot."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Distance(NamedTuple):
 
 
 def distance(a: Array, b: Array) -> Distance:
-    """Measure the error between two arrays of one shape. NaN equals NaN; infinities of one sign are equal."""
+    """Return the difference of two arrays with the same shape. NaN equals NaN; infinities of one sign are equal."""
     x, y = (np.asarray(array, np.float64).ravel() for array in (a, b))
     finite = np.isfinite(x) & np.isfinite(y)
     same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
@@ -70,7 +70,7 @@ def distance(a: Array, b: Array) -> Distance:
 
 
 def _cosine(x: Array, y: Array) -> float:
-    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # squares of float64 numbers may be too large
+    x, y = (v / (np.abs(v).max(initial=0) or 1) for v in (x, y))  # the squares of large float64 overflow
     norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
     if not all(norms):
         return float("nan") if any(norms) else 1.0
@@ -85,12 +85,12 @@ class Row:
         layer: the layer that computed the array; for diffs and gradients, in its backward pass.
         type: the layer's type.
         kind: "input", "param", "top", "grad" or "diff".
-        name: the blob's name or the parameter's number; with the verdict "layers", the difference of the layers.
-        shapes: the shapes in A and in B, None if the array is absent.
+        name: the blob's name or the parameter's number; for the verdict "layers", a description of the difference.
+        shapes: the shapes in A and in B; None for a dump without the array.
         distance: the difference of the values, or None if they cannot be compared.
-        verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A",
-            "only in B"; "random" if the values depend on random numbers; "layers" if the nets have different layers
-            here.
+        verdict: "equal"; "parts" if the difference exceeds the tolerances; "shapes" if the shapes differ; "only in A"
+            or "only in B"; "random" if the values depend on random numbers; "layers" if the layers of the two nets
+            differ.
         counts: True if this row counts as a difference of the dumps.
     """
 
@@ -105,7 +105,7 @@ class Row:
 
     @property
     def what(self) -> str:
-        """The name of the array with its kind, for people."""
+        """The kind and name of the array, as text for tables."""
         return self.name if self.verdict == "layers" else f"{_WORDS[self.kind]} {self.name}"
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class Row:
         return f"{self.what} is off by {d.error:.3g}, {d.relative:.2g} of its scale{where}"
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row's cells of the table."""
+        """Return the cells of the row in the table: layer, type, array, shape, errors, cosine and verdict."""
         a, b = self.shapes
         shape = _shape(a if a is not None else b) if None in self.shapes or a == b else f"{_shape(a)} / {_shape(b)}"
         numbers: tuple[str, ...] = ("", "", "")
@@ -133,9 +133,9 @@ class Comparison:
 
     Attributes:
         rows: one row per array, in the order of computation.
-        a, b: the files or programs of the dumps.
+        a, b: the files of the dumps, or the programs that made them.
         rtol, atol: the tolerances; see `compare`.
-        strangers: a message if most layers of one dump are not in the other; else "".
+        strangers: a message if the dumps are of different nets; else "".
     """
 
     rows: tuple[Row, ...]
@@ -157,11 +157,11 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """True if all arrays are equal within the tolerances; False if there was nothing to compare."""
+        """True if at least one array was compared and no row counts as a difference."""
         return not self.parted and any(row.verdict == "equal" for row in self.rows)
 
     def to_json(self) -> str:
-        """Return everything as JSON; NaN and infinity are null."""
+        """Return the comparison as JSON text. NaN and infinity are null."""
         report: dict[str, Any] = {"a": self.a, "b": self.b, "rtol": self.rtol, "atol": self.atol, "ok": self.ok}
         report["first"] = None if self.first is None else self.rows.index(self.first)
         report["rows"] = [_as_json(row) for row in self.rows]
@@ -220,7 +220,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    rows = [tuple(map(printable, row)) for row in texts]  # names come from files
+    rows = [tuple(map(printable, row)) for row in texts]  # names from files may contain control characters
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [c.rjust(w) if 4 <= i < 7 else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
@@ -228,7 +228,7 @@ def _table(texts: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 _LINES: dict[Kind, str] = {"top": "tops, forward", "diff": "diffs, backward", "grad": "gradients of params"}
-_LEAST = 1e-9  # equal arrays are drawn here
+_LEAST = 1e-9  # smallest error in plots; smaller errors are drawn here
 
 
 def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -268,7 +268,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     picture = BytesIO()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # of a name, which the font does not have
+            warnings.filterwarnings("ignore", "Glyph")  # a character in a name that the font does not have
             figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{os.fspath(path)}: {error}") from error
@@ -282,5 +282,5 @@ def _drawn(row: Row) -> float:
 
 
 def _plain(name: str) -> str:
-    """Escape a name so that matplotlib does not parse it as a formula."""
+    """Return a name with `$` escaped, so that matplotlib does not parse it as a formula."""
     return name.replace("$", r"\$")

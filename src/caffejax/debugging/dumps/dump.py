@@ -1,4 +1,4 @@
-"""Dumps: all arrays of one pass of a net, in a format that plain Caffe can write too, and their .npz files.
+"""Dumps: all arrays of one pass of a net, and their .npz files, in a format that plain Caffe can write too.
 
 Arrays are named after layers and blobs:
 
@@ -33,7 +33,7 @@ class DumpedLayer:
     """A layer of the recorded net, from the dump's `meta`.
 
     Attributes:
-        name: the layer's name; with a number, `name#2`, if several layers of the net have the same name.
+        name: the layer's name. If several layers have the same name, a number is appended: `name#2`.
         type: the layer's type.
         bottoms, tops: the blobs that the layer reads and writes.
         random: True if the layer draws random numbers in this phase; dumps of plain Caffe do not record this.
@@ -70,7 +70,7 @@ class Dump:
 
     @cached_property
     def _makers(self) -> dict[str, list[int]]:
-        """For each blob the indices in `layers` of the layers that write it."""
+        """For each blob, the indices in `layers` of the layers that write the blob."""
         makers: dict[str, list[int]] = {}
         for i, layer in enumerate(self.layers):
             for top in dict.fromkeys(layer.tops):
@@ -83,40 +83,40 @@ class Dump:
         return any(name.startswith(("diff/", "grad/", "top_diff/")) for name in self.arrays)
 
     def group(self, kind: str) -> dict[str, Array]:
-        """Return the arrays of a kind, such as "input", by the rest of their names."""
+        """Return the arrays whose names begin with `kind/`, such as "input/", by the rest of their names."""
         start = f"{kind}/"
         return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
     def blobs_of(self, kind: str, layer: str) -> dict[int, Array]:
-        """Return a layer's arrays of a numbered kind, "param" or "grad", by number."""
+        """Return a layer's arrays of the kind "param" or "grad", by number."""
         start = f"{kind}/{layer}/"
         numbered = ((n.removeprefix(start), array) for n, array in self.arrays.items() if n.startswith(start))
         return {int(number): array for number, array in numbered if number.isdecimal() and len(number) < 4}
 
     def value(self, place: int, blob: str) -> Array | None:
-        """Return a top of the layer at an index in `layers`, or None if it was not recorded."""
+        """Return the value of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
         overwritten = self.arrays.get(f"top/{self.layers[place].name}/{blob}")
         is_last = overwritten is None and self._makers[blob][-1] == place
         return self.arrays.get(f"blob/{blob}") if is_last else overwritten
 
     def diff(self, place: int, blob: str) -> Array | None:
-        """Return the diff of a top of the layer at an index in `layers`, or None if it was not recorded."""
+        """Return the diff of the top `blob` of layer `layers[place]`, or None if it was not recorded."""
         in_place = self.arrays.get(f"top_diff/{self.layers[place].name}/{blob}")
         is_first = in_place is None and self._makers[blob][0] == place
         return self.arrays.get(f"diff/{blob}") if is_first else in_place
 
     def value_read(self, place: int, blob: str) -> Array | None:
-        """Return a bottom of the layer at an index in `layers`, or None if it was not recorded."""
+        """Return the value of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.value(maker, blob)
 
     def diff_read(self, place: int, blob: str) -> Array | None:
-        """Return the diff of a bottom of the layer at an index in `layers`, or None if it was not recorded."""
+        """Return the diff of the bottom `blob` of layer `layers[place]`, or None if it was not recorded."""
         maker = self._maker(place, blob)
         return None if maker is None else self.diff(maker, blob)
 
     def _maker(self, place: int, blob: str) -> int | None:
-        """Return the index of the layer that made a bottom of the layer at index `place`."""
+        """Return the index of the layer that computed the bottom `blob` of layer `layers[place]`, or None."""
         return max((i for i in self._makers.get(blob, ()) if i < place), default=None)
 
 
@@ -124,10 +124,10 @@ FORMAT = "caffe dump 1"
 
 
 def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
-    """Write a dump.
+    """Write a dump to an .npz file.
 
     Raises:
-        CaffejaxError: if it cannot be written; an existing file stays unchanged.
+        CaffejaxError: if the file cannot be written; an existing file stays unchanged.
     """
     layers = [asdict(layer) for layer in dump.layers]
     meta = {"format": FORMAT, "maker": dump.maker, "net": dump.net, "phase": dump.phase, "layers": layers}
@@ -135,7 +135,7 @@ def write_dump(path: str | os.PathLike[str], dump: Dump) -> None:
 
 
 def read_dump(path: str | os.PathLike[str]) -> Dump:
-    """Read a dump.
+    """Read a dump from an .npz file.
 
     Raises:
         DataError: if the file cannot be read or is not a dump, naming all problems.
@@ -156,14 +156,16 @@ def read_dump(path: str | os.PathLike[str]) -> Dump:
 
 
 def read_inputs(path: str | os.PathLike[str], names: Collection[str]) -> dict[str, Array]:
-    """Read a net's inputs: the `input/<blob>` of a dump, or arrays named after the blobs.
+    """Read a net's inputs from a dump or from another .npz file.
+
+    The inputs of a dump are its arrays `input/<blob>`. In another file the arrays are named after the blobs.
 
     Args:
         path: an .npz file.
         names: the net's inputs; other inputs of a dump are skipped.
 
     Raises:
-        DataError: if it cannot be read.
+        DataError: if the file cannot be read.
     """
     arrays = _arrays(path)
     dumped = {name.removeprefix("input/"): array for name, array in arrays.items() if name.startswith("input/")}

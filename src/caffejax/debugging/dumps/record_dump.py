@@ -23,10 +23,10 @@ from .dump import Dump, DumpedLayer
 
 
 class Repeatable(np.random.RandomState):
-    """NumPy's legacy generator, which draws the same numbers in all versions, including the old ones of Caffe."""
+    """NumPy's legacy generator. It draws the same numbers in all versions of NumPy, including those used with Caffe."""
 
     def integers(self, high: int, size: tuple[int, ...]) -> Any:
-        """Draw integers below `high`."""
+        """Draw an array of integers from 0 to `high - 1`."""
         return self.randint(high, size=size)
 
 
@@ -44,11 +44,11 @@ def collect(
     Args:
         net: the net.
         variables: parameters and state.
-        inputs: inputs by blob. Missing inputs of data layers are the layer's first batch. Missing tops of Input layers
-            are drawn in order by NumPy's `RandomState(seed)`: from the normal distribution, or as integers where they
-            are read as labels, as boxes where they are read as MultiBoxLoss's ground truth.
+        inputs: inputs by blob. Missing tops of data layers are the layers' first batches. Missing tops of Input layers
+            are drawn in order by NumPy's `RandomState(seed)`: normal numbers, integers if a layer reads them as labels,
+            or boxes if a MultiBoxLoss reads them as ground truth.
         backward: run backward as well.
-        seed: seed of these inputs and of random layers.
+        seed: seed of random inputs and of random layers.
         isolated: arrays that each layer reads instead of the results of the layers around it.
 
     Raises:
@@ -62,7 +62,7 @@ def collect(
         fed = {name: np.float32(x) for name, x in complete_inputs(net.graph, inputs or {}, random).items()}
     key = jax.random.key(seed)
 
-    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # of bottoms: their values would double the memory
+    shapes: dict[str, list[jax.ShapeDtypeStruct]] = {}  # shapes of bottoms; their values would double the memory
 
     def run(
         params: Any, state: Any, batch: Any, key: Any, isolated: IsolatedInputs | None
@@ -88,7 +88,7 @@ def collect(
         DumpedLayer(layer.key, layer.type.name, layer.bottoms, layer.tops, is_random(layer, bottoms[layer.key]))
         for layer in net.graph.layers
     )
-    # .npz files have no bfloat16: written as float32
+    # as float32, because .npz files have no bfloat16
     arrays = {
         name: np.asarray(x, None if np.asarray(x).dtype.kind in "biuf" else np.float32) for name, x in arrays.items()
     }
@@ -104,7 +104,7 @@ def _check_loss(graph: Graph) -> None:
 
 
 def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
-    """Return every layer's params, shared ones with every layer that uses them."""
+    """Return the parameters of every layer as float32, by name. A shared parameter is repeated for each layer."""
     return {
         f"param/{layer.key}/{i}": np.float32(p.array(*variables))
         for layer in graph.layers
@@ -113,8 +113,8 @@ def _params(graph: Graph, variables: Variables) -> dict[str, Any]:
 
 
 def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, Any]:
-    """Return the final value of every blob, and the values that in-place layers overwrote."""
-    latest: dict[str, tuple[str, Any]] = {}  # by blob: its last layer so far, and that layer's top
+    """Return the final value of every blob, and the tops that in-place layers overwrote, by name."""
+    latest: dict[str, tuple[str, Any]] = {}  # by blob: the key of the last layer so far that wrote it, and the value
     overwritten: list[tuple[str, str, Any]] = []
     for layer in net.graph.layers:
         for name, value in zip(layer.tops, tops[layer.key], strict=True):
@@ -123,7 +123,7 @@ def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, A
             latest[name] = layer.key, value
     final = {name: value for name, (_, value) in latest.items()}
     trimmed = net.trimmed(final)
-    if isolated is not None:  # each top has the number of rows of the layer's isolated bottoms
+    if isolated is not None:  # the number of rows of each top then depends on the layer's isolated bottoms
         read = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
         trimmed = {name: net.trimmed({**read, name: value})[name] for name, value in final.items()}
     blobs = {f"blob/{name}": value for name, value in trimmed.items()}
@@ -136,7 +136,7 @@ def _loss(graph: Graph, tops: Tops) -> float:
 
 
 def _diffs(graph: Graph, tops: Tops, gradients: Mapping[str, LayerGradients]) -> dict[str, Any]:
-    """Return the diffs of blobs and of parameters, summed over the layers that share them."""
+    """Return the diffs of blobs, and of parameters as sums over the layers that share them, by name."""
     diffs: dict[str, Any] = {}
     makers: dict[str, Layer] = {}
     grads: dict[Slot, Any] = {}
@@ -177,7 +177,7 @@ def replay(
             The error of one layer then does not affect the values of other layers.
 
     Raises:
-        CaffejaxError: for inputs and parameters that do not fit the net, naming all of them.
+        CaffejaxError: naming all inputs and parameters that do not fit the net.
     """
     types = {layer.key: layer.type.name for layer in net.graph.layers}
     dumped = {layer.name: layer.type for layer in dump.layers}
@@ -198,7 +198,7 @@ def replay(
 
 
 def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping[str, Array]) -> IsolatedInputs:
-    """Return each layer's bottoms and top diffs from a dump, without arrays whose shapes differ in the net."""
+    """Return each layer's bottoms and top diffs from a dump, except arrays with other shapes than in the net."""
     blobs, padded = _blob_shapes(net, variables, inputs), padded_blobs(net.graph.layers)
     indices = {layer.name: i for i, layer in enumerate(dump.layers)}
     bottoms: dict[str, dict[str, Any]] = {}
@@ -226,7 +226,7 @@ def _isolated_inputs(dump: Dump, net: Net, variables: Variables, inputs: Mapping
 def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) -> Mapping[str, jax.ShapeDtypeStruct]:
     """Return the shapes of a net's blobs for these inputs.
 
-    A net with host layers has the shapes of its prototxt; its blobs may have fewer rows.
+    For a net with host layers these are the shapes of the prototxt; the blobs may have fewer rows.
     """
     if net.has_host_layers:
         return net.graph.blobs
@@ -238,7 +238,7 @@ def _blob_shapes(net: Net, variables: Variables, inputs: Mapping[str, Array]) ->
 
 
 def _fits(array: Array, blob: jax.ShapeDtypeStruct, *, rows_vary: bool) -> bool:
-    """Return whether an array has a blob's shape, or may have it if the number of rows depends on the data."""
+    """Return whether an array has a blob's shape. If `rows_vary`, the array may have fewer rows."""
     return array.shape == blob.shape or (rows_vary and array.ndim == blob.ndim and array.size <= blob.size)
 
 

@@ -1,4 +1,4 @@
-"""Caffe's messages, where Caffe has them: `from caffe.proto import caffe_pb2`, `import caffe.proto.caffe_pb2`."""
+"""Caffe's messages under Caffe's name: `from caffe.proto import caffe_pb2` or `import caffe.proto.caffe_pb2`."""
 
 import sys
 
