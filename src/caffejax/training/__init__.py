@@ -1,4 +1,4 @@
-"""Training: lr policies, update rules as optax transformations, and the loop round them."""
+"""Training: learning-rate policies, update rules as optax transformations, and the training loop."""
 
 from ..options import TrainConfig
 from .evaluate import Evaluator, Scores

@@ -1,4 +1,4 @@
-"""Building the parts of training from a solver's settings, with all checks, before anything runs."""
+"""Construction of the train net, test nets, loaders, optimizer and train state from a solver's settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from .update_rules import caffe_optimizer
 
 @dataclass(frozen=True)
 class Setup:
-    """The parts that training is composed of.
+    """The nets, data, optimizer and options of one training run.
 
     Attributes:
         param: the settings.
@@ -54,7 +54,7 @@ class Setup:
         seed: the seed of all randomness.
         rate_schedule: the learning rate by iteration.
         net: the train net.
-        loader: its batches.
+        loader: the loader of the train net's batches.
         tests: the test nets.
         optimizer: the update rule.
         snapshots: writes and reads snapshots.
@@ -75,7 +75,7 @@ class Setup:
 
     @property
     def batch_size(self) -> int:
-        """Examples per iteration: the first axis of the data, times `iter_size`, times the devices."""
+        """Examples per iteration: the net's batch size, times `iter_size`, times the rows of the device mesh."""
         graph = self.net.graph
         names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
@@ -93,17 +93,22 @@ def build(
     measured: bool = False,
     ahead: Callable[[Net, SolverParameter], None] = lambda net, param: None,
 ) -> tuple[Setup, TrainState]:
-    """Build the parts that training needs, and its initial state, placed on the devices.
+    """Validate a solver's settings, and return its `Setup` and the initial train state, placed on the devices.
 
     Args:
         solver, file, data, test_data: as `Solver` takes them.
         config: the solver's options. Test nets never rematerialize.
-        open_loader: opens a net's data, instead of `data` and `test_data`.
-        measured: check first that one device has enough memory.
-        ahead: called with the train net of one device once it is built, to start work in the background.
+        open_loader: a function that returns the loader of a net. It replaces `data` and `test_data`.
+        measured: whether to check that the net fits into the device's memory. Applies to training on one device.
+        ahead: called with the train net and the solver's settings as soon as the net is built, to start work in the
+            background. Not called on several devices.
 
     Raises:
-        SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or weights that cannot work.
+        SolverError: if the solver's settings or the options are invalid.
+        SchemaError: if a prototxt file cannot be parsed.
+        GraphError: if a net is invalid.
+        DataError: if the data cannot be opened.
+        WeightsError: if the weights cannot be read or do not fit the net.
     """
     config, param = config or TrainConfig(), read_solver(solver)
     path = Path(file) if file is not None else source_file(solver)
@@ -201,12 +206,12 @@ def _checksum(path: str | os.PathLike[str]) -> int:
 
 
 def run_on(mesh: Mesh, run: Run) -> Run:
-    """Return the run settings of a net on each device of a mesh, where the batches of all devices form one batch."""
+    """Return the run settings of a net on a mesh: `axis_name` is set if the mesh has several rows of devices."""
     return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
 
 
 def _check_trains(graph: Graph) -> None:
-    """Raise `GraphError` for layers that keep a net from training on several devices."""
+    """Raise `GraphError` naming each layer that runs on the host; such layers cannot train on several devices."""
     on_host = [layer for layer in graph.layers if layer.type.on_host]
     if on_host:
         raise GraphError(
@@ -216,7 +221,7 @@ def _check_trains(graph: Graph) -> None:
 
 
 def _test_net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
-    """Build a test net; a net that must be tested on one device reads all of the data, not a share."""
+    """Build a test net. A net that can be tested only on one device reads all of the data, not one shard."""
     test_net = _net(net, run, reading)
     if reading.share == Share() or supports_parallel_eval(test_net):
         return test_net
@@ -230,7 +235,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     """Return the devices to train on; with several processes, the devices of all processes.
 
     Raises:
-        SolverError: if there are fewer than the configuration needs.
+        SolverError: if there are fewer devices than `config.devices`, or `config.device` is set with several processes.
     """
     devices, processes = config.devices, jax.process_count()
     if config.device is not None and processes > 1:
@@ -275,7 +280,7 @@ def _net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
 
 
 def _multipliers(net: Net, name: str) -> dict[str, tuple[float | None, ...]]:
-    """Make a tree like the params, of each one's lr_mult or decay_mult."""
+    """Return the lr_mult or decay_mult of each blob, `{layer: tuple}`; None for blobs that are not learned."""
     return net.tree(lambda p: getattr(p, name) if p.spec.learnable else None)
 
 
@@ -285,7 +290,7 @@ class _DataArgument(NamedTuple):
     Attributes:
         data: the data, or None.
         name: the argument's name.
-        net: the net's name in messages.
+        net: the net's name in error messages.
     """
 
     data: Any
@@ -304,10 +309,10 @@ def loader_opener(
         data: the data of the train net's Input layers, or None; see `UserData`.
         test_data: the data of the test net's Input layers, or None; for several test nets a list with one item for each
             net, None for nets without Input layers.
-        parts: the number of the train net's batches that each batch of `data` is split into.
+        parts: the number of devices that each batch of `data` is split over. The train net takes one part.
 
     Raises:
-        SolverError: naming every net with Input layers but no data, and every net with data but no Input layers.
+        SolverError: if a net has Input layers but no data, or data but no Input layers. It names each such net.
     """
     arguments = {train: _DataArgument(data, "data", "the train net")}
     several = len(tests) > 1

@@ -48,11 +48,11 @@ def save_state(
         graph: the train net.
         param: the solver's settings.
         learned_net: the file of the weights, which the .solverstate names.
-        record: state that Caffe does not store, as JSON values; written with the random key to a field that Caffe
-            skips.
+        record: state that Caffe does not store, as JSON values. The record and the random key are written to a field
+            that Caffe skips.
 
     Raises:
-        WeightsError: if the record is too large or the file cannot be written; an existing file then stays unchanged.
+        WeightsError: if the record is too large or the file cannot be written. An existing file then stays unchanged.
     """
     iteration = int(state.iteration)
     history = find_history(state.opt_state)
@@ -67,16 +67,16 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
     Args:
         path: the file.
-        like: a state of this solver, with the shardings of the result. Its key is used for files of Caffe, which have
-            no key.
+        like: a state of this solver. The result has its shardings, and its random key if Caffe wrote the file, because
+            Caffe stores no key.
         graph: the train net.
-        type: the solver's type, for messages.
+        type: the solver's type, for error messages.
 
     Returns:
-        The state and the record; the record of Caffe's files is empty.
+        The state, and the record that `save_state` wrote. The record is empty if Caffe wrote the file.
 
     Raises:
-        WeightsError: if either file cannot be read or belongs to another net or solver type.
+        WeightsError: if the .solverstate or the weights cannot be read, or belong to another net or solver type.
     """
     stored = read_solverstate(path)
     record = parse_record(stored.record, str(path))
@@ -111,7 +111,7 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
 
 
 def _weights(path: Path, named: str) -> Path:
-    """Find the weights file: by its stored path from the working directory, otherwise beside the solver state."""
+    """Return the path of the weights file: `named` itself if it exists, else the same name in the folder of `path`."""
     stored, beside = Path(named), path.parent / Path(named).name
     if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is not accepted
         message = f"its weights are missing: there is no file '{named}' from the working directory, and no '{beside}'"
@@ -138,7 +138,7 @@ def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> It
 
 
 def _array(param: Param, tree: Any) -> Array:
-    """Return a param's history; for running statistics, which no rule updates, zeros as in Caffe."""
+    """Return the history of a parameter blob, float32. Running statistics have no history; Caffe stores zeros."""
     if not param.spec.learnable:
         return np.zeros(param.spec.shape, np.float32)
     return np.asarray(tree[param.slot.layer][param.slot.index], np.float32)

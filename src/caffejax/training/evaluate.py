@@ -1,4 +1,4 @@
-"""Test scores of a net: mean outputs over batches, on one device or a mesh, and average precisions of detections."""
+"""Test scores of a net: the mean outputs over batches, and the average precision of detections."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Scores(NamedTuple):
 
     Attributes:
         loss: the mean of the total loss over the batches.
-        outputs: the mean of each output blob over the batches, in the blob's shape; for detections, the mean average
+        outputs: the mean of each output blob over the batches, in the blob's shape. For detections, the mean average
             precision.
-        precisions: for detections, the average precision of each class, by output; otherwise empty.
+        precisions: for detections, the average precision of each class, `{output: {class: precision}}`; else empty.
     """
 
     loss: float
@@ -41,18 +41,18 @@ class Scores(NamedTuple):
 
 
 class Stopped(Exception):  # noqa: N818  not an error
-    """A test was stopped before its end."""
+    """Raised by a test that its `stopping` function ended early."""
 
 
 class Evaluator:
-    """Tests a net on one device; each test continues at the position in the data where the last one ended.
+    """Tests a net on one device. Each test continues in the data where the previous test ended.
 
     Args:
         net: the test net.
         device: the device to run on.
-        loader: the loader of its batches. default: a loader of its data layers.
-        ap_version: for nets whose outputs are detections, the version of average precision; see `average_precision`.
-        freeze: whether to compile the net for inference in each test, where that is possible. This takes about as long
+        loader: the loader of the net's batches. The default is a loader of the net's data layers.
+        ap_version: the version of average precision, for nets whose outputs are detections; see `average_precision`.
+        freeze: whether each test compiles the net for inference, if the net allows it. Compilation takes about as long
             as a few passes.
 
     Raises:
@@ -92,11 +92,11 @@ class Evaluator:
             variables: the net's variables.
             batches: the number of passes.
             key: the random key of the test.
-            each: called as `each(number, scores)` after each pass.
-            stopping: called before each pass; the test stops when it returns True.
+            each: called as `each(number, scores)` after each pass, with the number of the pass, from 0.
+            stopping: called before each pass. The test ends when it returns True.
 
         Raises:
-            Stopped: if the test was stopped. The position in the data is then undefined.
+            Stopped: if `stopping` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
         state = self._with_recurrent_state(variables.state)
@@ -115,7 +115,7 @@ class Evaluator:
         return mean_scores(results, self.net.graph, self._ap_version)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position in the data and the recurrent state after the last batch, by layer."""
+        """Return the position in the data, and the recurrent state after the last batch, as `{layer: JSON values}`."""
         return {**self.loader.get_state(), **encode_carried(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ class Evaluator:
         self.loader.set_state(state)
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
-        """Return `output_scores(net)` compiled for inference, or None if that is not possible."""
+        """Return `output_scores(net)` compiled for inference, or None if the net does not allow it."""
         passes = freeze_passes(self.net.graph, self.net.run, variables, scored_blobs(self.net.graph))
         if passes is None:
             return None
@@ -136,7 +136,7 @@ class Evaluator:
         return scores
 
     def _with_recurrent_state(self, state: Params) -> Params:
-        """Return the state with the recurrent state after the last batch."""
+        """Return `state` with the recurrent state that the last batch of the previous test left."""
         merged = dict(state)
         for layer in self.net.graph.layers:
             if layer.carried and layer.key in self._last:
@@ -152,10 +152,10 @@ def check_outputs(net: Net, ap_version: str | None) -> None:
 
 
 def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) -> Scores:
-    """Return the scores of a test.
+    """Return the scores of a test from the results of its batches.
 
     Args:
-        results: the loss and the outputs of each batch.
+        results: `(loss, outputs)` of each batch. `outputs` is a dict of arrays by blob name.
         graph: the test net's graph.
         ap_version: the version of average precision, or None if the outputs are not detections.
     """
@@ -172,7 +172,7 @@ def mean_scores(results: Sequence[Any], graph: Graph, ap_version: str | None) ->
 
 
 def output_scores(net: Net) -> Callable[..., Any]:
-    """Make `scores(params, state, batch, key)`, which returns `((loss, outputs), new_state)`."""
+    """Return a function `scores(params, state, batch, key)` that returns `((loss, outputs), new_state)`."""
 
     def scores(params: Params, state: Params, batch: Any, key: jax.Array) -> Any:
         total, outputs = net.loss(params, state, batch, key)
@@ -189,7 +189,7 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
 
 
 def share_trained(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
-    """Return a test net's variables: the train net's arrays for layers of the same names, otherwise initial values."""
+    """Return a test net's variables: the trained arrays for layers that the train net has by name, else `initial`."""
     return Variables(
         _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
     )
@@ -209,7 +209,7 @@ def _share_tree(test: Graph, initial: Params, train: Graph, trained: Params) -> 
 
 
 def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
-    """Return a message for each layer whose params have different shapes in the test net and the train net."""
+    """Return a message for each layer whose parameters have different shapes in the test net and the train net."""
     by_name = {layer.name: layer for layer in train.layers}
     problems = []
     for layer in test.layers:
@@ -228,7 +228,7 @@ Precisions = dict[int, float]
 
 
 def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
-    """Return a message for each output of a test net that has not the shape of detections."""
+    """Return a message for each output of a test net whose shape is not (..., 5), the shape of detections."""
     shapes = {name: graph.blobs[name].shape for name in outputs}
     return [
         f"output '{name}' has shape {shape}, but eval_type \"detection\" takes rows of {_WIDTH} numbers, as "
@@ -239,11 +239,12 @@ def output_problems(graph: Graph, outputs: Sequence[str]) -> list[str]:
 
 
 def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> dict[str, Precisions]:
-    """Return the average precision of each class that occurs, by output and class number.
+    """Return the average precision of each class that occurs, `{output: {class: precision}}`.
 
     Args:
-        batches: the outputs of each batch, of shape (..., 5). Rows are [-1, class, number of objects, -1, -1] or, for a
-            detection, [image, class, score, true positive, false positive]; rows of a negative class are padding.
+        batches: the outputs of each batch, of shape (..., 5), as the layer DetectionEvaluate returns them. A row is
+            [-1, class, number of objects, -1, -1], or the detection [image, class, score, true positive, false
+            positive]. Rows of a negative class are padding.
         version: the version of average precision; see `average_precision`.
     """
     rows = {
@@ -253,7 +254,7 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
 
 
 def mean_precision(precisions: Precisions) -> np.ndarray:
-    """Return the mean over the classes (mAP), float32; a class without detections counts as 0."""
+    """Return the mean average precision (mAP) over the classes, a float32 scalar. Without detections, a class counts 0."""
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
@@ -273,7 +274,7 @@ _FIELD = "carried"
 
 
 def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
-    """Return the recurrent state as JSON values, by layer: shapes, and float32 numbers in base64."""
+    """Return the recurrent state of a net as JSON values: shapes, and float32 numbers in base64, by layer."""
     return {
         layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.carried]}
         for layer in graph.layers
@@ -284,10 +285,10 @@ def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
 def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
     """Return the recurrent state that `encode_carried` encoded, `{layer: {index: array}}`.
 
-    State of batches of another size is omitted, so that the layer starts at zero.
+    A layer whose stored state has other shapes, because the batch size has changed, is omitted; it starts at zero.
 
     Raises:
-        DataError: if the record has another form.
+        DataError: if the record is damaged.
     """
     state: Params = {}
     for layer in graph.layers:
@@ -333,12 +334,13 @@ def supports_parallel_eval(net: Net) -> bool:
 
 
 class MeshEvaluator:
-    """Tests a net as `Evaluator` does, on the devices of a mesh.
+    """Tests a net on the devices of a mesh; each row of the mesh takes another batch.
 
     Args:
-        net: the test net, for which `supports_parallel_eval` holds; its `reading` must have the mesh's share.
-        mesh: the devices; each row takes a batch.
-        loader: the loader of its batches.
+        net: the test net. `supports_parallel_eval` must be true for it, and its `reading.share` must be
+            `local_share(mesh)`.
+        mesh: the devices.
+        loader: the loader of the net's batches.
         ap_version: as for `Evaluator`.
 
     Raises:
@@ -372,11 +374,11 @@ class MeshEvaluator:
 
         Args:
             variables, batches, key, each: as for `Evaluator`.
-            stopping: as for `Evaluator`; it must return the same in all processes.
+            stopping: as for `Evaluator`. It must return the same value in all processes.
 
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
-            Stopped: if the test was stopped.
+            Stopped: if `stopping` returned True.
         """
         params, state = self._replicate(variables)
         results: list[Any] = []
@@ -389,7 +391,7 @@ class MeshEvaluator:
         return mean_scores(results, self.net.graph, self._ap_version)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position in the data, by layer."""
+        """Return the position in the data, `{layer: JSON values}`."""
         return self.loader.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -397,7 +399,7 @@ class MeshEvaluator:
         self.loader.set_state(state)
 
     def _rounds(self, params: Params, state: Params, batches: int, key: jax.Array) -> Iterator[Any]:
-        """Yield the loss and outputs of each batch, in order."""
+        """Yield `(loss, outputs)` of each batch, in the order of the data."""
         n, done = self._share.of, 0
         spare: dict[str, np.ndarray] | None = None
         while done < batches:
@@ -419,7 +421,7 @@ class MeshEvaluator:
             done += count
 
     def _keys(self, keys: list[jax.Array]) -> jax.Array:
-        """Place the keys, which every process has, on the rows of the mesh."""
+        """Return the keys as one array with one key on each row of the mesh. Every process has all keys."""
         data = np.stack([np.asarray(jax.random.key_data(key)) for key in keys])
         sharding = jax.sharding.NamedSharding(self._mesh, _EACH)
         return jax.random.wrap_key_data(place(data, sharding))
@@ -429,7 +431,7 @@ class MeshEvaluator:
         return {name: np.zeros(blobs[name].shape, blobs[name].dtype) for name in self.net.input_names}
 
     def _replicate(self, variables: Variables) -> Variables:
-        """Replicate arrays that only the test net has on all devices; trained arrays are there already."""
+        """Copy the arrays that only the test net has to all devices. The trained arrays are already on them."""
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size

@@ -1,4 +1,4 @@
-"""The check for NaN and infinity, which stops training before non-finite numbers are saved."""
+"""Check for NaN and infinity, which stops training before non-finite numbers are saved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import Problem, SolverError
 from ..net import Net, Variables
 from .train_step import TrainState, pass_key
 
-UNREAD = 100  # losses that stay unread, so that older losses, which are read, are long finished on the device
+UNREAD = 100  # the newest losses stay unread: the device has long finished the older ones, so reading them never waits
 
 ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
@@ -26,17 +26,17 @@ ADVICE = (
 class FiniteCheck:
     """Checks losses and parameters for NaN and infinity during training.
 
-    Losses are checked when they are read anyway, before a snapshot, and when they are old, so that a training step
-    never waits. With `every_step` each step waits, and a non-finite number is traced to its layer.
+    A loss is checked when it is displayed, before a snapshot, or after at least 100 newer losses, so that a training
+    step never waits for the device. With `every_step`, each step waits, and a non-finite number is traced to its layer.
 
     Args:
         net: the train net.
         iter_size: passes per iteration.
-        every_step: whether `trace` is called after every step; the step must then not donate its arguments.
+        every_step: whether `trace` is called after every step. The step must then not donate its arguments.
 
     Attributes:
-        every_step: as above.
-        good: the newest snapshot with finite numbers, or None.
+        every_step: the argument.
+        good: the name of the newest snapshot whose numbers are finite, or None.
     """
 
     def __init__(self, net: Net, iter_size: int, every_step: bool = False) -> None:
@@ -48,10 +48,10 @@ class FiniteCheck:
         self._all_finite = jax.jit(_all_finite)
 
     def note(self, iteration: int, losses: jax.Array) -> None:
-        """Store the loss of an iteration, or the losses of several iterations beginning at `iteration`.
+        """Store the loss of an iteration, or the losses of consecutive iterations that begin at `iteration`.
 
         Raises:
-            SolverError: if an old loss is not finite.
+            SolverError: if an older loss, which is read now, is not finite.
         """
         self._unread.append((iteration, losses))
         if self.every_step:
@@ -68,11 +68,11 @@ class FiniteCheck:
             iteration: the number of the iteration.
             before: the state before the iteration.
             batches: the batches of the iteration.
-            after: the state after it.
-            loss: its loss.
+            after: the state after the iteration.
+            loss: the loss of the iteration.
 
         Raises:
-            SolverError: if a number is not finite, naming the layer where it arose.
+            SolverError: if a number is not finite. The message names the layer where it arose.
         """
         if not self._all_finite((loss, after.params, after.state)):
             self._unread.append((iteration, loss))  # so that `check` raises too
@@ -81,10 +81,10 @@ class FiniteCheck:
             raise SolverError(self._problem(iteration, culprit))
 
     def check(self, variables: Variables | None = None) -> None:
-        """Check all losses so far and, if not None, the parameters and running statistics in `variables`.
+        """Check all stored losses and, if not None, the parameters and running statistics in `variables`.
 
         Raises:
-            SolverError: if a number is not finite; raised by each call until `restart`.
+            SolverError: if a number is not finite. After a non-finite loss, each call raises it until `restart`.
         """
         self._read(len(self._unread))
         if variables is not None and not self._all_finite(variables):

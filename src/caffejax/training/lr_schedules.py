@@ -1,7 +1,7 @@
 """Learning-rate schedules: Caffe's `lr_policy` as a function of the iteration, in Caffe's arithmetic.
 
-Rates are float32 and computed on the host, once per iteration: `step`, `multistep` and `exp` take powers in double
-precision before they round, which a compiled float32 step could not.
+Rates are float32. The host computes them, once per iteration, because `step`, `multistep` and `exp` take powers in
+double precision before they round, and a compiled float32 step cannot.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _f32 = np.float32
 
 
 class Plateau:
-    """The policy `plateau` of the SSD fork: reduce the rate when the loss has stopped falling.
+    """The policy `plateau` of the SSD fork: reduces the rate when the loss has stopped falling.
 
     The rate is multiplied by `gamma` when the smoothed loss has had no new minimum for `plateau_winsize` iterations.
-    Calling it with an iteration returns the current rate. The fork includes the loss of the current iteration; here the
-    smoothed loss ends one iteration earlier, because rates are needed before losses are computed.
+    The fork's smoothed loss includes the current iteration. Here it ends one iteration earlier, because the rate is
+    needed before the loss is computed.
 
     Attributes:
         state: "step", the number of reductions so far; "minimum", the lowest smoothed loss; "last_event", the iteration
-            of the last minimum or reduction. Snapshots save it.
+            of the last minimum or reduction. Snapshots save the state.
     """
 
     def __init__(self, param: Any) -> None:
@@ -35,7 +35,7 @@ class Plateau:
         self.state: dict[str, Any] = {"step": 0, "minimum": float(np.finfo(np.float32).max), "last_event": 0}
 
     def note(self, iteration: int, smoothed_loss: float) -> None:
-        """Update the state with the smoothed loss before an iteration."""
+        """Update the state before iteration `iteration`, with the smoothed loss of the iterations before it."""
         state, windows = self.state, self._param.plateau_winsize
         if smoothed_loss < state["minimum"]:
             state.update(minimum=smoothed_loss, last_event=iteration)
@@ -43,21 +43,21 @@ class Plateau:
             state.update(step=state["step"] + 1, last_event=iteration)
 
     def __call__(self, iteration: int) -> np.float32:
-        """Return the current rate."""
+        """Return the rate of iteration `iteration`: the rate of the warm-up, or `base_lr * gamma**step`."""
         p, warmup = self._param, warmup_rate(self._param, iteration)
         rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
         return max(rate, _f32(p.min_lr))
 
 
 def rate_schedule(param: Any) -> RateSchedule:
-    """Make the learning-rate schedule of a SolverParameter that `check_policy` accepts.
+    """Return the learning-rate schedule of a solver.
 
     Args:
-        param: the solver's settings.
+        param: the solver's settings, a SolverParameter that `check_policy` accepts.
 
     Returns:
-        A function of the iteration, counted from 0, that returns the rate of its update. For the policy `plateau` it is
-        a `Plateau`, whose rate depends on the loss too.
+        A function of the iteration, counted from 0, that returns the float32 rate of the iteration. For the policy
+        `plateau` it is a `Plateau`, whose rate also depends on the loss.
     """
     if param.lr_policy == "plateau":
         return Plateau(param)
@@ -73,9 +73,9 @@ def rate_schedule(param: Any) -> RateSchedule:
 
 
 def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
-    """Return the rate of an iteration of a fork's warm-up, or None after it.
+    """Return the rate of an iteration of the warm-up, or None after the warm-up.
 
-    NVIDIA's `rampup_interval` rises along a parabola, Intel's `warmup_iter` along a line.
+    With the NVIDIA fork's `rampup_interval` the rate rises quadratically, with the Intel fork's `warmup_iter` linearly.
     """
     p = param
     if iteration < p.rampup_interval:
@@ -88,7 +88,7 @@ def warmup_rate(param: Any, iteration: int) -> np.float32 | None:
 
 
 def check_policy(param: Any) -> list[str]:
-    """Return the problems of a SolverParameter's learning-rate policy and its settings."""
+    """Return a message for each invalid learning-rate setting of a SolverParameter."""
     if param.lr_policy not in POLICIES:
         if not param.lr_policy:
             return [f"lr_policy is missing; it is one of {', '.join(POLICIES)}"]
@@ -113,7 +113,7 @@ def check_policy(param: Any) -> list[str]:
 
 
 def current_step(param: Any, iteration: int) -> int:
-    """Return the number of steps that the rate has taken at an iteration; 0 for policies without steps."""
+    """Return how often `step` or `multistep` has reduced the rate at an iteration; 0 for the other policies."""
     if param.lr_policy == "step":
         return int(iteration) // int(param.stepsize)
     if param.lr_policy == "multistep":
@@ -122,7 +122,7 @@ def current_step(param: Any, iteration: int) -> int:
 
 
 def _step_iterations(stepvalues: Sequence[int]) -> list[int]:
-    """Return the iteration of each step of `multistep`: its value, but at most one step per iteration."""
+    """Return the iteration of each step of `multistep`: `stepvalue`, moved later so that no two steps coincide."""
     iterations: list[int] = []
     for value in stepvalues:
         iterations.append(max(value, iterations[-1] + 1 if iterations else value))
@@ -166,7 +166,7 @@ def _sigmoid(p: Any) -> RateSchedule:
 
 
 def _multifixed(p: Any) -> RateSchedule:
-    """Return the first rate whose iteration has not been passed, and the last rate at the end."""
+    """Return the schedule of the policy `multifixed`: rate `stagelr[k]` up to iteration `stageiter[k]`."""
     last = len(p.stagelr) - 1
     return lambda i: _f32(p.stagelr[min(bisect.bisect_left(p.stageiter, i), last)])
 

@@ -1,4 +1,4 @@
-"""The check that training fits into memory, by an estimate that allocates and compiles nothing."""
+"""Check that training fits into memory, by an estimate that allocates and compiles nothing."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..net import Net
 from ..options import Run
 from .reporting import log
 
-# XLA's measured use was 0.7 to 1.1 of the estimate, so that a refused net really does not fit
+# XLA's measured use was 0.7 to 1.1 of the estimate, so a net that is refused really does not fit
 _MARGIN = 1.5
 _NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
 _UPPER_BOUND = 8 * 4  # bytes for each element of params and tops; training never takes more
 
 
 def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[Run], Net]) -> None:
-    """Check that training fits into free memory, before any is allocated; warn if it may not.
+    """Check that training fits into free memory; log a warning if it may not fit.
 
-    Nets with layers on the host are not checked.
+    Nets with layers on the host and nets without a loss are not checked.
 
     Args:
         net: the train net.
         device: the device to train on.
-        memory_limit: the user's limit in bytes, which replaces the free memory. With rematerialization it is a target
-            that need not be reached.
+        memory_limit: the user's limit in bytes, or None. It replaces the free memory. With rematerialization it is a
+            target, and the check uses the larger of the limit and the free memory.
         rebuild: a function that builds the net with other run settings.
 
     Raises:
-        SolverError: if training takes more than one and a half times the free memory, with changes that would fit.
+        SolverError: if training takes over 1.5 times the free memory. The message names changes that would fit.
     """
     graph, run = net.graph, net.run
     if net.has_host_layers or not any(graph.losses):
@@ -66,7 +66,7 @@ def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
 
 
 def _remedies(net: Net, room: int, rebuild: Callable[[Run], Net]) -> Iterator[str]:
-    """Yield each single change with which training would fit; all changes together if no single one is enough."""
+    """Yield each single change with which training fits, or all changes together if no single change is enough."""
     run, none = net.run, True
     changes: list[tuple[str, Net, int | None]] = []
     if run.remat == "none":
@@ -88,7 +88,7 @@ def _remedies(net: Net, room: int, rebuild: Callable[[Run], Net]) -> Iterator[st
 
 
 def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | None:
-    """Return the largest of a half, a quarter etc. of the batch that fits, and its bytes; None if none of them fits."""
+    """Halve the batch size until training fits, and return `(batch size, bytes)`; None if no batch size fits."""
     batch = min((net.graph.blobs[name].shape[0] for name in net.input_names if net.graph.blobs[name].shape), default=0)
     while (batch := batch // 2) > 0:
         try:

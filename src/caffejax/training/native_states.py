@@ -21,17 +21,17 @@ _DEVICES = "devices"  # a checkpoint's name for the running statistics of each d
 
 
 def to_host(state: TrainState) -> TrainState:
-    """Return a state of NumPy arrays, with the key as its data, in the first process; see `gather_to_first`."""
+    """Return a state of NumPy arrays in the first process, with the key's uint32 data; see `gather_to_first`."""
     copied: TrainState = gather_to_first(state.replace(key=_data(state.key)))  # type: ignore[attr-defined]
     return copied
 
 
 def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dict[str, Any]:
-    """Return a state as nested dictionaries by name, which any reader of checkpoints can use.
+    """Return a state as nested dictionaries of arrays with string keys, the form of a native checkpoint.
 
     Args:
         state: the state.
-        device_statistics: the running statistics of each of several devices, or None.
+        device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
     """
     histories = enumerate(find_history(state.opt_state).history)
     return {
@@ -53,7 +53,7 @@ def _named(tree: Params) -> dict[str, Any]:
 
 
 def check_state(state: TrainState, expected: TrainState) -> None:
-    """Raise `SolverError` if a user's state differs from the expected one in its arrays' names or shapes."""
+    """Raise `SolverError` if a user's state and the expected state differ in the names or shapes of their arrays."""
     structures: list[Any] = [jax.tree.structure(s.opt_state, is_leaf=_is_history) for s in (state, expected)]
     if structures[0] == structures[1]:
         problems = _differences(_flat(to_arrays(state)), _flat(to_arrays(expected)), ())
@@ -69,12 +69,12 @@ def _is_history(tree: Any) -> bool:
 
 @dataclass(frozen=True)
 class StateReader:
-    """The target structure of restoring a checkpoint, and the conversion of its arrays to a `TrainState`.
+    """Converts the arrays of a native checkpoint to a `TrainState`.
 
     Attributes:
-        expected: the shapes of a state of this solver, as `Placement.abstract_state` returns them, with shardings.
-        file: the checkpoint, for messages.
-        carried: the names, as layer/index, of recurrent state: it starts at zero if the batch size has changed.
+        expected: the shapes and shardings of a state of this solver, as `Placement.abstract_state` returns them.
+        file: the checkpoint, for error messages.
+        carried: the names "layer/index" of the recurrent state, which starts at zero if the batch size has changed.
     """
 
     expected: TrainState
@@ -82,16 +82,16 @@ class StateReader:
     carried: Collection[str] = ()
 
     def target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arrays to read a checkpoint's arrays into.
+        """Return the target of each array of a checkpoint: where the array is read to.
 
-        Arrays of the expected shapes are read with the expected shardings; others, such as the statistics of each
-        device, are read to the host.
+        The target of an array of the expected shape has the expected sharding. The target of any other array, such as
+        the statistics of each device, is an empty NumPy array.
 
         Args:
-            shapes: the shapes of the checkpoint's arrays.
+            shapes: the arrays of the checkpoint, or their shapes and dtypes, as nested dictionaries.
 
         Raises:
-            WeightsError: naming every array that is missing or unknown, or has another shape.
+            WeightsError: if an array is missing or unknown, or has another shape. It names each such array.
         """
         flat, expected = _flat({name: tree for name, tree in shapes.items() if name != _DEVICES}), self._flat_expected()
         may_differ = {f"state/{name}" for name in self.carried}
@@ -106,7 +106,7 @@ class StateReader:
         return _map_arrays(array_target, shapes)
 
     def state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
-        """Return the state of a checkpoint's arrays, and the running statistics of each device or None."""
+        """Convert a checkpoint's arrays to `(state, running statistics of each device or None)`."""
         flat, expected = _flat(arrays), self._flat_expected()
         for name in (f"state/{name}" for name in self.carried):
             if name in flat and flat[name].shape != expected[name].shape:
@@ -132,7 +132,7 @@ class StateReader:
 
 
 def _device_statistics(flat: Mapping[str, Any], like: Params) -> Params | None:
-    """Return the running statistics of each device, or None if the checkpoint does not have all of them."""
+    """Return the running statistics of each device, stacked on axis 0, or None if the checkpoint lacks any of them."""
     names = _flat(_named(like))
     if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
         return None
@@ -146,7 +146,7 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a tree of `function(path, array)` for each array of a tree."""
+    """Return the tree with each array replaced by `function(path, array)`; a path is the keys joined by "/"."""
     return {
         name: _map_arrays(function, value, f"{prefix}{name}/")
         if isinstance(value, Mapping)

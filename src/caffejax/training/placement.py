@@ -1,10 +1,13 @@
 """Placement of a train state and its batches: on one device, or on a mesh of devices.
 
-One device is not a mesh of one, which would make training slower to start and to run. Measured in processor time (user
-and sys) for a LeNet with BatchNorm and batch 16 on a CPU, with the same numbers to the bit, on one device and on a mesh
-of one: the first step with programs stored by an earlier process 0.92 and 1.38 s, because the stored step on one device
-is loaded without a trace; later steps 5.0 and 5.7 to 6.8 ms. One device also runs layers on the host and batches of
-changing shapes.
+One device is not treated as a mesh of one, which would start and run slower. Measured for a LeNet with BatchNorm and
+batch 16 on a CPU, in processor time (user and sys), one device against a mesh of one, with bitwise equal results:
+
+- the first step, with programs stored by an earlier process: 0.92 against 1.38 s. The stored step on one device is
+  loaded without tracing;
+- each later step: 5.0 against 5.7 to 6.8 ms.
+
+One device also supports layers that run on the host and batches of changing shapes.
 """
 
 from __future__ import annotations
@@ -48,31 +51,34 @@ Pass = tuple[Params, Params, Batches, jax.Array]
 
 
 class Placement(Protocol):
-    """Places an updater's train state and reads its batches."""
+    """Places a train state and its batches on the devices of one or several processes."""
 
     @property
     def mesh(self) -> Mesh | None:
-        """The devices, if there are several."""
+        """The mesh of devices, or None on one device."""
 
     def shardings(self, state: TrainState) -> Any:
         """Return the shardings (and layouts) of the train state that a step returns, or None on one device."""
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
-        """Return a net's initial variables, or a function that makes those that weight files do not provide."""
+        """Return a net's initial variables, or a function that creates the variables that no weights file has."""
 
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Return the initial train state of these variables, placed on the devices."""
+        """Return the initial train state with these variables, placed on the devices."""
 
     def place(self, state: TrainState) -> TrainState:
-        """Place a state that every process has."""
+        """Return a state placed on the devices. Every process must have all arrays of the state."""
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a placed state in the form of one device, with shardings to read checkpoints with."""
+        """Return the shapes and shardings with which checkpoints of a placed state are read.
+
+        The shapes are the shapes on one device: running statistics have no axis of devices.
+        """
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Place a state that was read in the form of `abstract_state`.
+        """Place a state that was read with the shapes of `abstract_state`.
 
         Args:
             state: the state.
@@ -80,30 +86,37 @@ class Placement(Protocol):
         """
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return a placed state in the form of one device, gathered, with the first device's running statistics."""
+        """Return a placed state with unsharded arrays and the first device's running statistics."""
 
     def variables(self, state: TrainState) -> Variables:
-        """Return the params and running statistics of `gather`."""
+        """Return the unsharded parameters and the first device's running statistics of a placed state."""
 
     def sharded(self, state: TrainState) -> tuple[TrainState, Params | None]:
-        """Return a placed state as `gather`, but sharded, and the running statistics of each of several devices."""
+        """Return a placed state with the first device's running statistics, and the statistics of each device.
+
+        The arrays stay sharded. On one device the statistics of each device are None.
+        """
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration: for each of this process's rows of devices, the result of `stack`."""
+        """Read the batches of an iteration.
+
+        Returns:
+            For each row of devices in this process, the batches of all passes, stacked by `stack` on axis 0.
+        """
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Place the batches that `read` returned.
 
         Args:
-            batches: the batches.
+            batches: the batches of each row of devices.
             axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
         """
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs in the form of one device that takes the joined batch."""
+        """Return a step's outputs as NumPy arrays; the examples of all devices are concatenated on axis 0."""
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield the arguments of each pass of the next update, on each of this process's devices."""
+        """Yield `(params, state, batch, key)` of each pass of the next update, for each row of devices here."""
 
 
 class OnDevice:
@@ -116,11 +129,11 @@ class OnDevice:
         self._batches: jax.Device | NamedSharding = device
 
     def shardings(self, state: TrainState) -> None:
-        """Return None: the step keeps the state's device."""
+        """Return None: a step leaves the state on its device."""
         return None
 
     def init_variables(self, net: Net, key: jax.Array) -> Initializer:
-        """Return a function that makes the variables that weight files do not provide."""
+        """Return a function that creates the variables that no weights file has."""
         return net.initializer(key)
 
     def init_state(
@@ -156,11 +169,11 @@ class OnDevice:
         return placed
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a state, with shardings."""
+        """Return the shapes and shardings of a state."""
         return abstract_state(state)
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Return the state with NumPy arrays placed on the device."""
+        """Return the state with its NumPy arrays copied to the device."""
         return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
 
     def gather(self, state: TrainState) -> TrainState:
@@ -168,7 +181,7 @@ class OnDevice:
         return state
 
     def variables(self, state: TrainState) -> Variables:
-        """Return the params and running statistics unchanged."""
+        """Return the parameters and running statistics unchanged."""
         return state.variables
 
     def sharded(self, state: TrainState) -> tuple[TrainState, None]:
@@ -176,7 +189,7 @@ class OnDevice:
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration."""
+        """Read the batches of an iteration, and return them stacked on axis 0, in a list of one."""
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
@@ -186,16 +199,16 @@ class OnDevice:
         return placed
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs."""
+        """Return a step's outputs as NumPy arrays."""
         return {name: np.asarray(blob) for name, blob in blobs.items()}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield the arguments of each pass of the next update."""
+        """Yield `(params, state, batch, key)` of each pass of the next update."""
         yield from pass_arguments(state.params, state.state, batches, iteration_key(state), passes)
 
 
 def _mesh_of(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
-    """Return the mesh of sharded arrays; raise `SolverError` if there are several, or its axes are not automatic."""
+    """Return the mesh of sharded arrays; raise `SolverError` for several meshes, or axes not of `AxisType.Auto`."""
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
     if len(meshes) == 1 == len({type(s) for s in shardings}):
         (mesh,) = meshes
@@ -207,13 +220,13 @@ def _mesh_of(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
 
 
 def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Array, passes: int) -> Iterator[Pass]:
-    """Yield the arguments of each pass of an update on one device.
+    """Yield `(params, state, batch, key)` of each pass of an update on one device.
 
     Args:
-        params: the params.
+        params: the parameters.
         state: the running statistics.
-        batches: the result of `stack`.
-        key: the key of the iteration.
+        batches: the batches of all passes, stacked by `stack` on axis 0.
+        key: the random key of the iteration.
         passes: the number of passes.
     """
     for i in range(passes):
@@ -226,7 +239,8 @@ class OnMesh:
     Args:
         mesh: the devices.
         graph: the train net's graph.
-        shard: the arrays to shard over the rows: "none", the optimizer's history, or also the params; see `Parallel`.
+        shard: the arrays to shard over the rows: "none", the optimizer's history, or also the parameters ("params");
+            see `Parallel`.
     """
 
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
@@ -236,7 +250,7 @@ class OnMesh:
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
-        """Return the shardings of a state's arrays, with the layouts that differ from JAX's default."""
+        """Return the shardings of a state's arrays, and the layouts of arrays for which JAX's default is slow."""
         everywhere, by_row = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
         slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
         params, slot = (
@@ -257,13 +271,13 @@ class OnMesh:
         return param_shardings(params, self.mesh, MODEL, *(DATA,) * (self._shard == "params"))
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables:
-        """Return a net's initial params, sharded, and its running statistics."""
+        """Return a net's initial variables, with sharded parameters."""
         return net.init(key, shardings=self._param_shardings(jax.eval_shape(net.init, key).params))
 
     def init_state(
         self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
     ) -> TrainState:
-        """Return the initial train state, sharded."""
+        """Return the initial train state with sharded arrays."""
         shapes = jax.eval_shape(lambda v: init_train_state(v, optimizer, jax.random.key(0)), variables)
         shardings = self.shardings(shapes)
         params = reshard(variables.params, shardings.params)
@@ -271,18 +285,18 @@ class OnMesh:
         return self.place_restored(TrainState(params, variables.state, history, jnp.int32(0), train_key(key)), None)
 
     def place(self, state: TrainState) -> TrainState:
-        """Place a state that every process has, with its running statistics on every device."""
+        """Place a state that every process has. Every device starts with the same running statistics."""
         placed = place(*self._without_statistics(state))
         return self.place_restored(placed.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes of a state, with shardings except for running statistics, which are small."""
+        """Return the shapes and shardings of a state. Running statistics, which are small, have no shardings."""
         statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
         shapes: TrainState = abstract_state(state).replace(state=statistics)  # type: ignore[attr-defined]
         return shapes
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Reshard arrays that are not placed yet; devices without saved statistics use the statistics of others."""
+        """Place a restored state. If the snapshot has the statistics of fewer devices, they are repeated."""
         n, by_row = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def place_rows(first: Any, saved: Any = None) -> jax.Array:
@@ -299,15 +313,16 @@ class OnMesh:
         return state.replace(state={}), self.shardings(state).replace(state={})  # type: ignore[attr-defined]
 
     def gather(self, state: TrainState) -> TrainState:
-        """Return the state in the form of one device; all processes must call it together.
+        """Return the state with unsharded arrays; all processes must call it together.
 
-        Replicated arrays stay on the devices. Sharded arrays are gathered on the host, as they may not fit one device.
+        Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
+        the memory of one device. The running statistics are the statistics of the first device.
         """
         gathered: TrainState = gather_to_host(self.sharded(state)[0])
         return gathered
 
     def variables(self, state: TrainState) -> Variables:
-        """Return the params and running statistics of `gather`; all processes must call it together."""
+        """Return the unsharded parameters and running statistics; all processes must call it together."""
         variables: Variables = gather_to_host(self.sharded(state)[0].variables)
         return variables
 
@@ -316,7 +331,10 @@ class OnMesh:
         return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration: in each pass one batch for each of this process's rows of devices.
+        """Read the batches of an iteration: in each pass, one batch for each row of devices in this process.
+
+        Returns:
+            For each row, the batches of all passes, stacked on axis 0.
 
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
@@ -327,16 +345,16 @@ class OnMesh:
         return [stack([batches[row] for batches in by_pass]) for row in range(self._share.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches of each row of devices on the row."""
+        """Put the batches on the devices: the batches of each row of the mesh on that row."""
         return join_batches(self.mesh, batches, axis)
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs, the devices' rows joined; all processes must call it together."""
+        """Return a step's outputs, concatenated over the devices on axis 0; all processes must call it together."""
         different, same = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
         return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in different.items()}}
 
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield the arguments of each pass of the next update, for one device of this process after the other."""
+        """Yield `(params, state, batch, key)` of each pass of the next update, row by row of this process's devices."""
         params = all_gather(state.params)
         for row in range(self._share.first, self._share.first + self._share.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
