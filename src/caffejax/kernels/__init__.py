@@ -1,8 +1,8 @@
-"""Operations with an implementation for each platform: functions of arrays, which layers call.
+"""Operations that layers call, with an implementation for each platform.
 
-Each file holds one operation: its implementation by XLA's operations, the one for CPUs, and the gradient that both
-share (`platform_dispatch.py`, `custom_gradient.py`). Arrays are passed in Caffe's order (batch, channels, *space). The
-implementations for CPUs have the channels last; XLA cancels the transposes between operations.
+An operation has an implementation in plain XLA operations, an implementation for CPUs, and a gradient for both (see
+`platform_dispatch.py` and `custom_gradient.py`). Arguments and results have Caffe's order of axes, (batch, channels,
+*space). The implementations for CPUs transpose to channels last; XLA cancels the transposes between operations.
 
-`kernels="fast"` uses these operations in a net; "reference" uses plain XLA operations, for comparison.
+A net with `kernels="fast"` uses these operations. A net with "reference" uses plain XLA operations, for comparison.
 """

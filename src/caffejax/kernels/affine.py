@@ -1,4 +1,4 @@
-"""A factor, a bias and a ReLU by channel: the epilogue of a convolution."""
+"""Scale, bias and ReLU of each channel: the epilogue of a convolution."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .platform_dispatch import Operation
 def by_channel(
     x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, *, relu: bool = False, fast: bool = True
 ) -> jax.Array:
-    """Multiply `x` by a factor, add a bias, and apply a ReLU if `relu`.
+    """Return `x * factor + bias`, with a factor and a bias for each channel, followed by a ReLU if `relu`.
 
     Args:
         x: (batch, channels, *space).
         factor: (channels,), or None.
         bias: (channels,), or None.
         relu: whether to set negative results to 0.
-        fast: whether to use the implementation for CPUs.
+        fast: whether CPUs use their own implementation.
     """
     how: Any = {"scaled": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
@@ -47,7 +47,7 @@ def _added_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 def along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
-    """Compute `by_channel` on the axis of channels that `c` names."""
+    """Return `by_channel(x, factor, bias, relu)` for an array whose channel axis is `c`."""
     x = x if factor is None else x * c.along(factor, x)
     x = x if bias is None else x + c.along(bias, x)
     return maximum_with_0(x) if relu else x

@@ -1,4 +1,4 @@
-"""Reshaping for `jax.vmap`: the mapped axis becomes part of the rows or of the channels of an operation."""
+"""Batching rules for `jax.vmap`: reshapes that merge the mapped axis into the rows or the channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def leading(x: jax.Array, axis: int | None, size: int) -> jax.Array:
-    """Move the axis to the front, or repeat the array `size` times if `axis` is None."""
+    """Move `axis` to the front; if it is None, broadcast `x` to (size, *x.shape)."""
     return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
 
@@ -22,10 +22,10 @@ def out_of_rows(x: jax.Array, size: int) -> jax.Array:
 
 
 def into_channels(x: jax.Array) -> jax.Array:
-    """Bring (size, batch, channels, ...) to (batch, size * channels, ...)."""
+    """Transpose and reshape (size, batch, channels, ...) to (batch, size * channels, ...)."""
     return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
 
 
 def out_of_channels(x: jax.Array, size: int) -> jax.Array:
-    """Bring (batch, size * channels, ...) to (size, batch, channels, ...)."""
+    """Transpose and reshape (batch, size * channels, ...) to (size, batch, channels, ...)."""
     return jnp.moveaxis(x.reshape(x.shape[0], size, -1, *x.shape[2:]), 1, 0)

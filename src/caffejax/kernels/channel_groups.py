@@ -1,4 +1,4 @@
-"""Operations on groups of channels, in a form that XLA can partition over several devices."""
+"""Grouped convolutions in a form that XLA can partition over several devices."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ Run = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
 def groups_of(inputs: int, weight: jax.Array) -> int:
-    """Return the number of groups of a weight (outputs, inputs / groups, ...) for this number of inputs."""
+    """Return the number of groups: `inputs` divided by the second axis of a weight (outputs, inputs / groups, ...)."""
     return inputs // weight.shape[1]
 
 
 def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
-    """Call `run(x, weight, groups)`, which combines each group of channels with its part of the weight's first axis.
+    """Return `run(x, weight, groups)`, computed group by group where that is faster.
 
-    In a program that XLA partitions, the groups are computed one by one: for the gradient of a grouped convolution it
-    would gather the whole batch, except for depthwise convolutions. This is also faster on CPUs, and moves less memory
-    on TPUs.
+    Group k is a part of the channels of `x`, (batch, channels, ...), and the same part of the first axis of `weight`.
+
+    In a program for several devices, XLA would gather the whole batch for the gradient of a grouped convolution, except
+    for a depthwise convolution. So the groups are computed one by one there. This is also faster on CPUs, and moves
+    less memory on TPUs.
     """
     if groups in (1, weight.shape[0] * weight.shape[1]):
         return run(x, weight, groups)
@@ -39,6 +41,6 @@ def in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Arr
 def group_by_group(
     run: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, weight: jax.Array, groups: int
 ) -> jax.Array:
-    """Run each group separately, and concatenate the channels of the results."""
+    """Call `run` on each group of channels of `x` and rows of `weight`, and concatenate the results on axis 1."""
     parts = zip(jnp.split(x, groups, 1), jnp.split(weight, groups), strict=True)
     return jnp.concatenate([run(xs, ws) for xs, ws in parts], 1)

@@ -1,8 +1,9 @@
-"""Sums over all axes except the channels, and their transposes.
+"""Sums over all axes except the channels, and broadcasts along the channels.
 
-The form for CPUs is up to 20 times faster than XLA's reduction, whose loop over the leading axes reads memory out of
-order. A few parts of the rows are added first, which XLA fuses with the producer of the values; a product with ones
-adds the remaining rows. XLA reduces the transpose to a broadcast.
+The functions for CPUs take arrays with the channels last, as rows of channels. They are up to 20 times faster than
+XLA's reduction, whose loop over the leading axes reads memory out of order. The rows are split into at most 8 parts,
+which are added elementwise; XLA fuses this sum with the producer of the values. A matrix product with ones then adds
+the remaining rows. The transpose of that product is a broadcast.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ import jax
 import jax.numpy as jnp
 
 _PARTS = 8  # XLA does not fuse a sum of more parts
-_EXACT = jax.lax.Precision.HIGHEST  # sums are not rounded to the TF32 that products may be
+_EXACT = jax.lax.Precision.HIGHEST  # these products are sums, which must not be rounded to TF32
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The axis of channels, and operations along it.
+    """The channel axis of arrays, with the reductions and broadcasts that depend on it.
 
     Attributes:
-        last: whether arrays are (batch, *space, channels), in the form for CPUs, instead of (batch, channels, *space).
+        last: whether arrays are (batch, *space, channels), for CPUs, instead of (batch, channels, *space).
     """
 
     last: bool
 
     def sums(self, x: jax.Array) -> jax.Array:
-        """Return the sum in each channel, (channels,)."""
+        """Return the sum of each channel, (channels,)."""
         return row_sums(x) if self.last else jnp.sum(x, (0, *range(2, x.ndim)))
 
     def means(self, x: jax.Array) -> jax.Array:
-        """Return the mean in each channel, (channels,)."""
+        """Return the mean of each channel, (channels,)."""
         return row_means(x) if self.last else jnp.mean(x, (0, *range(2, x.ndim)))
 
     def along(self, b: jax.Array, x: jax.Array) -> jax.Array:
-        """Reshape (channels,) to a shape that broadcasts with `x`."""
+        """Return `b`, (channels,), in a shape that broadcasts against `x` along the channel axis."""
         return row(b, x.shape) if self.last else b.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -44,27 +45,27 @@ FIRST, LAST = Channels(last=False), Channels(last=True)
 
 
 def promote(x: jax.Array) -> jax.Array:
-    """Promote to at least float32: for sums, statistics and logarithms, which need the precision."""
+    """Convert an array to at least float32, for sums, statistics and logarithms."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def row_sums(x: jax.Array) -> jax.Array:
-    """Sum (batch, *space, channels) to (channels,), on a CPU."""
+    """Return the sum of each channel, for CPUs: (batch, *space, channels) to (channels,)."""
     return _weighted_sums(x, 1)
 
 
 def row_means(x: jax.Array) -> jax.Array:
-    """Average (batch, *space, channels) to (channels,), on a CPU."""
+    """Return the mean of each channel, for CPUs: (batch, *space, channels) to (channels,)."""
     return _weighted_sums(x, x.shape[-1] / (x.size or 1))
 
 
 def cell_sums(x: jax.Array) -> jax.Array:
-    """Sum (batch, cells, channels) to (batch, 1, channels), on a CPU."""
+    """Return the sums over the spatial cells, for CPUs: (batch, cells, channels) to (batch, 1, channels)."""
     return jnp.matmul(jnp.ones((1, x.shape[1]), x.dtype), x, precision=_EXACT)
 
 
 def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Broadcast (channels,) to (batch, *space, channels), on a CPU."""
+    """Broadcast (channels,) to `shape`, (batch, *space, channels), for CPUs."""
     n, rows, channels = _shape(shape)
     spread = jnp.matmul(jnp.ones((rows, 1), b.dtype), b[None], precision=_EXACT)
     return jnp.broadcast_to(spread, (n, rows, channels)).reshape(shape)
@@ -77,7 +78,7 @@ def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the number of parts, the rows in each part, and the number of channels."""
+    """Split the rows of an array (*rows, channels): return `(parts, rows in each part, channels)`."""
     rows = math.prod(shape[:-1])
     n = max(k for k in range(1, _PARTS + 1) if rows % k == 0)
     return n, rows // n, shape[-1]

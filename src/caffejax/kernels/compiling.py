@@ -1,4 +1,4 @@
-"""`jax.jit` with the compiler's options that suit nets."""
+"""`jax.jit` with compiler options for nets on CPUs and a cache of compiled programs, and fast transfers to CPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..fork_guard import refuse_in_forks
 from ..options import Kernels
 from .program_cache import Kept, Programs, compiled_here, settings, types_of
 
-# convolutions by XLA's own kernels: its library, the default for both, is the faster one for matrix products only
+# XLA calls its library (YNN) for convolutions and matrix products by default; for convolutions its own code is faster
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
 
 # JAX's settings in this thread that a trace depends on; read before each call, by the function that JAX uses
@@ -30,13 +30,13 @@ with jax.ensure_compile_time_eval():  # this may be imported while something is 
 
 
 def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None = None, **options: Any) -> Jitted:
-    """Wrap `jax.jit`, with compiler options for the fast kernels on CPUs.
+    """Return a function compiled as by `jax.jit`, with compiler options for the fast kernels on CPUs.
 
     Args:
-        function: the function.
-        kernels: the operations' implementations.
-        kept_as: bytes that identify the function and all of its settings, if its programs for CPUs are stored on
-            disk, see `kernels.program_cache`; the arguments are then positional. None to store nothing.
+        function: the function to compile.
+        kernels: "fast" to use the compiler options, "reference" to use none.
+        kept_as: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
+            `kernels.program_cache`); None to store nothing. Stored programs take only positional arguments.
         options: options of `jax.jit`.
     """
     return Jitted(function, kernels, kept_as, **options)
@@ -44,12 +44,13 @@ def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None
 
 @refuse_in_forks("__call__", "lower", "trace")
 class Jitted:
-    """The result of `jit`.
+    """A function compiled by `jit`.
 
-    JAX accepts compiler options only in the outermost jit, not inside of another jit, grad or vmap. They are for CPUs.
+    JAX accepts compiler options only in the outermost jit, so inside another jit, grad or vmap the function is compiled
+    without them.
 
     Attributes:
-        collecting: whether Python's garbage collector runs during calls of any such function.
+        collecting: whether Python's garbage collector may run during a call. Applies to all `Jitted` functions.
     """
 
     collecting = True
@@ -81,7 +82,7 @@ class Jitted:
         return self._for(args, kwargs)(*args, **kwargs)
 
     def fetch_ahead(self) -> None:
-        """Start to load the newest stored program in another thread, if programs are stored."""
+        """Start to load the function's newest stored program in another thread, if the function has a `kept_as`."""
         if self._kept is not None:
             self._kept.fetch_ahead()
 
@@ -93,7 +94,10 @@ class Jitted:
         return Kept(self._kept_as, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}})
 
     def _program(self, args: tuple[Any, ...]) -> Any:
-        """Return the program for arguments of these types: read, or compiled and stored; None if neither works."""
+        """Return the compiled program for arguments of these types, from disk if it is stored there.
+
+        Otherwise the program is compiled and stored. None if programs cannot be stored.
+        """
         if Programs.folder is None or self._kept is None or not only_cpus():
             return None
         types = types_of(args)
@@ -113,15 +117,15 @@ class Jitted:
         return self._programs[key]
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Lower what a call with such arguments would compile: `jax.jit(...).lower`."""
+        """Lower the function for arguments of these types, as `jax.jit(...).lower` does."""
         return self._for(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
-        """Trace what a call with such arguments would lower: `jax.jit(...).trace`."""
+        """Trace the function for arguments of these types, as `jax.jit(...).trace` does."""
         return self._for(args, kwargs).trace(*args, **kwargs)
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Choose the jit by the devices of the arguments and the current trace."""
+        """Return the jitted function: with compiler options for a call on CPUs outside of a trace, else without."""
         if self._tuned and nothing_traced() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
@@ -144,12 +148,15 @@ def _uncollected() -> Iterator[None]:
 
 
 def nothing_traced() -> bool:
-    """Return whether computations run immediately, and are not part of a trace."""
+    """Return whether JAX is tracing nothing in this thread, so that operations run immediately."""
     return get_opaque_trace_state() == _NOTHING_TRACED
 
 
 def on_cpu(*given: Any) -> bool:
-    """Return whether a call on these arguments runs on a CPU: by their devices, if committed, else by the default."""
+    """Return whether a call with these arguments runs on a CPU.
+
+    The first committed array determines the device; without committed arrays, JAX's default device.
+    """
     if only_cpus():
         return True
     for leaf in jax.tree.leaves(given):
@@ -160,7 +167,7 @@ def on_cpu(*given: Any) -> bool:
 
 
 def cpu_of(*given: Any) -> jax.Device | None:
-    """Return the CPU that a call on these arguments runs on, or None if it runs on another platform."""
+    """Return the CPU device that a call with these arguments runs on, or None if it runs on another platform."""
     if not on_cpu(*given):
         return None
     for leaf in jax.tree.leaves(given):
@@ -171,12 +178,12 @@ def cpu_of(*given: Any) -> jax.Device | None:
 
 
 def as_jax(array: np.ndarray, device: jax.Device | None, *, committed: bool = False) -> jax.Array:
-    """Convert a NumPy array to a JAX array on a CPU.
+    """Convert a NumPy array to a JAX array on a CPU, faster than `jax.device_put`.
 
-    `jax.device_put` does the same in 30 microseconds, which is as long as a small net takes.
+    `jax.device_put` takes 30 microseconds, as long as a small net.
 
     Args:
-        array: the array; JAX shares memory with the alignment of `aligned_empty`.
+        array: the array. JAX shares its memory, without a copy, if it is aligned as by `aligned_empty`.
         device: the CPU, or None for the default device.
         committed: whether the array is committed to the device.
     """
@@ -201,13 +208,13 @@ _abstract = functools.lru_cache(1024)(jax.core.ShapedArray)
 
 @functools.cache
 def only_cpus() -> bool:
-    """Return whether CPUs are the only devices."""
+    """Return whether all devices of JAX are CPUs."""
     return set(backend.backends()) == {"cpu"}
 
 
 @functools.cache
 def compiler_options() -> dict[str, Any]:
-    """Return the options that this jaxlib accepts; their names may change between versions."""
+    """Return the compiler options for CPUs that this jaxlib accepts; their names may change between versions."""
     return {k: v for option in _CPU_OPTIONS if _accepted(option) for k, v in option.items()}
 
 
@@ -223,13 +230,13 @@ def _accepted(option: dict[str, Any]) -> bool:
 def filled(
     shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device: jax.Device | None = None
 ) -> jax.Array:
-    """Return an array filled with one number, on a CPU without compiling a program for its shape.
+    """Return an array filled with one number. On a CPU no program is compiled for its shape.
 
     Args:
-        shape: its shape.
+        shape: the array's shape.
         value: the number.
-        dtype: its dtype.
-        device: the device that it is committed to; default: the default device, uncommitted.
+        dtype: the array's dtype.
+        device: the device that the array is committed to, or None for an uncommitted array on the default device.
     """
     target = device or cpu_of()
     if nothing_traced() and target is not None and target.platform == "cpu":
@@ -238,7 +245,7 @@ def filled(
 
 
 def zeros_like(array: Any) -> jax.Array:
-    """Return zeros of an array's shape and dtype, on its device."""
+    """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
     concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
     if not (concrete and nothing_traced() and len(array.sharding.device_set) == 1 and on_cpu(array)):
         return jnp.zeros_like(array)

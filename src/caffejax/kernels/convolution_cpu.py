@@ -1,6 +1,6 @@
-"""Convolution on CPUs: by oneDNN, or by XLA as a matrix product, sums of shifted products, or group by group.
+"""Convolution on CPUs: by oneDNN, or else by XLA as a matrix product, a sum of shifted products, or group by group.
 
-Inputs and results are in Caffe's order, with their channels last in memory.
+Inputs and results have Caffe's order of axes, (batch, channels, *space). In memory their channels are last.
 """
 
 from __future__ import annotations
@@ -25,13 +25,20 @@ from .window import Window
 
 Arrays = tuple[jax.Array, ...]
 Pad = tuple[int, int, int]  # low, high, between
-# rows of a 1x1 convolution up to which it would take too long to reorder the weight, as oneDNN's convolutions do
+# a 1x1 convolution of at most this number of rows is a matrix product: oneDNN's convolution reorders the weight first,
+# which takes too long for few rows
 _FEW_ROWS = 1024
 Formulation = Literal["product", "depthwise", "by group", "convolution"]
 
 
 def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
-    """Choose how to compute a convolution of arrays like these, in Caffe's order."""
+    """Choose how to compute a convolution: "product" for 1x1 with stride 1, "depthwise", "by group" or "convolution".
+
+    Args:
+        x: (batch, inputs, *size).
+        weight: (outputs, inputs / groups, *kernel).
+        window: the window over the spatial axes.
+    """
     groups = groups_of(x.shape[1], weight)
     if groups > 1:
         return "depthwise" if len(weight) == groups == x.shape[1] else "by group"
@@ -41,7 +48,7 @@ def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
 
 
 def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
-    """Convolve, add a bias (outputs,), and set negatives to 0 if `relu`."""
+    """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
     if onednn.suits_convolution(x, weight, window):
         return _by_onednn(x, weight, bias, window, relu)
     return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, window)), None, bias, relu))
@@ -50,7 +57,7 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
 def correlate_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of `x`, weight and bias from the diff of the output; None for diffs that are not needed."""
+    """Return the diffs of `x`, weight and bias, with the output's diff `dy`. A diff that is not needed may be None."""
     if onednn.suits_convolution(x, weight, window):
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
@@ -112,7 +119,7 @@ _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 
 def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
     size = x.shape[2:]
-    # the same operation on dy, dilated by the stride, with the flipped kernel
+    # the input's diff is the same sum over dy, dilated by the stride, with the flipped kernel
     back = window.ending(size, dy.shape[2:]).transposed()
     pads = [(low, high, s - 1) for (low, high), s in zip(back.padding, window.stride, strict=True)]
     return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), back, size)
@@ -132,7 +139,14 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
 
 
 def _overlap(size: int, windows: int, place: int, stride: int) -> tuple[slice, slice]:
-    """Return the input cells at one position of the kernel, and the windows that have a cell there."""
+    """Return slices of the input and of the windows, along one axis, that meet at one position of the kernel.
+
+    Args:
+        size: the length of the input.
+        windows: the number of windows.
+        place: the input index that the position has in the first window; negative in the padding.
+        stride: the distance between windows.
+    """
     first = max(0, -(place // stride))
     count = max(0, min(windows, (size - 1 - place) // stride + 1) - first)
     start = first * stride + place

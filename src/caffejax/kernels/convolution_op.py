@@ -1,4 +1,4 @@
-"""Convolution with its gradients: by XLA's operations, and for CPUs by `convolution_cpu`."""
+"""Convolution with its gradients: in XLA's operations, and for CPUs in `convolution_cpu`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ def correlate(
 
     Args:
         x: (batch, inputs, *size).
-        weight: (outputs, inputs / groups, *kernel).
+        weight: (outputs, inputs / groups, *kernel). The number of groups follows from the shapes.
         window: the window over the spatial axes.
         bias: (outputs,), or None.
         factor: (outputs,), or None.
         relu: whether to set negative results to 0.
-        fast: whether to use the implementations for platforms, instead of XLA's operation with JAX's derivatives.
+        fast: whether to use the platform implementations with their custom gradient, instead of XLA's convolution with
+            JAX's gradient.
 
     Returns:
         (batch, outputs, *output size), of the dtype of `x`.
@@ -108,7 +109,7 @@ def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 
 def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    """Convolve with even padding, which cuDNN supports; XLA pads unevenly in a separate copy of the input."""
+    """Convolve with equal padding at both ends, which cuDNN supports; for unequal padding XLA copies the input."""
     return _plain(x, weight, bias, window=window.evened(x.shape[2:]), relu=relu)
 
 
@@ -124,7 +125,7 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: b
 
 
 def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
-    """Compute the needed diffs from `x`, the output's diff, the weight and, with a ReLU, the output."""
+    """Return the operation that maps `(x, dy, weight)`, and the output `y` with a ReLU, to a tuple of needed diffs."""
     how: Any = {"window": window, "needed": needed, "bias": bias}
     return Operation(
         plain=partial(_needed_diffs, _plain_diffs, **how),
@@ -160,9 +161,10 @@ def _needed_diffs_on_tpu(
     needed: onednn.NeededDiffs,
     **how: Any,
 ) -> Arrays:
-    """Hide from XLA that `y` is the result of a ReLU, for float32 and an input that is data.
+    """Return the needed diffs on a TPU; for the float32 first layer of a net, hide from XLA that `y` is a ReLU.
 
-    Otherwise XLA masks by the input of the ReLU, and keeps input and output alive: twice the net's largest array.
+    The first layer's input is data, which needs no diff. Without the barrier XLA computes the ReLU's mask from the
+    input of the ReLU and keeps both its input and its output in memory: twice the net's largest array.
     """
     if y is not None and not needed.x and y.dtype == jnp.float32:
         y = lax.optimization_barrier(y)
@@ -181,9 +183,9 @@ def _plain_diffs(
 def _diffs_on_tpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, window: Window, needed: onednn.NeededDiffs, bias: bool
 ) -> tuple[jax.Array | None, ...]:
-    """Compute the weight's diff by a product of patches if the input is float32 with one channel.
+    """Return the diffs on a TPU, with the weight's diff as a product of patches for a float32 input of one channel.
 
-    The TPU compiler takes minutes or longer for this convolution in full precision.
+    The TPU compiler takes minutes or longer for that convolution in full precision.
     """
     if not (needed.weight and x.shape[1] == 1 and x.dtype == jnp.float32):
         return _plain_diffs(x, dy, weight, window=window, needed=needed, bias=bias)

@@ -1,7 +1,7 @@
 """Functions with a custom gradient that works under every transformation.
 
-`jax.custom_vjp` has no forward mode. Here the tangent is the transpose of the gradient's rule: one rule serves both
-modes, and higher derivatives differentiate the rule.
+`jax.custom_vjp` has no forward mode. Here the forward mode is the transpose of the backward rule, so one rule serves
+both modes. Higher derivatives differentiate the rule.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def with_gradient(
     *,
     alone: Callable[..., Tree] | None = None,
 ) -> Callable[..., Tree]:
-    """Make a function of pytrees of arrays that is differentiated by `backward`.
+    """Return a function of pytrees of arrays with a custom gradient.
 
     Args:
-        forward: maps the arguments to the result and the residuals that `backward` needs.
-        backward: maps `(residuals, diffs, needed)` to a diff for each argument, or None for zero. `diffs` has the
-            structure of the result, with None for integers; `needed` has the structure of the arguments, with a bool
-            for each array. It must be linear in `diffs`.
-        alone: computes the result if nothing is differentiated; default: by `forward`.
+        forward: `forward(*args)` returns `(result, residuals)`.
+        backward: `backward(residuals, diffs, needed)` returns the diff of each argument, or None for zero. `diffs` has
+            the structure of the result, with None for integer arrays. `needed` has the structure of the arguments, with
+            a bool for each array. `backward` must be linear in `diffs`.
+        alone: `alone(*args)` returns the result in calls that are not differentiated. The default calls `forward`.
     """
     precision = jax.config.values["jax_default_matmul_precision"]  # of the call; differentiation comes later
 
@@ -65,7 +65,7 @@ def with_gradient(
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """`backward` on flat lists: maps residuals and the diffs of inexact results to the needed diffs."""
+    """The function `backward` on flat lists: from residuals and diffs of inexact results to the needed diffs."""
 
     backward: Callable[..., Any]
     residuals: Any
@@ -94,10 +94,10 @@ _tangent.multiple_results = True
 def _tangents(
     rule: _Rule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
 ) -> Sequence[jax.Array]:
-    """Return the tangents of the tops that have tangents.
+    """Return the tangents of the tops of inexact dtype, from the tangents of the arguments.
 
-    Under `jax.shard_map` the rule works on values that vary over devices: as a transpose, it returns each device's
-    part of the diff of a replicated argument, and the parts are added outside of it.
+    Under `jax.shard_map` all arrays vary over the devices inside the rule. In the transpose, each device then computes
+    a part of the diff of a replicated argument, and JAX adds the parts outside of the rule.
     """
     types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
     axes = frozenset[str]().union(*map(varying, types))
@@ -155,7 +155,7 @@ ad.primitive_transposes[_tangent] = _transpose
 
 @dataclass(frozen=True, eq=False)
 class _Mapped:
-    """A rule mapped over an axis of some residuals, and over the first axis of all diffs."""
+    """A rule under `jax.vmap`: mapped over `axes` of the residuals and the first axis of all diffs."""
 
     rule: Callable[..., Any]
     axes: tuple[int | None, ...]

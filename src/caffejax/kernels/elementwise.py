@@ -1,4 +1,4 @@
-"""Elementwise operations: on CPUs with the channels last, as convolutions and pooling store them."""
+"""Elementwise operations and concatenation; on CPUs with the channels last, as convolutions and pooling store them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def elementwise(function: Callable[..., Arrays], *arrays: jax.Array) -> Arrays:
-    """Call an elementwise function on arrays of one shape (batch, channels, *space), without transposes of memory."""
+    """Call an elementwise function on arrays of one shape (batch, channels, *space).
+
+    On CPUs the function is called with the channels last, the order in memory, so that XLA need not transpose.
+    """
     return Operation(function, _ChannelsLast(function))(*arrays)
 
 
@@ -31,8 +34,8 @@ class _ChannelsLast:
 def relu(x: jax.Array) -> jax.Array:
     """Return max(x, 0), with gradient 0 at 0.
 
-    The gradient is computed from the result, which the next layers read anyway. On CPUs it is computed from `x`,
-    because XLA would compute the result again, with everything that leads to it.
+    The gradient is computed from the result, which the next layers keep in memory anyway. On CPUs it is computed from
+    `x`, because XLA would recompute the result and everything that leads to it.
     """
     return Operation(_relu, _relu_on_cpu)(x)[0]
 
@@ -53,7 +56,7 @@ def _relu_on_cpu(x: jax.Array) -> Arrays:
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:
-    """Concatenate (batch, channels, *space) arrays along their channels, which are last in memory on CPUs."""
+    """Concatenate arrays (batch, channels, *space) along the channels. On CPUs the channels are last in memory."""
     return Operation(_concatenate, _concatenate_last)(*arrays)[0]
 
 

@@ -1,8 +1,8 @@
-"""Constants that NumPy computes on the host from sizes and settings alone.
+"""Constant arrays that NumPy computes on the host, where XLA's arithmetic would round differently from Caffe's.
 
-NumPy computes them if XLA's arithmetic would round differently. In a compiled program they are computed when it is
-lowered; outside of a program, at once. Tracing, for shapes, memory estimates or counts of operations, does not compute
-them, so even huge sizes cost nothing then.
+A constant depends only on sizes and settings. In a compiled program it is computed when the program is lowered; outside
+of a program it is computed at once. Tracing does not compute it, so shapes, memory estimates and counts of operations
+cost nothing even for huge constants.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ _table = Primitive("caffejax_table")
 
 
 def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> jax.Array:
-    """Return an array of this shape and dtype; `make` computes its values when they are needed.
+    """Return a constant array whose values the function `make` computes, on the host, when they are needed.
+
+    Args:
+        make: returns a NumPy array of shape `shape`.
+        shape: the shape of the result.
+        dtype: the dtype of the result, to which the values are converted.
 
     Raises:
-        LayerError: if the machine has no memory for it.
+        LayerError: if the machine has not enough memory for the array.
     """
     shape, dtype = tuple(map(int, shape)), jax.dtypes.canonicalize_dtype(dtype)
     size = math.prod(shape) * dtype.itemsize

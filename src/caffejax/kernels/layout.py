@@ -18,19 +18,19 @@ def channels_first(x: jax.Array) -> jax.Array:
 
 
 def materialise(x: jax.Array) -> jax.Array:
-    """Make XLA write `x` to memory in the order of its axes, such as with channels last.
+    """Return `x`, which XLA then writes to memory in the order of its axes, the last axis contiguous.
 
-    Next to matrix products and convolutions XLA finds this layout by itself. It fuses nothing across this call, so `x`
-    is not computed again by each of its readers.
+    Next to matrix products and convolutions XLA finds this layout by itself. XLA fuses nothing across this call, so the
+    operations that read `x` do not recompute it.
     """
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
 
 
 def materialise_channels_last(x: jax.Array) -> jax.Array:
-    """Materialise an array in Caffe's order with its channels last in memory."""
+    """Return `x`, (batch, channels, *space), which XLA then writes to memory with the channels last."""
     return channels_first(materialise(channels_last(x)))
 
 
 def as_xla_likes(x: jax.Array) -> jax.Array:
-    """Return `x` unchanged, instead of `materialise`: XLA chooses the layout."""
+    """Return `x` unchanged, so that XLA chooses the layout; an alternative to `materialise`."""
     return x

@@ -1,7 +1,7 @@
-"""The product of rows with a weight, for InnerProduct layers: by XLA, and by oneDNN on CPUs.
+"""Matrix product of rows and a weight, for InnerProduct layers: by oneDNN on CPUs, by XLA elsewhere.
 
-Rows have any number of axes. On CPUs these are flattened to one. On other platforms they stay separate, because XLA
-cannot partition the second of two merged axes over several devices.
+The rows may have several axes: (*rows, inputs). On CPUs the axes are merged into one. On other platforms they stay
+separate, because XLA cannot partition the second of two merged axes over several devices.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ Axes = Sequence[int | None]
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
 def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
-    """Multiply (*rows, inputs) by a weight (outputs, inputs), or (inputs, outputs) if `transpose`: (*rows, outputs)."""
+    """Return the product of rows (*rows, inputs) and a weight: (*rows, outputs).
+
+    Args:
+        rows: (*rows, inputs).
+        weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
+        transpose: the order of the weight's axes.
+        fast: whether CPUs use their own implementation.
+    """
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
 
 
@@ -75,7 +82,7 @@ def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arr
 
 
 def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
-    """Compute the needed diffs of rows and weight from rows, the output's diff and the weight."""
+    """Return the operation that maps `(rows, dy, weight)` to the needed diffs of rows and weight."""
     how: Any = {"transpose": transpose, "needed": needed}
     return Operation(
         partial(_plain_diffs, **how),

@@ -1,4 +1,4 @@
-"""BatchNorm by the statistics of the batch, and LRN across channels, each with a custom gradient."""
+"""Batch normalization with the batch's statistics, and LRN across channels, each with a custom gradient."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def batch_normalized(
     relu: bool = False,
     axis_name: str | None = None,
 ) -> Arrays:
-    """Normalise each channel of (batch, channels, *space) to mean `bias` and deviation `factor`.
+    """Normalize each channel of (batch, channels, *space) to mean `bias` and standard deviation `factor`.
 
     Args:
         x: (batch, channels, *space).
         factor, bias: (channels,), at least float32.
-        near: an estimate of the mean, (channels,), at least float32. Both sums are computed in one pass, and the
-            variance loses digits if the distance from this estimate to the mean is larger than the deviation.
+        near: an estimate of the mean, (channels,), at least float32. Mean and variance are computed in one pass over
+            `x - near`. The variance loses digits if the estimate is further from the mean than the standard deviation.
             Otherwise the estimate does not change the result.
-        eps: is added to the variance.
+        eps: a number that is added to the variance.
         relu: whether to set negative results to 0.
-        axis_name: a mesh axis, if mean and variance are taken over all devices along it. Then XLA's implementation is
-            used, which is slower on CPUs, because the one for CPUs works on one device.
+        axis_name: a mesh axis, to take mean and variance over all devices along it, or None. With an axis XLA's
+            implementation is used on CPUs too. It is slower, but the implementation for CPUs works on one device.
 
     Returns:
-        The normalized array, of the dtype of `x`, and the mean and variance of `x`, (channels,). Only the first result
-        has a gradient.
+        The normalized array, of the shape and dtype of `x`, and the mean and variance of `x`, (channels,). Only the
+        normalized array has a gradient.
     """
     how: Any = {"eps": eps, "relu": relu}
     run: Any = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
@@ -75,7 +75,7 @@ def _alone(*means: jax.Array) -> Arrays:
 
 
 def _of_devices(axis_name: str, *means: jax.Array) -> Arrays:
-    """Average (channels,) arrays over devices, in one operation."""
+    """Return the mean of each (channels,) array over the devices of a mesh axis, in one all-reduce."""
     return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 
 
@@ -127,7 +127,7 @@ def _normalized_diffs(
 ) -> Arrays:
     m = x.size // mean.size
     normal = _normal(c, promote(x), mean, variance, eps)
-    if relu:  # it is cheaper to compute the mask again than to read it
+    if relu:  # to recompute the mask is cheaper than to read the output
         dy = jnp.where(normal * c.along(factor, x) + c.along(bias, x) > 0, dy, 0)
     dy = promote(dy)
     d_bias, d_factor = c.sums(dy), c.sums(dy * normal)
@@ -146,9 +146,9 @@ def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **how: Any) -> Ar
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
 def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
-    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta. x: (batch, channels, ...).
+    """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta, of the dtype of `x`.
 
-    It is computed in at least float32, and has the dtype of `x`.
+    The result is computed in at least float32. `x` is (batch, channels, *space).
     """
     how: Any = {"size": size, "alpha": alpha, "beta": beta}
     run = Operation(partial(_response, _window_sums, 1, k=k, **how), partial(_response_on_cpu, k=k, **how))
@@ -200,7 +200,7 @@ def _response_diff_on_cpu(x: jax.Array, scale: jax.Array, dy: jax.Array, **how: 
 
 
 def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Sum over `size` neighbours along an axis, zero beyond the edge."""
+    """Return the sums over centred windows of `size` neighbours along an axis, in the shape of `x`; zero-padded."""
     half, along = reach(size, x.shape[axis]), [k == axis for k in range(x.ndim)]
     kernel, padding = (2 * half + 1 if a else 1 for a in along), [(half, half) if a else (0, 0) for a in along]
     total: jax.Array = jax.lax.reduce_window(
@@ -210,7 +210,7 @@ def _window_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 
 def _slice_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
-    """Compute `_window_sums` by adding slices, which is faster on CPUs."""
+    """Return `_window_sums` as a sum of shifted slices, which is faster on CPUs."""
     n = x.shape[axis]
     half = reach(size, n)
     padded = jnp.pad(x, [(half, half) if k == axis else (0, 0) for k in range(x.ndim)])

@@ -1,7 +1,7 @@
-"""Convolutions and matrix products by oneDNN, through the foreign functions that onednn.cc defines.
+"""Convolutions and matrix products by oneDNN on CPUs, as foreign functions of XLA that onednn.cc defines.
 
-The functions are compiled when caffejax is built; oneDNN is the package onednn-cpu-gomp. If either is missing, XLA's
-kernels are used.
+The foreign functions are compiled when caffejax is built. oneDNN is the package onednn-cpu-gomp. If either is missing,
+XLA's implementations are used.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ _FUNCTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs", "
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class NeededDiffs:
-    """The diffs that are needed: of the input, of the weight.
+    """The diffs of an operation that are needed.
 
-    If both are needed, one call computes them. An in-place update of the weight must wait for all of its readers; with
-    two calls XLA would order only one of them before the update, and copy every weight at the start of a step.
+    One call computes both diffs if both are needed. With two calls, XLA would order only one of them before the update
+    of the weight in place, and copy every weight at the start of a training step for the other.
+
+    Attributes:
+        x: whether the input's diff is needed.
+        weight: whether the weight's diff is needed.
     """
 
     x: bool
@@ -46,7 +50,7 @@ def available() -> bool:
 
 @functools.cache
 def missing() -> str | None:
-    """Return the reason why oneDNN cannot be called, or None if it can. The first call loads it."""
+    """Load oneDNN on the first call, and return the reason why it cannot be called, or None if it can."""
     spec = importlib.util.find_spec(f"{__package__}._onednn")
     if spec is None or spec.origin is None:
         return "this caffejax has no compiled kernels; there are wheels with them for Linux on x86-64"
@@ -73,19 +77,25 @@ def _is_callable() -> bool:
 
 
 def suits(*arrays: jax.Array) -> bool:
-    """Return whether oneDNN supports arrays of these types and sizes."""
+    """Return whether oneDNN is available and all arrays are float32 and not empty."""
     return _is_callable() and all(a.dtype == np.float32 and a.size for a in arrays)
 
 
 def suits_convolution(x: jax.Array, weight: jax.Array, window: Window) -> bool:
-    """Return whether oneDNN supports a convolution of arrays of these types and sizes, in Caffe's order."""
+    """Return whether oneDNN supports a convolution: float32, 1 to 3 spatial axes, no negative padding.
+
+    Args:
+        x: (batch, inputs, *space).
+        weight: (outputs, inputs / groups, *kernel).
+        window: the window over the spatial axes.
+    """
     return suits(x, weight) and 1 <= len(window.kernel) <= 3 and min(map(min, window.padding)) >= 0
 
 
 def convolution(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, *, relu: bool = False
 ) -> jax.Array:
-    """Convolve an array, add a bias, and set negative results to 0 if `relu`. It is not differentiable.
+    """Convolve an array, add a bias, and set negative results to 0 if `relu`. JAX cannot differentiate the result.
 
     Args:
         x: (batch, *space, inputs).
@@ -107,7 +117,16 @@ def convolution(
 def convolution_diffs(
     x: jax.Array, dy: jax.Array, weight: jax.Array, window: Window, needed: NeededDiffs, *, bias: bool
 ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
-    """Return the diffs of a convolution's input, weight and bias from the diff of its output; None if not needed."""
+    """Return the diffs of a convolution's input, weight and bias; None for a diff that is not needed.
+
+    Args:
+        x: the input, (batch, *space, inputs).
+        dy: the diff of the output, (batch, *output space, outputs).
+        weight: (outputs, inputs / groups, *kernel).
+        window: the window over the spatial axes.
+        needed: the diffs of input and weight that are needed.
+        bias: whether the diff of the bias is needed.
+    """
     rows, how = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if needed.x else None
@@ -128,7 +147,7 @@ def matmul(
     transpose_b: bool = False,
     relu: bool = False,
 ) -> jax.Array:
-    """Multiply two matrices, each optionally transposed, add a bias (columns,), and apply a ReLU if `relu`."""
+    """Return `a @ b + bias`, with `a` or `b` optionally transposed and a bias (columns,), and a ReLU if `relu`."""
     shape = (a.shape[1 if transpose_a else 0], b.shape[0 if transpose_b else 1])
     _require_fit(a.shape[0 if transpose_a else 1], b.shape[1 if transpose_b else 0], shape[1], bias)
     arrays = [a, b] if bias is None else [a, b, bias]
@@ -138,7 +157,15 @@ def matmul(
 def matmul_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, needed: NeededDiffs, *, transpose: bool
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """Return the diffs of rows and of a weight (outputs, inputs), or (inputs, outputs) if `transpose`."""
+    """Return the diffs of a matrix product's rows and weight; None for a diff that is not needed.
+
+    Args:
+        rows: (rows, inputs).
+        dy: the diff of the product, (rows, outputs).
+        weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
+        needed: the diffs that are needed.
+        transpose: the order of the weight's axes.
+    """
     if needed.x and needed.weight:
         dx, d_weight = _call("matmul_diffs", [rows, dy, weight], [rows.shape, weight.shape], transpose=transpose)
         return dx, d_weight
@@ -150,7 +177,10 @@ def matmul_diffs(
 
 
 def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
-    """Raise `ValueError` if oneDNN, which receives only sizes and addresses, would read beyond an array."""
+    """Raise `ValueError` if the shapes of inputs, weight and bias do not match.
+
+    oneDNN receives only sizes and addresses, and would read beyond the end of an array.
+    """
     if inputs != weight_inputs:
         raise ValueError(f"the data have {inputs} inputs, the weight has {weight_inputs}")
     if bias is not None and bias.shape != (outputs,):

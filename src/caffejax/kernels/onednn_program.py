@@ -1,8 +1,8 @@
-"""Programs of frozen nets that oneDNN runs on CPUs, through the functions of onednn_program.cc.
+"""Programs of nets compiled for inference, which oneDNN runs on CPUs through the functions of onednn_program.cc.
 
-`encode` turns operations into an array of numbers, see program.h. An `Executable` runs a program on NumPy arrays,
-without compilation; `run` runs it in code that XLA compiles. Both take the weights as one array of bytes, packed once
-in the layouts that oneDNN's primitives need.
+`encode` converts a list of operations to a `Program`, an array of numbers that program.h specifies. An `Executable`
+runs a program on NumPy arrays, without compilation by XLA. `run` calls a program in code that XLA compiles. Both take
+the weights as one array of bytes, packed once in the layouts that oneDNN's primitives need.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class _Answer(ctypes.Structure):
 class Operation:
     """An operation of a program, with one result.
 
-    Values are numbered: a program's arguments first, then the results of its operations.
+    The values of a program are numbered: first its arguments, then the results of its operations.
 
     Attributes:
         word: the operation's name.
-        fields: its settings by name; "in" lists the numbers of the values that it reads.
-        out: the shape of its result.
-        after: names and fields of functions that are applied to the result.
+        fields: the operation's settings by name. "in" lists the numbers of the values that the operation reads.
+        out: the shape of the result.
+        after: the epilogue: names and fields of functions that are applied to the result, in order.
     """
 
     word: str
@@ -58,13 +58,13 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A program as program.h reads it.
+    """An encoded program, in the format of program.h.
 
     Attributes:
         numbers: the program, (n,) of float64.
-        arguments: the shapes of its arguments.
-        weights: the shapes of its weights.
-        results: the shapes of its results.
+        arguments: the shapes of the arguments.
+        weights: the shapes of the weights.
+        results: the shapes of the results.
     """
 
     numbers: np.ndarray
@@ -79,9 +79,9 @@ def encode(
     """Encode a program as an array of numbers.
 
     Args:
-        arguments: the shapes of its arguments.
-        weights: the shapes of its weights.
-        operations: its operations, in order.
+        arguments: the shapes of the arguments.
+        weights: the shapes of the weights.
+        operations: the operations, in the order in which they run.
         results: the numbers of the values to return.
 
     Raises:
@@ -113,25 +113,26 @@ def encode(
 
 
 def available() -> bool:
-    """Return whether programs can be run."""
+    """Return whether oneDNN and the functions of onednn_program.cc can be loaded, so that programs can run."""
     return _library() is not None
 
 
 class Executable:
-    """A program with its oneDNN primitives. Several threads may run it at the same time.
+    """A program with its oneDNN primitives, ready to run. Several threads may call it at the same time.
 
     Args:
         program: the program.
 
     Attributes:
         program: the program.
-        packed_bytes: bytes of its packed weights.
-        workspace_bytes: bytes that each call needs in addition to its arguments and results.
+        packed_bytes: the size of the packed weights, in bytes.
+        workspace_bytes: the memory that each call needs in addition to arguments and results, in bytes.
         steps: the names of oneDNN's implementations, in order.
-        packing: the layouts of its packed weights, as text; programs with equal weights and packings can share them.
+        packing: the layouts of the packed weights, as text. Programs with equal weights and packings can share packed
+            weights.
 
     Raises:
-        ValueError: if oneDNN cannot compute it, with the reason.
+        ValueError: if oneDNN cannot compute the program. The message gives the reason.
     """
 
     def __init__(self, program: Program) -> None:
@@ -153,12 +154,15 @@ class Executable:
         self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
 
     def pack(self, weights: Sequence[Any]) -> np.ndarray:
-        """Pack weights, given in Caffe's order, in the layouts of the primitives: (bytes,) of uint8.
+        """Return the weights packed in the layouts of the primitives, (packed_bytes,) of uint8.
 
-        They are converted to float32 one by one, to need no second copy of all weights.
+        The weights are converted to float32 one by one, so that memory need not hold a second copy of all weights.
+
+        Args:
+            weights: arrays of the shapes `program.weights`.
 
         Raises:
-            ValueError: for arrays of other shapes or dtypes than the program's.
+            ValueError: if the number or the shapes of the weights differ from the program's.
         """
         packed = aligned_empty((self.packed_bytes,), np.uint8)
         shapes = self.program.weights
@@ -174,8 +178,12 @@ class Executable:
         """Run the program.
 
         Args:
-            packed: its packed weights.
-            arguments: float32 arrays of its arguments' shapes; the first axis may be a multiple of the program's.
+            packed: the packed weights, as `pack` returns them.
+            arguments: float32 arrays of the shapes `program.arguments`. Their first axes may be n times as long; then
+                the program runs n times.
+
+        Returns:
+            Float32 arrays of the shapes `program.results`, with first axes n times as long.
 
         Raises:
             ValueError: for arrays of other shapes or dtypes.
@@ -192,12 +200,15 @@ class Executable:
 
 
 def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
-    """Return the indices of the boxes that do not overlap better ones; see `non_max_suppression` in `layers.boxes`.
+    """Return the indices of the boxes that remain after non-maximum suppression, int64.
+
+    The function `non_max_suppression` in `layers.boxes` gives the same result.
 
     Args:
-        boxes: (N, 4) of float32, the best first.
-        threshold: the largest intersection over union with a better box that is kept.
-        eta: below 1, the factor by which the threshold falls after every kept box while it is above 0.5.
+        boxes: (N, 4) of float32, in the order of falling scores.
+        threshold: a box remains if its intersection over union with each better box that remains is at most this.
+        eta: if below 1, the threshold is multiplied by it after each box that remains, while the threshold is above
+            0.5.
     """
     library = _library()
     assert library is not None
@@ -207,7 +218,7 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
 
 
 def aligned_empty(shape: Shape, dtype: type[np.generic]) -> np.ndarray:
-    """Return an uninitialized array whose memory JAX on a CPU can share."""
+    """Return an uninitialized array aligned to 64 bytes, whose memory JAX on a CPU can share."""
     memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, memory, -_address(memory) % _ALIGNMENT)
 
@@ -218,7 +229,10 @@ def _address(array: np.ndarray) -> int:
 
 
 def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:
-    """Return the arrays, made contiguous; raise `ValueError` for other shapes or dtypes."""
+    """Return the arrays in C order; raise `ValueError` if they are not float32 of the program's shapes.
+
+    The first axis of each array must be `times` as long as in `shapes`. `what` names the arrays in error messages.
+    """
     if len(arrays) != len(shapes) or times < 1:
         raise ValueError(f"{len(arrays)} {what}s given, the program has {len(shapes)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
@@ -237,8 +251,9 @@ def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> 
 
     Args:
         program: the program.
-        packed: its packed weights, (bytes,) of uint8.
-        arguments: float32 arrays of the program's shapes; the first axis may be a multiple of the program's.
+        packed: the packed weights, (bytes,) of uint8.
+        arguments: float32 arrays of the shapes `program.arguments`. Their first axes may be n times as long; then the
+            program runs n times.
     """
     times = arguments[0].shape[0] // program.arguments[0][0]
     shapes = [jax.ShapeDtypeStruct((times * s[0], *s[1:]), np.float32) for s in program.results]
@@ -249,7 +264,7 @@ def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> 
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """Load the functions and register them with XLA; return None if they are missing or do not fit this jaxlib."""
+    """Load onednn_program.cc's functions and register them with XLA; None if they are missing or fail to load."""
     spec = importlib.util.find_spec(f"{__package__}._onednn_program")
     if spec is None or spec.origin is None or not onednn.available():
         return None
@@ -287,7 +302,7 @@ def _declare(library: ctypes.CDLL) -> None:
 
 @functools.cache
 def _numbers_of_names() -> tuple[dict[str, int], dict[str, int]]:
-    """Return the numbers of the words and of the fields in programs, by name."""
+    """Return the numbers that encode operation names and field names: two dicts by name."""
     library = _library()
     lines = library.caffejax_program_names().decode().split("\n") if library else ["", ""]
     words, fields = ({name: i for i, name in enumerate(line.split())} for line in lines)

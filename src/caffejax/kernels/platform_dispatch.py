@@ -1,8 +1,8 @@
-"""Operations with one implementation for all platforms, by XLA's operations, and others tuned for a single platform.
+"""Operations with a plain implementation in XLA's operations, and implementations tuned for single platforms.
 
-The implementation is chosen when the operation is lowered for a platform. Until then JAX sees one primitive, and every
-transformation is applied to all implementations. Exported code uses XLA's operations only, because the implementation
-for CPUs may call functions that another process does not have.
+JAX sees an operation as one primitive. Transformations such as `jax.grad` and `jax.vmap` are applied to all of its
+implementations. The implementation is chosen when the operation is lowered for a platform. Exported code uses only the
+plain implementation, because the implementation for CPUs may call functions that another process does not have.
 """
 
 from __future__ import annotations
@@ -23,24 +23,35 @@ Which = tuple[int, ...]
 
 
 class Batched(Protocol):
-    """A batching rule of the implementation for CPUs."""
+    """A batching rule, for `jax.vmap`, of an operation whose CPU implementation JAX cannot transform."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-        """Return results with the mapped axis first, or None to use XLA's implementation; axes are None if unmapped."""
+        """Return the results of a mapped call.
+
+        Args:
+            arrays: the arguments.
+            axes: the mapped axis of each argument; None for an argument that is not mapped.
+
+        Returns:
+            The results with the mapped axis first, or None to map the plain implementation.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Implementations of one operation: functions of the same arrays to the same tuple of arrays, without closures.
+    """An operation with several implementations. Each is a function of arrays that returns a tuple of arrays.
+
+    The implementations take the same arguments and return results of the same shapes. They must not be closures over
+    traced arrays.
 
     Attributes:
-        plain: by XLA's operations, which JAX can transform in any way.
-        cpu: for CPUs, in a program for one device.
-        gpu, tpu: for these platforms, in any program; default: `plain`.
-        cut: for a program that XLA partitions over several devices, if XLA cannot partition `plain`; default: `plain`.
-        smooth: whether JAX can transform `cpu`; if not, derivatives and batches are computed by `plain`.
-        batched: the batching rule of `cpu` if JAX cannot transform it.
+        plain: the implementation in XLA's operations, which JAX can transform in any way.
+        cpu: the implementation for CPUs, in a program for one device.
+        gpu, tpu: the implementations for GPUs and TPUs, or None to use `plain`.
+        cut: the implementation for a program that XLA partitions over several devices, or None to use `plain`.
+        smooth: whether JAX can transform `cpu`. If not, derivatives and mapped calls use `plain`.
+        batched: the batching rule for mapped calls if JAX cannot transform `cpu`, or None to map `plain`.
     """
 
     plain: Function
@@ -52,13 +63,20 @@ class Operation:
     batched: Batched | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
-        """Call the operation; products have the current default precision, also if it is lowered later."""
+        """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
         gpu, tpu, cut = map(_in_precision, (self.gpu, self.tpu, self.cut))
         operation = replace(self, gpu=gpu, tpu=tpu, cut=cut)
         return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
     def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
-        """Transform the implementations, with `plain` as traced; only `plain` if `cpu` is not smooth."""
+        """Return the transformed operation: `transform` applied to each implementation.
+
+        If `cpu` is not smooth, the result is only the transformed plain implementation.
+
+        Args:
+            transform: maps a function to a function.
+            plain: the traced plain implementation.
+        """
         run = transform(jaxpr_as_fun(plain))
         if not self.smooth:
             return run
@@ -71,7 +89,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class _InPrecision:
-    """The function with this default precision of products."""
+    """A function that runs with a given default precision of matrix products."""
 
     function: Function
     precision: str | None
@@ -90,12 +108,12 @@ _operation.multiple_results = True
 
 
 def formulation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
-    """Choose the implementation of an operation.
+    """Return the implementation of an operation for a platform.
 
     Args:
         operation: the operation.
-        plain: its traced `plain`.
-        platform: JAX's name of the platform; None for several platforms, and for code to be exported.
+        plain: the traced plain implementation.
+        platform: JAX's name of the platform, or None for several platforms and for exported code.
         whole: whether the program is for one device.
     """
     implementation = {"cuda": operation.gpu, "rocm": operation.gpu, "tpu": operation.tpu}.get(platform or "")
@@ -128,7 +146,7 @@ mlir.register_lowering(_operation, _lower)
 
 
 def _whole(module: Any) -> bool:
-    """Return whether the program is for one device: the only one, or one of many under `jax.shard_map`."""
+    """Return whether a program is for one device: it has one device, or all mesh axes are manual (`jax.shard_map`)."""
     axes = module.axis_context
     manual = getattr(axes, "manual_axes", None)
     return getattr(axes, "num_devices", 0) == 1 if manual is None else manual == frozenset(axes.mesh.axis_names)
@@ -136,7 +154,11 @@ def _whole(module: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Tangent:
-    """The tangents of the results, from all arrays followed by the tangents of some; integers have no tangents."""
+    """The forward derivative of a function.
+
+    A call takes the function's arguments, followed by the tangents of the arguments with the indices `which`. It
+    returns the tangents of the results of inexact dtype.
+    """
 
     function: Function
     which: Which
@@ -162,7 +184,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operatio
 
 
 def has_tangent(x: Any) -> bool:
-    """Return whether an array has tangents: whether its dtype is inexact."""
+    """Return whether an array has tangents, as arrays of inexact dtype have."""
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
@@ -171,7 +193,16 @@ ad.primitive_jvps[_operation] = _jvp
 
 @dataclass(frozen=True)
 class _Transposed:
-    """The cotangents of some arrays, of these types, from the other arrays followed by the results' cotangents."""
+    """The transpose of a function that is linear in some of its arguments.
+
+    A call takes the other arguments, followed by the cotangents of the results. It returns the cotangents of the linear
+    arguments.
+
+    Attributes:
+        function: the function.
+        types: the index and abstract value of each linear argument.
+        others: the number of other arguments.
+    """
 
     function: Function
     types: tuple[tuple[int, Any], ...]
@@ -204,7 +235,7 @@ ad.primitive_transposes[_operation] = _transpose
 
 @dataclass(frozen=True)
 class _Mapped:
-    """The function mapped over an axis of some arrays."""
+    """A function under `jax.vmap`: mapped over `axes` of its arguments, None for an argument that is not mapped."""
 
     function: Function
     axes: tuple[int | None, ...]

@@ -1,4 +1,4 @@
-"""Maximum and average pooling: by XLA's operations, and for CPUs by `pooling_slices`."""
+"""Maximum and average pooling: in XLA's operations, and for CPUs in `pooling_slices`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Arrays = tuple[jax.Array, ...]
 
 
 def max_pool(x: jax.Array, window: Window) -> jax.Array:
-    """Pool (batch, channels, height, width) to (batch, channels, *out).
+    """Return the maximum of each window: (batch, channels, height, width) to (batch, channels, *out).
 
-    The maximum of a window without inputs is -FLT_MAX. The gradient goes to the first maximum in row-major order.
+    The maximum of a window that covers only padding is the lowest finite number, -FLT_MAX for float32. The gradient
+    goes to the first maximum in row-major order.
     """
     alone = Operation(partial(_maxima, window=window), partial(pooling_slices.maxima, window=window))
     placed = Operation(
@@ -56,7 +57,7 @@ def _maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
-    """Return zeros as places, because XLA's gradient searches for the maxima again."""
+    """Return the maxima, and zeros for their places: XLA's gradient does not read the places."""
     (best,) = _maxima(x, window)
     return best, jnp.zeros(best.shape, place_type(window))
 
@@ -68,12 +69,12 @@ def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window)
 
 
 def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> jax.Array:
-    """Average (batch, channels, height, width) over windows to (batch, channels, *out).
+    """Return the mean of each window: (batch, channels, height, width) to (batch, channels, *out).
 
     Args:
-        x: the input.
-        window: the window.
-        areas: returns the divisors of the sums, (*out); see `table`.
+        x: (batch, channels, height, width).
+        window: the window over height and width.
+        areas: a function that returns the number by which the sum of each window is divided, (*out).
     """
     how: Any = {"window": window, "areas": areas}
     run = Operation(partial(_means, **how), partial(pooling_slices.means, **how))

@@ -1,7 +1,7 @@
-"""Pooling by slices, which XLA fuses: on CPUs, and maxima on GPUs.
+"""Pooling as elementwise operations on strided slices, which XLA fuses. CPUs use it, and GPUs for maxima.
 
-Inputs and results are in Caffe's order, with their channels last in memory. On CPUs `materialise` ensures that, in a
-form that XLA cannot partition over several devices; on GPUs XLA chooses this layout by itself.
+Inputs and results are (batch, channels, height, width). In memory their channels are last: on CPUs `materialise` sets
+this layout, in a form that XLA cannot partition over several devices; on GPUs XLA chooses this layout by itself.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ LayOut = Callable[[jax.Array], jax.Array]
 
 
 def place_type(window: Window) -> Any:
-    """Return an integer dtype that can number the cells of a window."""
+    """Return the dtype of the cell numbers of a window: int8 for fewer than 128 cells, else int32."""
     return jnp.int8 if math.prod(window.kernel) < 128 else jnp.int32
 
 
 def maxima(x: jax.Array, window: Window) -> Arrays:
-    """Return the maximum of each window."""
+    """Return the maximum of each window, (batch, channels, *out)."""
     least = float(jnp.finfo(x.dtype).min)
     x = _padded(materialise(channels_last(x)), window, least)
-    for axis in (2, 1):  # row by row, then the rows: 2k comparisons for a k x k window
+    for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
         first, *others = _cells(x, window, axis)
         x = jnp.where(first > least, first, least)
         for cells in others:
@@ -42,7 +42,15 @@ def maxima(x: jax.Array, window: Window) -> Arrays:
 
 
 def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialise) -> Arrays:
-    """Return the maximum of each window and the number of its cell, or -1 for a window without inputs."""
+    """Return the maximum of each window, and the number of its cell in the window; both (batch, channels, *out).
+
+    Cells are numbered in row-major order. A window that covers only padding has the number -1.
+
+    Args:
+        x: (batch, channels, height, width).
+        window: the window over height and width.
+        lay_out: sets the memory layout of an array with channels last.
+    """
     least = float(jnp.finfo(x.dtype).min)
     dtype = place_type(window)
     best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
@@ -54,13 +62,21 @@ def maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = materialis
 def maxima_diff(
     x: jax.Array, places: jax.Array, dy: jax.Array, window: Window, lay_out: LayOut = materialise
 ) -> Arrays:
-    """Return the diff of `x`; only the shape of `x` is used."""
+    """Return the diff of the input of maximum pooling.
+
+    Args:
+        x: the input; only its shape is used.
+        places: the cell numbers that `maxima_and_places` returned.
+        dy: the diff of the output, (batch, channels, *out).
+        window: the window over height and width.
+        lay_out: sets the memory layout of an array with channels last.
+    """
     dx = _gathered(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
-    return (channels_first(lay_out(dx)),)  # otherwise each reader would gather it again
+    return (channels_first(lay_out(dx)),)  # otherwise each reader would recompute the sums
 
 
 def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the sum of each window, divided by its area."""
+    """Return the sum of each window divided by its entry in `areas`, (batch, channels, *out)."""
     x = channels_last(x)
     if _one_window(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
@@ -72,7 +88,7 @@ def means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arra
 
 
 def means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    """Return the diff of `x`; only the shape of `x` is used."""
+    """Return the diff of the input of average pooling; only the shape of `x` is used."""
     size = x.shape[2:]
     share = channels_last(dy) / table(areas, dy.shape[2:], dy.dtype)[..., None]
     if _one_window(window, size):
@@ -86,10 +102,20 @@ def _one_window(window: Window, size: tuple[int, ...]) -> bool:
 
 
 def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
-    """Sum `dy`, for each cell of the plane, over the windows that contain it.
+    """Return, for each input cell, the sum of `dy` over the windows that contain the cell.
 
-    With `at`, only over windows whose entry in `at` is the cell's number. The plane is split into blocks of the size of
-    the stride. All cells of a block are covered by the same few windows: the one that starts there, and some before it.
+    The input is split into blocks of the size of the stride. All cells of a block are in the same few windows: the
+    window that starts at the block, and a fixed number of windows before it.
+
+    Args:
+        window: the window over height and width.
+        size: the height and width of the input.
+        dy: (batch, *out, channels).
+        at: cell numbers, (batch, *out, channels), or None. With numbers, a window counts only for the cell of its
+            number.
+
+    Returns:
+        (batch, *size, channels).
     """
     kernel, out = window.kernel, dy.shape[1:3]
     stride = [
@@ -120,7 +146,7 @@ def _padded(x: jax.Array, window: Window, value: float) -> jax.Array:
 
 
 def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
-    """Yield the windows' cells at each position of the kernel along an axis of the padded input."""
+    """Yield, for each position of the kernel along an axis, the cells of all windows there: a slice of padded `x`."""
     kernel, stride = window.kernel[axis - 1], window.stride[axis - 1]
     out = (x.shape[axis] - kernel) // stride + 1
     for i in range(kernel):
@@ -128,6 +154,6 @@ def _cells(x: jax.Array, window: Window, axis: int) -> Iterator[jax.Array]:
 
 
 def _all_cells(x: jax.Array, window: Window) -> Iterator[jax.Array]:
-    """Yield the windows' cells at each position of the kernel, in row-major order."""
+    """Yield, for each position of the kernel in row-major order, the cells of all windows: (batch, *out, channels)."""
     for row in _cells(x, window, 1):
         yield from _cells(row, window, 2)

@@ -1,12 +1,12 @@
-"""A cache of compiled programs on disk, which finds a program without tracing its function again.
+"""Cache of compiled programs on disk, which finds a program without tracing its function.
 
-JAX's compilation cache has the lowered program as its key, so the function must be traced and lowered first. Here the
-name of a file is a hash of everything that determines the program: the function, as its caller describes it; the
-compiler's options; the types of the arguments; JAX's settings; the sources of caffejax; the versions of the packages;
-the processor.
+The key of JAX's compilation cache is the lowered program, so a function must be traced and lowered before its program
+is found. Here the key, which is the name of the file, is a hash of everything that determines the program: the
+function, as its caller describes it; the compiler's options; the types of the arguments; JAX's settings; the sources of
+caffejax; the versions of the packages; the processor.
 
-To load a program is to run code: only folders and files are used that no other user can write to, and files must match
-their checksums.
+To load a program is to run code. So the cache reads only files and folders that no other user can write to, and each
+file must match its checksum.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _IMPORTED = time.time_ns()
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
 _VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of names
-# prefixes of JAX's settings that no program depends on
+# prefixes of the names of JAX's settings that do not change compiled programs
 _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
 
 
 class Programs:
-    """The folder of compiled programs.
+    """The setting of the cache, for the whole process.
 
     Attributes:
-        folder: the folder, created when it is needed; None to store no programs.
+        folder: the folder of compiled programs, which is created when it is needed; None to store no programs.
     """
 
     folder: Path | None = None
@@ -77,7 +77,7 @@ class Kept:
             _AHEAD[prefix] = _Ahead(prefix)
 
     def find(self, args: tuple[Any, ...]) -> Program | None:
-        """Return the program for arguments of these types, or None."""
+        """Return the stored program for arguments of these types, or None if there is no such program."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is None or types is None:
             return None
@@ -87,7 +87,7 @@ class Kept:
         return _read(path)
 
     def keep(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
-        """Store the program for arguments of these types, if possible."""
+        """Store the compiled program for arguments of these types. Failures are logged, not raised."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is not None and types is not None:
             _write(_path(prefix, types), compiled)
@@ -100,7 +100,7 @@ class Kept:
 
 
 class _Ahead:
-    """The newest program whose path has this prefix, loaded by a thread."""
+    """Loads, in a thread, the newest program whose path starts with `prefix`."""
 
     def __init__(self, prefix: Path) -> None:
         self._found: tuple[Path, Program] | None = None
@@ -108,7 +108,7 @@ class _Ahead:
         self._thread.start()
 
     def result(self, path: Path) -> Program | None:
-        """Wait for the program; return it if its path is `path`, else None."""
+        """Wait for the thread, and return the program if it was loaded from `path`, else None."""
         self._thread.join()
         return self._found[1] if self._found is not None and self._found[0] == path else None
 
@@ -126,15 +126,16 @@ _COMPILING = threading.Lock()
 
 
 def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
-    """Compile without JAX's compilation cache, because XLA cannot serialize a program that it has read from there.
+    """Compile a program without JAX's compilation cache; XLA cannot serialize a program read from that cache.
+
+    A compiler option with a random value makes the key in JAX's cache unique, so that the cache is never hit.
 
     Args:
         lowered: the program.
         options: the compiler's options.
 
     Returns:
-        The compiled program, or None if the compiler refuses the option that makes the program's cache key unique, or
-        cannot compile the program.
+        The compiled program, or None if compilation fails.
     """
     unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
     least = "jax_persistent_cache_min_compile_time_secs"
@@ -151,13 +152,16 @@ def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> ja
 
 
 def settings() -> str:
-    """Return the current JAX settings that a program depends on, including settings of this thread."""
+    """Return the JAX settings of the current thread that a compiled program depends on, as text."""
     values: Mapping[str, Any] = jax.config.values
     return repr(sorted((k, repr(v)) for k, v in values.items() if not k.startswith(_IRRELEVANT)))
 
 
 def types_of(args: tuple[Any, ...]) -> str | None:
-    """Return the types of arguments, or None if they are traced or not all on the first CPU."""
+    """Return the types and tree structure of arguments, as text.
+
+    None if an argument is traced or on another device than the first CPU, or if there are several processes.
+    """
     leaves, tree = jax.tree.flatten(args)
     home, chosen = _home(), jax.config.values["jax_default_device"]
     if not _concrete(leaves) or chosen not in (None, home) or jax.process_count() > 1:
@@ -183,10 +187,9 @@ def _concrete(leaves: list[Any]) -> bool:
 
 @functools.cache
 def _surroundings() -> str | None:
-    """Return everything that compiled code depends on and that is constant in a process, as text.
+    """Return a description of caffejax's sources, the package versions and the processor, as text.
 
-    Returns:
-        None if a source file is newer than the import of this module, so it may differ from the code that runs.
+    None if a source file is newer than the import of this module, because it may differ from the code that runs.
     """
     sources = hashlib.sha256()
     for path in sorted(p for p in _PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
@@ -212,7 +215,7 @@ def _version(package: str) -> str:
 
 @functools.cache
 def processor() -> str:
-    """Return a name of the processor and its instruction sets."""
+    """Return the machine type and a hash of the processor's model and instruction sets, such as "x86_64-0f3a9c21"."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -254,14 +257,14 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
 
 
 def _has_callbacks(compiled: Any) -> bool:
-    """Return whether a program calls functions of this process."""
+    """Return whether a program calls back into Python functions of this process, and so cannot be stored."""
     unloaded = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
     kinds = "host_callbacks", "keepalive", "ordered_effects", "unordered_effects"
     return any(getattr(unloaded, kind, True) for kind in kinds)
 
 
 def _read(path: Path) -> Program | None:
-    """Return the program in a file; None for a missing file, or one that was written for another path."""
+    """Return the program in a file, or None if the file is missing, damaged, not trusted or made for another path."""
     try:
         if not (_trusted(path.parent) and _trusted(path)):
             return None
@@ -281,7 +284,7 @@ def _read(path: Path) -> Program | None:
 
 
 def _trusted(path: Path) -> bool:
-    """Return whether only this user and root can write to a file or folder."""
+    """Return whether only this user and root can write to a file or folder. A symbolic link is never trusted."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return False
@@ -289,7 +292,7 @@ def _trusted(path: Path) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    """Delete the oldest programs if the folder is larger than the limit of JAX's cache."""
+    """Delete the oldest programs until the folder fits JAX's setting jax_compilation_cache_max_size."""
     most = jax.config.values["jax_compilation_cache_max_size"]
     if most < 0:
         return

@@ -1,4 +1,4 @@
-"""An optimization barrier between the updates of a training step and its backward pass."""
+"""Optimization barrier between the backward pass of a training step and the parameter updates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Arrays = tuple[jax.Array, ...]
 
 
 def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
-    """Return both trees unchanged, with barriers that keep updates of params out of operations of the backward pass.
+    """Return `(params, grads)` unchanged, with barriers that keep XLA from fusing updates with the backward pass.
 
-    XLA fuses the update of a weight with its transposition for a convolution of the backward pass, because both read
-    it. On several devices that convolution, and the backward pass of all earlier layers, then waits for the all-reduce
-    of the weight's gradient, and gradients cannot be reduced together. The TPU compiler does not fuse them; there
-    barriers for all params, or for none, take less memory.
+    Without a barrier, XLA fuses the update of a weight with its transposition for a convolution of the backward pass,
+    because both read the weight. On several devices that convolution, and the backward pass of all earlier layers, then
+    waits for the all-reduce of the weight's gradient, and XLA cannot combine the all-reduces of several gradients. The
+    TPU compiler does not fuse them. There, barriers for all parameters or for no parameters take less memory.
 
     Args:
         params, grads: trees of the same structure.
-        most: the largest size of a param, in elements, that gets a barrier.
+        most: the largest number of elements of a parameter that gets a barrier.
     """
     leaves: list[jax.Array]
     tree: Any
@@ -51,10 +51,10 @@ def _by_twos(*arrays: jax.Array) -> Arrays:
 
 
 def _in_order(diff: jax.Array) -> jax.Array:
-    """Give a weight's gradient the weight's memory layout, in the order of its axes.
+    """Return a weight's gradient, laid out on GPUs in the order of its axes, as the weight is.
 
-    Otherwise it has the layout of the convolution's result, and XLA converts the weight and the state of the update
-    rule to that layout, and back.
+    Otherwise the gradient has the layout of the convolution's result, and XLA converts the weight and the history of
+    the update rule to that layout and back.
     """
     return Operation(_as_they_are, _as_they_are, gpu=_materialised)(diff)[0] if diff.ndim > 2 else diff
 

@@ -1,4 +1,4 @@
-"""Varying manual axes: mesh axes along which a value differs between devices inside of `jax.shard_map`."""
+"""Varying manual axes (vma): the mesh axes along which a value differs between devices inside `jax.shard_map`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import jax
 
 
 def varying(kind: Any) -> frozenset[str]:
-    """Return the axes along which values of this type (`jax.typeof(x)`) vary."""
+    """Return the names of the mesh axes along which values of a type vary; the type is `jax.typeof(x)`."""
     axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
     return axes
 
 
 def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
-    """Make `x` vary along these axes; the transpose sums over them."""
+    """Return `x` with a type that varies along the mesh axes `axes`. The transpose sums over these axes."""
     missing = tuple(axes - varying(jax.typeof(x)))
     return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
 def vary_as(x: jax.Array, *others: jax.Array) -> jax.Array:
-    """Make `x` vary along all axes of the others: the initial value of a loop needs the type of its result."""
+    """Return `x` with a type that varies along all mesh axes of `others`.
+
+    The initial value of a loop needs it, because it must have the type of the loop's result.
+    """
     return vary(x, frozenset[str]().union(*(varying(jax.typeof(other)) for other in others)))

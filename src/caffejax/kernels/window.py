@@ -1,4 +1,4 @@
-"""The sliding window of convolution and pooling."""
+"""Sliding window of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Shape = tuple[int, ...]
 
 
 def reach(size: int, n: int) -> int:
-    """Return how many of n cells a centred window of `size` covers on each side of its centre."""
+    """Return how far a centred window reaches on each side of its centre along an axis of n cells."""
     return min(size // 2, n - 1)
 
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window, with an entry for each spatial axis.
+    """A sliding window. Each attribute has an entry for each spatial axis.
 
     Attributes:
-        kernel: its sizes in cells.
-        stride: the distance between neighbouring windows, in cells.
-        padding: the number of cells added at the (low, high) ends of the input; negative numbers remove cells.
-        dilation: the distance between neighbouring cells of a window.
+        kernel: the number of cells of a window.
+        stride: the distance between neighbouring windows, in cells of the input.
+        padding: the number of cells added at the (low, high) ends of the input. Negative numbers remove cells.
+        dilation: the distance between neighbouring cells of a window, in cells of the input.
     """
 
     kernel: Shape
@@ -32,17 +32,17 @@ class Window:
 
     @classmethod
     def symmetric(cls, kernel: Shape, stride: Shape, pad: Shape, dilation: Shape | None = None) -> Window:
-        """Make a window with the same padding at both ends; default dilation: 1."""
+        """Return a window with the same padding at both ends of each axis. The default dilation is 1."""
         return cls(kernel, stride, tuple((p, p) for p in pad), dilation or (1,) * len(kernel))
 
     @property
     def low(self) -> Shape:
-        """The padding at the low ends."""
+        """The padding at the low end of each axis."""
         return tuple(low for low, _ in self.padding)
 
     @property
     def extent(self) -> Shape:
-        """The number of cells that the dilated kernel spans."""
+        """The number of input cells that the dilated kernel spans along each axis."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     def output(self, size: Sequence[int]) -> Shape:
@@ -51,27 +51,38 @@ class Window:
         return tuple((n + low + high - e) // s + 1 for n, e, s, (low, high) in axes)
 
     def cells(self, out: Sequence[int]) -> Iterator[tuple[slice, ...]]:
-        """Yield, for each position of the kernel in row-major order, its cells of `out` windows in the padded input."""
+        """Yield, for each position of the kernel in row-major order, slices of the padded input.
+
+        The slices select the cell at that position in each of the `out` windows.
+        """
         for place in product(*map(range, self.kernel)):
             axes = zip(place, out, self.stride, self.dilation, strict=True)
             yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
     def ending(self, size: Sequence[int], out: Sequence[int]) -> Window:
-        """Set the high padding so that the padded input ends with the last of `out` windows."""
+        """Return the window with a high padding such that the padded input ends where the last of `out` windows ends.
+
+        Args:
+            size: the spatial size of the input.
+            out: the number of windows along each axis.
+        """
         axes = zip(size, out, self.extent, self.stride, self.low, strict=True)
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
     def without_rest(self, size: Sequence[int]) -> Window:
-        """Remove negative high padding if no window reaches the cells that it removes."""
+        """Return the window without negative high padding, if the number of windows stays the same; else `self`."""
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
     def evened(self, size: Sequence[int]) -> Window:
-        """Increase the high padding to the low padding if that adds no window."""
+        """Return the window with the high padding raised to the low padding, if that adds no window; else `self`."""
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
     def transposed(self) -> Window:
-        """Return the window of the transposed convolution: over the dilated output, with the kernel flipped."""
+        """Return the window of the transposed convolution, which slides with stride 1 over the output's diff.
+
+        The diff must be dilated by the stride of this window, and the kernel flipped.
+        """
         padding = tuple((e - 1 - low, e - 1 - high) for e, (low, high) in zip(self.extent, self.padding, strict=True))
         return replace(self, stride=(1,) * len(self.stride), padding=padding)

@@ -254,7 +254,7 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
 
 
 def mean_precision(precisions: Precisions) -> np.ndarray:
-    """Return the mean average precision (mAP) over the classes, a float32 scalar. Without detections, a class counts 0."""
+    """Return the mean average precision (mAP), float32: the mean over the classes, with 0 for undetected classes."""
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
