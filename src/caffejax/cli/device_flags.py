@@ -216,7 +216,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _on_cpu(options: argparse.Namespace) -> bool:
-    """Return whether the devices are simulated on the CPU, because the flags select it or there is no GPU or TPU."""
+    """Return whether devices are simulated on the CPU: the flags select the CPU, or JAX has only the CPU."""
     if options.gpu is not None:
         return False
     if options.device is not None:

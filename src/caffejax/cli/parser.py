@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"-(\d|\.\d)")
 
 
 class Help(argparse.HelpFormatter):
-    """Help formatter that shows one spelling of each flag, and the default unless it is None, False or empty."""
+    """Help formatter that shows one spelling of each flag, and the default unless it is None, a boolean or empty."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"max_help_position": 33, **options})

@@ -136,7 +136,11 @@ class LayerRange:
     def forward_backward(
         self, inputs: PassInputs, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
     ) -> tuple[PassOutputs, Diffs]:
-        """Run the layers forward and those of `back` backward; return the blobs in `blobs` and the diffs in `diffs`."""
+        """Run all layers of the range forward and the layers of `back` backward.
+
+        Returns:
+            The blobs in `blobs`, and the diffs of parameters and of the blobs in `diffs`.
+        """
         function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
         return function(inputs, seeds, {})
 

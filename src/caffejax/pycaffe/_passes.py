@@ -41,7 +41,7 @@ class FrozenForward:
         self._fold = jax.jit(jax.random.fold_in)
 
     def run(self, layers: LayerRange, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs | None:
-        """Run a pass that returns the blobs in `wanted`; return None if there is no inference function for it."""
+        """Run a pass that returns the blobs in `wanted`; return None if no inference function can run it."""
         if not self._possible:
             return None
         passes = self.cache.find(self._outputs.union(wanted), _variables(inputs))

@@ -7,7 +7,7 @@
     n.loss = L.SoftmaxWithLoss(n.relu1, n.label)
     print(n.to_proto())
 
-A blob has the name of its attribute in the NetSpec, and a layer has the name of its first top. A blob that is no
+A blob has the name of its attribute in the NetSpec, and a layer has the name of its first top. A blob without an
 attribute is named after the layer's type, with a number. A keyword sets a field of the type's parameter message if the
 message has this field, and otherwise a field of the layer: `kernel_size=5` and `convolution_param=dict(kernel_size=5)`
 are equivalent.
@@ -46,7 +46,7 @@ def param_name_dict() -> dict[str, str]:
 
 @cache
 def _param_of(type_name: str) -> str | None:
-    """Return the name of the LayerParameter field with a type's settings, or None if there is no such field.
+    """Return the name of the LayerParameter field with a type's settings; None if no field has them.
 
     For an unregistered type this is the field whose name resembles the type's name.
     """

@@ -108,7 +108,7 @@ class Block:
     Attributes:
         start, stop: the first box, and the box after the last.
         label: the text of the block in the drawing.
-        parts: the equal blocks of which this block is a sequence; empty for a single block.
+        parts: the blocks in a sequence of equal blocks; empty for a single block.
     """
 
     start: int

@@ -1,4 +1,4 @@
-"""Generate the flax source of a program: classes, statements, variable names and line breaks."""
+"""Generation of the flax source of a program: classes, statements, variable names and line breaks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _READER = {"safetensors": "from safetensors.flax import load_file", "orbax": "im
 
 
 def name_modules(program: Program) -> Program:
-    """Return the program with attribute names for the net's modules."""
+    """Return the program with a name for each module, which becomes an attribute of the net's class."""
     taken, names, steps = set(TAKEN), dict[int, str](), list[Step]()
     for step in program.steps:
         if step.part is None:
@@ -63,17 +63,17 @@ def name_modules(program: Program) -> Program:
 
 
 def net_class(program: Program, net: str) -> str:
-    """Return the name of the net's class."""
+    """Return an unused name for the net's class, derived from the net's name `net`."""
     return unique(class_name(net, "Net"), {*TAKEN, *HELPERS, *(block.name for block in program.blocks)})
 
 
 def source(program: Program, name: str, weights: str) -> str:
-    """Return the source of a program whose modules have names.
+    """Return the source code of a program. Its modules must have names.
 
     Args:
         program: the program.
         name: name of the net's class.
-        weights: "safetensors" or "orbax".
+        weights: format of the weights that the source loads: "safetensors" or "orbax".
     """
     helpers = [HELPERS[helper].strip("\n") for helper in HELPERS if helper in program.helpers]
     parts = [*helpers, *map(_block, program.blocks), _net(program, name), _LOAD[weights].format(name=name).strip("\n")]
@@ -112,7 +112,7 @@ def _net(program: Program, name: str) -> str:
 
 
 def output_keys(program: Program) -> dict[str, int]:
-    """Return the outputs' names in the source, with the numbers of their values."""
+    """Return the number of each output's value, by the output's name in the source."""
     keys = dict[str, int]()
     for number, blob in program.named_outputs:
         keys[unique(identifier(blob, "output"), keys)] = number
@@ -184,8 +184,8 @@ def _body(lines: Sequence[str]) -> list[str]:
     return broken
 
 
-_MAX_NESTED_LENGTH = 96  # characters, with every value named x
-_MAX_DEPTH = 3  # nested calls
+_MAX_NESTED_LENGTH = 96  # maximum characters of nested expressions, with x as the name of every value
+_MAX_DEPTH = 3  # maximum nested calls
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,9 @@ class Statement:
 
     Attributes:
         text: the expression, with `<7>` for value 7.
-        reads, writes: numbers of values.
-        loop: attribute of the list of modules that the value passes through, or empty.
-        depth: how many steps the expression nests.
+        reads, writes: numbers of the values that the statement reads and computes.
+        loop: attribute with the list of modules that are applied in a loop; "" for a statement without a loop.
+        depth: number of steps in the expression.
     """
 
     text: str
@@ -207,7 +207,7 @@ class Statement:
 
 
 def statements(steps: Sequence[Step], outputs: Sequence[int]) -> list[Statement]:
-    """Return the statements of the steps; short steps are nested in one statement."""
+    """Return the statements of the steps. Several short steps are nested in one statement, as in f(g(x))."""
     readers: dict[int, int] = dict.fromkeys(outputs, 2)
     for step in steps:
         for number in step.reads:
@@ -236,7 +236,7 @@ def _is_only_reader(before: Statement, step: Step, readers: Mapping[int, int]) -
 
 
 def _is_operation(text: str) -> bool:
-    """Return whether the value is read by an operator, and not only as an argument of a call."""
+    """Return whether an operator reads the value, as in `<1> + 2`, and not only a call, as in `f(<1>)`."""
     return re.search(r"\(<\d+>[,)]", text) is None
 
 
@@ -250,11 +250,11 @@ def _statement(step: Step) -> Statement:
 def name_variables(
     lines: Sequence[Statement], arguments: Mapping[int, str], blobs: Mapping[int, str], outputs: Sequence[int]
 ) -> dict[int, str]:
-    """Return a variable for each value: `x` along the main path, the blob's name elsewhere.
+    """Return the name of a variable for each value, by number: `x` along the main path, elsewhere the blob's name.
 
     Args:
         lines: the statements.
-        arguments: variables of the values that exist before the statements.
+        arguments: names of the values that exist before the statements.
         blobs: blob names of the values.
         outputs: numbers of the output values.
     """
@@ -294,7 +294,13 @@ def name_variables(
 
 
 def emit_lines(lines: Sequence[Statement], names: Mapping[int, str], result: str) -> list[str]:
-    """Return the source of the statements and of the return statement; `<7>` in `result` is value 7."""
+    """Return the source lines of the statements, and of the statement that returns `result`.
+
+    Args:
+        lines: the statements.
+        names: the variable of each value, by number.
+        result: the returned expression, with `<7>` for value 7.
+    """
     source_lines, at_end = list[str](), len(lines) - 1
     for at, line in enumerate(lines):
         targets = ", ".join(names[number] for number in line.writes)
@@ -319,7 +325,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def break_line(text: str, indent: int) -> list[str]:
-    """Return the lines of a statement, broken at brackets if it is longer than `WIDTH`."""
+    """Return the lines of a statement. A statement longer than `WIDTH` characters is broken at brackets."""
     margin = " " * indent
     if len(margin + text) <= WIDTH:
         return [margin + text]
@@ -344,7 +350,10 @@ def _in_brackets(text: str, indent: int) -> list[str]:
 
 
 def _brackets(text: str) -> tuple[int, int] | None:
-    """Return the positions of the brackets to break at: the parameters of a definition, or the last brackets."""
+    """Return the positions of the brackets at which a statement is broken, or None.
+
+    They enclose the parameters of a definition, or are the last brackets of another statement.
+    """
     depth, opened = 0, -1
     for at, letter in enumerate(text):
         if letter in _OPEN:
@@ -358,7 +367,7 @@ def _brackets(text: str) -> tuple[int, int] | None:
 
 
 def _items(body: str) -> Iterator[str]:
-    """Yield the items between the top-level commas."""
+    """Yield the items of a list of arguments, which are separated by commas outside nested brackets."""
     depth, start = 0, 0
     for at, letter in enumerate(body):
         depth += (letter in _OPEN) - (letter in _CLOSE)

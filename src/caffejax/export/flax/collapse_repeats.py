@@ -1,4 +1,4 @@
-"""Collapse repeated steps of a program into block classes, and consecutive equal blocks into lists."""
+"""Replacement of repeated steps of a program by block classes, and of consecutive equal blocks by lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .ir import (
     words,
 )
 
-_MAX_STEPS = 48  # steps in a block
+_MAX_STEPS = 48  # maximum steps in a block
 
 # optional module arguments that may differ between instances of a block, with their defaults
 OPTIONAL: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
@@ -32,11 +32,11 @@ OPTIONAL: dict[str, dict[str, Any]] = {"nnx.Conv": {"strides": 1}}
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive steps with one input and one output, the last step's.
+    """Consecutive steps of a program with one input and one output, which is the output of the last step.
 
     Attributes:
-        start, stop: their range among the program's steps.
-        input: number of the value that they read from outside.
+        start, stop: the range of the steps in the program.
+        input: number of the value from outside that the steps read.
     """
 
     start: int
@@ -45,7 +45,7 @@ class Segment:
 
 
 def find_repeats(program: Program) -> list[Segment]:
-    """Return the segments of equal form that save most lines as one class; empty if no form saves any."""
+    """Return the equal segments whose replacement by a class saves most lines; [] if no replacement saves lines."""
     by_form: dict[Any, list[Segment]] = {}
     for form, segment in _segments(program):
         segments = by_form.setdefault(form, [])
@@ -57,7 +57,10 @@ def find_repeats(program: Program) -> list[Segment]:
 
 
 def _saved(program: Program, segments: Sequence[Segment]) -> int:
-    """Return the number of lines saved. Creating and calling each block costs lines; the class's lines count double."""
+    """Return the number of lines that a class for the segments saves.
+
+    Creating and calling each block costs lines, and the lines of the class count double.
+    """
     lines = sum(
         (step.part is not None) + (not step.after) for step in program.steps[segments[0].start : segments[0].stop]
     )
@@ -66,7 +69,7 @@ def _saved(program: Program, segments: Sequence[Segment]) -> int:
 
 
 def _is_incomplete(program: Program, segment: Segment) -> bool:
-    """Return whether later steps read the segment's input too, such as a sum that belongs to the block."""
+    """Return whether steps after the segment read its input too, for example the sum at the end of a residual block."""
     return any(segment.input in step.reads for step in program.steps[segment.stop :])
 
 
@@ -80,7 +83,7 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
     for start, first in enumerate(steps):
         if len(first.reads) != 1 or (
             first.after and readers[first.reads[0]] == 1
-        ):  # it is written on the previous step's line
+        ):  # the step is nested in the previous step's statement
             continue
         places, form = {first.reads[0]: 0}, list[Any]()
         for stop in range(start + 1, min(start + _MAX_STEPS, len(steps)) + 1):
@@ -97,7 +100,7 @@ def _segments(program: Program) -> Iterator[tuple[Any, Segment]]:
 
 
 def _branchings(steps: Sequence[Step]) -> int:
-    """Return how often the data flow of the steps branches and joins again."""
+    """Return the number of times that the data flow of the steps branches and joins again."""
     last = {number: at for at, step in enumerate(steps) for number in step.reads}
     alive, cuts = set(steps[0].reads), [0]
     for at, step in enumerate(steps, start=1):
@@ -120,7 +123,7 @@ _SHORT = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
-    """Return the program with a class for each repeated group of steps."""
+    """Return the program with a block class in exchange for each repeated group of steps."""
     while segments := find_repeats(program):
         program = _with_block(program, segments)
     return program
@@ -154,13 +157,13 @@ def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
 
 
 def _instance_name(run: Sequence[Step], program: Program) -> str:
-    """Return the common prefix of the layers' names, or else the name of the resulting blob."""
+    """Return a name for a block: the common prefix of its layers' names, or else the name of the block's output."""
     prefix = common_prefix([step.layer for step in run])
     return "_".join(prefix or words(program.values[run[-1].writes[0]].blob)) or "block"
 
 
 def _without_ending(names: Sequence[str]) -> list[str]:
-    """Return the names without trailing words that all of them share."""
+    """Return the names without the last words that are the same in all names."""
     split = [words(name) for name in names]
     while min(map(len, split)) > 1 and split[0][-1].isalpha() and len({ws[-1] for ws in split}) == 1:
         split = [ws[:-1] for ws in split]
@@ -173,7 +176,10 @@ def _class_of(instances: Sequence[str]) -> str:
 
 
 def _member_names(runs: Sequence[Sequence[Step]]) -> list[str]:
-    """Return a name for each step's module: the words common to all runs, without words common to all steps."""
+    """Return a name for the module of each step of a block; "" for a step without a module.
+
+    The name consists of the words that the layers of all runs share, without the words that all steps share.
+    """
     names, taken = list[str](), set(TAKEN)
     of_all = common_prefix(["_".join(common([step.layer for step in same])) for same in zip(*runs, strict=True)])
     for same in zip(*runs, strict=True):
@@ -190,7 +196,7 @@ def _member_names(runs: Sequence[Sequence[Step]]) -> list[str]:
 
 
 def _blob_names(program: Program, runs: Sequence[Sequence[Step]]) -> dict[int, str]:
-    """Return names for the values in a block by number, from the words that all runs share."""
+    """Return names for the values in a block, by number, from the words of blob names that all runs share."""
     names = {}
     for same in zip(*runs, strict=True):
         for k, number in enumerate(same[0].writes):
@@ -202,7 +208,7 @@ def _blob_names(program: Program, runs: Sequence[Sequence[Step]]) -> dict[int, s
 def _parameters(
     runs: Sequence[Sequence[Step]], members: Sequence[str]
 ) -> tuple[dict[str, tuple[Any, ...]], tuple[Step, ...]]:
-    """Return a block's parameters with their values in each run, and its steps."""
+    """Return the parameters of a block, by name with a value for each run, and the steps of the block."""
     parameters: dict[str, tuple[Any, ...]] = {}
     body = []
     for same, member in zip(zip(*runs, strict=True), members, strict=True):
@@ -224,7 +230,13 @@ def _parameters(
 
 
 def _parameter(parameters: dict[str, tuple[Any, ...]], values: tuple[Any, ...], argument: str, member: str) -> str:
-    """Return the parameter with these values; add it if there is none."""
+    """Return the name of the parameter with these values in the runs; add a new parameter if necessary.
+
+    Args:
+        parameters: values of each parameter by name; the new parameter is added here.
+        values: a value for each run.
+        argument, member: names of the module's argument and of the module, for the name of a new parameter.
+    """
     for name, existing in parameters.items():
         if existing == values:
             return name
@@ -253,7 +265,7 @@ _MIN_BLOCKS = 3
 
 
 def collapse_to_lists(program: Program) -> Program:
-    """Return the program with lists of blocks where consecutive blocks have equal or evenly growing arguments."""
+    """Return the program with lists of consecutive blocks whose arguments are equal or grow by equal increments."""
     readers: dict[int, int] = dict.fromkeys(program.outputs, 2)
     for step in program.steps:
         for number in step.reads:
@@ -267,7 +279,7 @@ def collapse_to_lists(program: Program) -> Program:
 
 
 def _run(steps: Sequence[Step], at: int, readers: dict[int, int]) -> list[Step]:
-    """Return the step and the following steps that form a list with it."""
+    """Return the step at index `at` and the steps after it that form a list of blocks with it."""
     run = [steps[at]]
     if not _is_block(run[0]):
         return run
@@ -289,7 +301,10 @@ def _is_block(step: Step) -> bool:
 
 
 def _steps(before: Step, after: Step) -> tuple[int, ...] | None:
-    """Return the increment of each argument; None if an argument changes and is not an integer."""
+    """Return the increment of each module argument from one step to the next; 0 for an equal argument.
+
+    Return None if an argument that is not an integer changes.
+    """
     assert before.part is not None
     assert after.part is not None
     increments = []

@@ -1,4 +1,4 @@
-"""The interface of emitters: a layer, the values that it reads, and methods that add steps."""
+"""The interface of emitters, which are the functions that write layers as flax source."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .ir import Order, Part, Shape, Step, Value
 
 
 def channels_last(n: int) -> Order:
-    """Return the order of n axes with Caffe's axis 1 last."""
+    """Return the order of n of Caffe's axes with axis 1, the channels, last: (0, 2, 3, 1) for n = 4."""
     return (0, *range(2, n), 1) if n > 2 else tuple(range(n))
 
 
 def stored_shape(shape: Shape) -> tuple[int | str, ...]:
-    """Return the shape of an input or output in the source: channels last, any batch size."""
+    """Return the shape of an input or output in the source: channels last, and "batch" as the first size."""
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
 
 def as_in_caffe(n: int) -> Order:
-    """Return Caffe's order of n axes."""
+    """Return Caffe's order of n axes: (0, 1, 2, 3) for n = 4."""
     return tuple(range(n))
 
 
@@ -42,7 +42,7 @@ class Builder:
     shared: dict[tuple[Any, ...], Part] = field(default_factory=dict)
 
     def value(self, blob: str, shape: Shape, order: Order, flat: tuple[Shape, Order] | None = None) -> Value:
-        """Add a value."""
+        """Add a value to the program; return the value. The arguments are the attributes of `Value`."""
         value = Value(len(self.values), blob, shape, order, flat)
         self.values.append(value)
         return value
@@ -50,12 +50,12 @@ class Builder:
 
 @dataclass
 class Emission:
-    """A layer to write.
+    """A layer to write as flax source.
 
     Attributes:
         builder: the program.
         layer: the layer.
-        bottoms: values of its bottoms.
+        bottoms: the values of the layer's bottoms.
     """
 
     builder: Builder
@@ -69,12 +69,12 @@ class Emission:
 
     @cached_property
     def tops(self) -> tuple[Shape, ...]:
-        """Shapes of the tops in Caffe's axis order."""
+        """The shapes of the tops in Caffe's axis order."""
         return tuple(tuple(self.builder.subject.net.graph.blobs[top].shape) for top in self.layer.tops)
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The layer's params and state, in Caffe's order."""
+        """The layer's parameters and state as float32 arrays, in Caffe's order and shapes."""
         return tuple(np.asarray(array, np.float32) for array in self.builder.subject.arrays(self.layer))
 
     def call(
@@ -89,7 +89,16 @@ class Emission:
         blob: str | None = None,
         after: bool = False,
     ) -> Value:
-        """Add a step that computes one value. Shape and order default to the first value's that it reads."""
+        """Add a step that computes one value; return the value.
+
+        Args:
+            text: the expression, with `{0}`, `{1}` for the values in `reads` and `{part}` for the module.
+            reads: the values that the expression reads.
+            part: the module that the expression calls.
+            helpers: names of helper functions in the expression.
+            shape, order, flat, blob: attributes of the value; default: from the first value in `reads` and the top.
+            after: True if the expression may be nested with the previous step's expression in one statement.
+        """
         like = reads[0] if reads else None
         shape = shape if shape is not None else like.shape if like else ()
         order = order if order is not None else like.order if like and len(like.order) == len(shape) else None
@@ -106,11 +115,11 @@ class Emission:
         return value
 
     def blob_name(self, top: str) -> str:
-        """Return a top's name in the prototxt, without the layer name that marks a blob as overwritten later."""
+        """Return the name of a top in the prototxt, without the suffix `/layer` of a blob that is overwritten later."""
         return top.removesuffix(f"/{self.layer.key}")
 
     def elementwise(self, text: str, *reads: Value, part: Part | None = None, helpers: Sequence[str] = ()) -> Value:
-        """Add an element-wise step."""
+        """Add an element-wise step; return its value. The arguments are the same as in `call`."""
         like = reads[0]
         return self.call(
             text,
@@ -124,7 +133,7 @@ class Emission:
         )
 
     def split(self, text: str, read: Value, shapes: Sequence[Shape], helpers: Sequence[str] = ()) -> tuple[Value, ...]:
-        """Add a step that computes one value for each top, in the stored order of `read`."""
+        """Add a step that computes one value for each top, in the stored order of `read`; return the values."""
         self.builder.helpers.update(helpers)
         named = zip(self.layer.tops, shapes, strict=True)
         values = tuple(self.builder.value(self.blob_name(top), shape, read.order) for top, shape in named)
@@ -134,10 +143,17 @@ class Emission:
     def part(
         self, maker: str, kind: str, weights: Mapping[str, np.ndarray], *, positional: int = 0, **arguments: Any
     ) -> Part:
-        """Return a module with the layer's params; layers that share all params share the module.
+        """Return a module with the layer's parameters. Layers that share all parameters share the module.
+
+        Args:
+            maker: the class or function that creates the module, such as `nnx.Conv`.
+            kind: a short word for the module, used in names.
+            weights: the module's arrays by path, such as `kernel`.
+            positional: number of arguments that are passed by position.
+            arguments: the arguments of `maker`.
 
         Raises:
-            LayerError: if a layer that shares the params is written as a different module.
+            LayerError: if another layer with the same parameters is written as a different module.
         """
         random = arguments.pop("random", True)
         owners = tuple(param.owner for param in self.layer.all_params)
@@ -152,7 +168,7 @@ class Emission:
         return same[0]
 
     def ordered(self, value: Value, order: Order) -> Value:
-        """Return a value with its axes stored in `order` and its features in Caffe's order, transposed if necessary."""
+        """Return a value with axes in `order` and features in Caffe's order. A transposition is added if needed."""
         value = self._unmixed(value)
         if value.order == order:
             return value
@@ -164,15 +180,15 @@ class Emission:
         return self.call(f"{{0}}.transpose({axes})", value, order=order, blob=value.blob)
 
     def last(self, value: Value) -> Value:
-        """Return a value with its channels last."""
+        """Return a value with its channels last. A transposition is added if needed."""
         return self.ordered(value, channels_last(len(value.shape)))
 
     def plain(self, value: Value) -> Value:
-        """Return a value in Caffe's axis order."""
+        """Return a value in Caffe's axis order. A transposition is added if needed."""
         return self.ordered(value, as_in_caffe(len(value.shape)))
 
     def alike(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return values of equal shape in one common order."""
+        """Return values of equal shape in the same axis order. Transpositions are added if needed."""
         first = values[0]
         if all(v.order == first.order and v.flat == first.flat for v in values):
             return tuple(values)
@@ -180,7 +196,7 @@ class Emission:
         return (first, *(self.ordered(v, first.order) for v in values[1:]))
 
     def row_major(self, value: Value, axis: int = 0) -> bool:
-        """Return whether the axes from `axis` on are stored in Caffe's order, ignoring axes of length 1."""
+        """Return whether the axes from `axis` on are stored in Caffe's order. Axes of length 1 are ignored."""
         order = [k for k in value.order if value.shape[k] != 1 and k >= axis]
         return value.flat is None and order == sorted(order)
 
@@ -195,7 +211,7 @@ class Emission:
 
 
 def reshape_expression(shape: Sequence[int | str]) -> str:
-    """Return an expression that reshapes to a shape but keeps the first axis."""
+    """Return an expression that reshapes value `{0}` to a shape but keeps the size of the first axis."""
     sizes = ", ".join(map(str, ("{0}.shape[0]", *shape[1:])))
     return f"{{0}}.reshape({sizes})"
 
@@ -206,7 +222,7 @@ _EMITTERS: dict[str, Emit] = {}
 
 
 def writes(*types: str) -> Callable[[Emit], Emit]:
-    """Register an emitter for layer types."""
+    """Return a decorator that registers an emitter for layer types."""
 
     def note(emit: Emit) -> Emit:
         _EMITTERS.update(dict.fromkeys(types, emit))
@@ -216,15 +232,15 @@ def writes(*types: str) -> Callable[[Emit], Emit]:
 
 
 def known_types() -> frozenset[str]:
-    """Return the names of the layer types that can be written."""
+    """Return the names of the layer types that have an emitter."""
     return frozenset(_EMITTERS)
 
 
 def emitter_of(layer: Layer) -> Emit:
-    """Return the emitter of a layer.
+    """Return the emitter of a layer's type.
 
     Raises:
-        LayerError: if its type has none.
+        LayerError: if the type has no emitter.
     """
     emitter = _EMITTERS.get(layer.type.name)
     if emitter is None:
@@ -233,10 +249,10 @@ def emitter_of(layer: Layer) -> Emit:
 
 
 def number(value: float) -> int | float:
-    """Return a prototxt number as it was written: 0.1 instead of the nearest float32; 2 instead of 2.0.
+    """Return a float32 number in its shortest form: 0.1 instead of 0.10000000149, and 2 instead of 2.0.
 
     Raises:
-        LayerError: if it is not finite.
+        LayerError: if the number is not finite.
     """
     require(math.isfinite(value), f"has a parameter that is {value}, which cannot be written as a number")
     short = float(str(np.float32(value)))
@@ -249,7 +265,7 @@ def one_or_all(values: Sequence[int]) -> int | tuple[int, ...]:
 
 
 def affine_expression(scale: float, shift: float) -> str:
-    """Return the expression of scale * x + shift."""
+    """Return the expression for scale * x + shift, with `{0}` for x."""
     scale, shift = number(scale), number(shift)
     text = "{0}" if scale == 1 else "-{0}" if scale == -1 else f"{scale} * {{0}}"
     return text if shift == 0 else f"{text} {'-' if shift < 0 else '+'} {abs(shift)}"

@@ -1,4 +1,4 @@
-"""Emitters of convolution, deconvolution, pooling, inner product and embedding layers."""
+"""Emitters for convolution, deconvolution, pooling, inner product and embedding layers."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from .ir import Part, Shape, Value
 
 @writes("Convolution", "DepthwiseConvolution")
 def convolution(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.Conv."""
+    """Write nnx.Conv over height and width."""
     return _write_convolution(e, _planar(e, e.layer.context))
 
 
 @writes("ConvolutionDepthwise")
 def depthwise(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.Conv with a group for each channel."""
+    """Write nnx.Conv over height and width, with a group for each channel."""
     return _write_convolution(e, _planar(e, depthwise_context(e.layer.context, e.bottoms[0])))
 
 
 @writes("Convolution3D")
 def convolution3d(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.Conv over time and the plane."""
+    """Write nnx.Conv over time, height and width."""
     return _write_convolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
 @writes("NdConvolution")
 def nd_convolution(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.Conv over any number of axes."""
+    """Write nnx.Conv over any number of spatial axes."""
     return _write_convolution(e, nd_correlation(e.layer.context, e.bottoms[0]))
 
 
@@ -72,13 +72,13 @@ def _write_convolution(e: Emission, c: Correlation) -> tuple[Value, ...]:
 
 @writes("Deconvolution")
 def deconvolution(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.ConvTranspose, or a helper for groups, which nnx.ConvTranspose lacks."""
+    """Write nnx.ConvTranspose over height and width, or a helper for groups, which nnx.ConvTranspose does not have."""
     return _write_deconvolution(e, _planar(e, e.layer.context))
 
 
 @writes("Deconvolution3D")
 def deconvolution3d(e: Emission) -> tuple[Value, ...]:
-    """Write nnx.ConvTranspose over time and the plane."""
+    """Write nnx.ConvTranspose over time, height and width."""
     return _write_deconvolution(e, volume_correlation(e.layer.context, e.bottoms[0]))
 
 
@@ -119,7 +119,7 @@ def _planar(e: Emission, context: Context) -> Correlation:
 
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
-    """Return nnx.Conv's padding, extended at the high ends where Caffe's output needs more zeros."""
+    """Return the padding for nnx.Conv. It is larger at the high end of an axis if Caffe's output size needs it."""
     needed = c.window.ending(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
@@ -139,7 +139,10 @@ def _apply_to_bottoms(e: Emission, part: Any) -> tuple[Value, ...]:
 
 @writes("Pooling")
 def pooling(e: Emission) -> Value | tuple[Value, ...]:
-    """Write nnx.max_pool or nnx.avg_pool with the padding for Caffe's rounding, or max_pool_with_places."""
+    """Write nnx.max_pool or nnx.avg_pool, with the padding for Caffe's rounding of sizes.
+
+    With a second top, for the positions of maxima, the helper max_pool_with_places is written.
+    """
     method = pool_method(e.p)
     require(method != "STOCHASTIC", "pools at random in training (STOCHASTIC), which flax does not; use MAX or AVE")
     x, has_positions = e.last(e.bottoms[0]), len(e.layer.tops) > 1
@@ -172,7 +175,7 @@ def pooling3d(e: Emission) -> Value:
 
 @writes("NdPooling")
 def nd_pooling(e: Emission) -> Value:
-    """Write pooling over any number of axes."""
+    """Write pooling over any number of spatial axes."""
     return _pool_symmetric(e, *nd_windows(e.layer.context, e.bottoms[0]))
 
 
@@ -203,13 +206,16 @@ def _maxima(e: Emission, x: Value, window: Window, out: Shape) -> Value:
 
 
 def _sees_padding_alone(x: Value, window: Window, out: Shape) -> bool:
-    """Return whether the last window of an axis contains only padding."""
+    """Return whether the last window along any axis contains only padding."""
     ends = zip(x.shape[2:], window.low, window.stride, out, strict=True)
     return any((o - 1) * stride - low >= n for n, low, stride, o in ends)
 
 
 def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
-    """Write averages over the part of each window inside the padded plane. Padding counts; cells beyond it do not."""
+    """Write average pooling as in Caffe: the divisor is the number of cells of each window in the padded plane.
+
+    Cells of a window beyond the padding do not count.
+    """
     size = tuple(x.shape[2:])
     padding = padding_of(window, size, out)
     beyond = any(high > low for low, high in padding)
@@ -230,7 +236,11 @@ def _averages(e: Emission, x: Value, window: Window, out: Shape) -> Value:
 
 
 def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int], ...]:
-    """Return (low, high) for each axis: Caffe's symmetric padding if flax's rounding gives the same output size."""
+    """Return the padding (low, high) of each axis.
+
+    It is Caffe's symmetric padding (low, low) if this results in the same output size in flax. Otherwise `high` is the
+    padding that Caffe's output size needs.
+    """
     needed = window.ending(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
     return tuple((low, low) if is_equal else (low, high) for (low, high), is_equal in zip(needed, fits, strict=True))
@@ -244,7 +254,7 @@ def _settings(window: Window, padding: tuple[tuple[int, int], ...]) -> str:
 
 @writes("InnerProduct")
 def inner_product(e: Emission) -> Value:
-    """Write nnx.Linear; the weight's inputs are in the stored order of the bottom."""
+    """Write nnx.Linear. The inputs of its weight are in the stored order of the bottom's features."""
     x, *others = e.bottoms
     axis = canonical_axis(e.p.axis, x.shape)
     require(axis > 0, "with axis 0 the whole batch is one input; not supported")
@@ -271,7 +281,7 @@ def inner_product(e: Emission) -> Value:
 
 
 def _product_of_bottoms(e: Emission, axis: int) -> Value:
-    """Write a product with a second bottom, and a bias that is a third bottom or learned."""
+    """Write an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
     require(axis == 1, "takes its weight from a bottom, with an axis other than 1; not supported")
     x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
@@ -281,13 +291,13 @@ def _product_of_bottoms(e: Emission, axis: int) -> Value:
 
 
 def _param(e: Emission, kind: str) -> Part:
-    """Return the layer's first array as an nnx.Param."""
+    """Return an nnx.Param with the layer's first array."""
     array = e.arrays[0]
     return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
 
 
 def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
-    """Return a kernel (inputs, outputs) with its inputs in the stored order."""
+    """Return a kernel (inputs, outputs) with its inputs, of shape `shape` in Caffe's order, in the stored order."""
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)
 

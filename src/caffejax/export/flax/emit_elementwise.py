@@ -1,4 +1,4 @@
-"""Emitters of activation layers, Dropout, element-wise arithmetic and reductions."""
+"""Emitters for activation layers, Dropout, element-wise arithmetic and reductions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = {
 
 
 def _plain(text: str) -> Emit:
-    """Return the emitter of a function without parameters."""
+    """Return an emitter for an element-wise function without settings; `text` is its expression."""
     return lambda e: e.elementwise(text, *e.bottoms)
 
 
@@ -84,7 +84,7 @@ def hard_sigmoid(e: Emission) -> Value:
 
 @writes("Clip")
 def clip(e: Emission) -> Value:
-    """Write clipping between two numbers; the larger one wins if min > max."""
+    """Write clipping to the range from min to max."""
     return e.elementwise(f"jnp.clip({{0}}, {number(e.p.min)}, {number(e.p.max)})", *e.bottoms)
 
 
@@ -96,7 +96,7 @@ def threshold(e: Emission) -> Value:
 
 @writes("Dropout")
 def dropout(e: Emission) -> Value:
-    """Write nnx.Dropout, which scales in training like Caffe; with scale_train: false the output is scaled in TEST."""
+    """Write nnx.Dropout. Like Caffe's, it scales in training; with scale_train: false the output is scaled in TEST."""
     ratio = number(e.p.dropout_ratio)
     part = e.part("nnx.Dropout", "dropout", {}, positional=1, rate=ratio)
     if e.p.scale_train:
@@ -168,14 +168,14 @@ def axpy(e: Emission) -> Value:
 
 @writes("ChannelScale")
 def channel_scale(e: Emission) -> Value:
-    """Write the product of each pixel's channels and the other bottom's value at that pixel."""
+    """Write the product of all channels of a pixel and the other bottom's value at this pixel."""
     x, factor = map(e.last, e.bottoms)
     require(len(x.shape) == len(factor.shape), f"bottoms of shapes {x.shape} and {factor.shape} are not supported")
     return e.call("{0} * {1}", x, factor)
 
 
 def _broadcast_channels(e: Emission, factor: Value, x: Value) -> Value:
-    """Return factors (images, channels, ...) that broadcast along a value with its channels last."""
+    """Return factors (images, channels, ...) reshaped to broadcast with the value `x`, whose channels are last."""
     factor = e.last(factor)
     if len(factor.shape) == len(x.shape):
         return factor
@@ -208,7 +208,7 @@ def reduction(e: Emission) -> Value:
 
 @writes("ArgMax")
 def arg_max(e: Emission) -> Value:
-    """Write the index of the largest number along an axis; the last of equal numbers wins, as in Caffe."""
+    """Write the index of the largest number along an axis; of equal numbers it is the last, as in Caffe."""
     (x,) = e.bottoms
     require(e.p.HasField("axis") and e.p.top_k == 1 and not e.p.out_max_val, "is written with axis and top_k 1 only")
     axis = canonical_axis(e.p.axis, x.shape)

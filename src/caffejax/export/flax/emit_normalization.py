@@ -1,4 +1,4 @@
-"""Emitters of normalisation layers (BatchNorm, BN, LRN, MVN, Normalize), Scale and Bias."""
+"""Emitters for normalisation layers (BatchNorm, BN, LRN, MVN, Normalize), Scale and Bias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ir import Shape, Value
 
 @writes("BatchNorm")
 def batch_norm(e: Emission) -> Value:
-    """Write nnx.BatchNorm, with scale and bias if the layer has them. A following Scale is merged later."""
+    """Write nnx.BatchNorm, with scale and bias if the layer has them. A Scale after it is merged later."""
     mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
@@ -28,7 +28,7 @@ def batch_norm(e: Emission) -> Value:
 
 @writes("BN")
 def bn(e: Emission) -> Value:
-    """Write PSPNet's BN as nnx.BatchNorm; SegNet's, which uses batch statistics or none, as functions."""
+    """Write PSPNet's BN as nnx.BatchNorm, and SegNet's BN, which has no running statistics, as functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
     if bn_variant(e.layer.site.layer) == "SegNet":
         return _segnet_bn(e)
@@ -144,7 +144,7 @@ def _with_bias(e: Emission, x: Value) -> Value:
 
 
 def _stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
-    """Return an array along Caffe's axes from `axis` on, reshaped to broadcast with the stored value."""
+    """Return an array along Caffe's axes from `axis` on, transposed and reshaped to broadcast with the stored `x`."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     whole = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))
     whole = whole.transpose(x.order)
@@ -159,7 +159,7 @@ def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
     if shape == factor.shape:
         return e.ordered(factor, x.order)
     factor = e.plain(factor)
-    if start == 0:  # such as (images, channels), to be extended by height and width
+    if start == 0:  # for example (images, channels), which gets axes for height and width
         sizes = [shape[axis] for axis in x.order]
         if [axis for axis in x.order if shape[axis] != 1] == sorted(k for k in x.order if shape[k] != 1):
             text = ", ".join(map(str, ("{0}.shape[0]", *sizes[1:])))

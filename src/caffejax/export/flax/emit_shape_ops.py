@@ -1,4 +1,4 @@
-"""Emitters of layers that move numbers without computing any: reshape, concat, slice, crop, upsampling."""
+"""Emitters for layers that only move numbers (reshape, concat, slice, crop, upsampling), Softmax and Parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ir import Value
 
 
 def flatten_from(e: Emission, x: Value, axis: int) -> Value:
-    """Merge the axes from `axis` on; with axis 1 the features keep their stored order."""
+    """Return a value with the axes from `axis` on merged. With axis 1 the features keep their stored order."""
     if axis == len(x.shape) - 1:
         return x if axis == 1 else e.plain(x)
     if axis != 1:
@@ -37,7 +37,7 @@ def flatten_from(e: Emission, x: Value, axis: int) -> Value:
 
 @writes("Flatten")
 def flatten(e: Emission) -> Value:
-    """Write a reshape. Flattened features keep their stored order until a reader depends on the order."""
+    """Write a reshape to (rows, features). Features keep their stored order until a layer depends on the order."""
     (x,) = e.bottoms
     start = canonical_axis(e.p.axis, x.shape)
     end = canonical_axis(e.p.end_axis, x.shape, name="end_axis")
@@ -66,7 +66,7 @@ def reshape(e: Emission) -> Value:
 
 
 def _sizes(e: Emission, x: Value) -> list[int | str]:
-    """Return the new sizes; the batch size is read from the array."""
+    """Return the sizes of the reshaped value; the batch size is an expression that reads the array's shape."""
     n = len(x.shape)
     start = e.p.axis if e.p.axis >= 0 else n + e.p.axis + 1
     end = n if e.p.num_axes == -1 else start + e.p.num_axes
@@ -78,18 +78,18 @@ def _sizes(e: Emission, x: Value) -> list[int | str]:
 
 @writes("Permute")
 def permute(e: Emission) -> Value:
-    """Permute the axes."""
+    """Permute the axes, without writing a step."""
     return _permuted(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @writes("Transpose")
 def transpose(e: Emission) -> Value:
-    """Permute all axes."""
+    """Permute all axes, without writing a step."""
     return _permuted(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
 def _permuted(e: Emission, axes: Sequence[int]) -> Value:
-    """Return the bottom with another axis order; the stored array stays the same, so no step is written."""
+    """Return the bottom with its axes permuted. Only the order attribute changes, so no step is written."""
     (x,) = e.bottoms
     if x.flat is not None:
         x = e.plain(x)
@@ -212,7 +212,7 @@ def parameter(e: Emission) -> Value:
 
 
 class Zeros(tuple[int, ...]):
-    """A shape that is written as an array of zeros."""
+    """A shape. As a module argument it is written as an array of zeros with this shape."""
 
     def __repr__(self) -> str:
         return f"jnp.zeros({tuple(self)})"
@@ -220,7 +220,7 @@ class Zeros(tuple[int, ...]):
 
 @writes("Crop")
 def crop(e: Emission) -> Value:
-    """Write a slice of the other bottom's size."""
+    """Write a slice with the size of the second bottom."""
     x, like = e.bottoms
     x = e.ordered(x, x.order)
     starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
@@ -255,7 +255,7 @@ def interp(e: Emission) -> Value:
 
 @writes("Upsample")
 def upsample(e: Emission) -> Value:
-    """Write repetition of each number; SegNet's form writes numbers to the positions of maxima."""
+    """Write a repetition of each number, or for SegNet's form a copy of numbers to the positions of maxima."""
     if len(e.bottoms) > 1:
         return _put_at(e)
     x, n = e.last(e.bottoms[0]), number(e.p.scale if e.p.HasField("scale") else 1)
@@ -268,7 +268,7 @@ def upsample(e: Emission) -> Value:
 
 @writes("Unpooling")
 def unpooling(e: Emission) -> Value:
-    """Write numbers at the positions of maxima."""
+    """Write a copy of numbers to the positions of maxima."""
     require(len(e.bottoms) > 1, "fills windows without a bottom that says where maxima were, which is not supported")
     return _put_at(e)
 

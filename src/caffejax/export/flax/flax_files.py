@@ -1,4 +1,4 @@
-"""Write a net as a folder of flax source, weights and a README."""
+"""Writing of a net as a folder with flax source, weights and a README."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ Weights = Literal["safetensors", "orbax"]
 def write_flax(subject: Subject, folder: str | os.PathLike[str], *, weights: Weights = "safetensors") -> None:
     """Write a net as flax source that runs and trains without caffejax.
 
-    The folder contains `model.py` with the net's class and `load`, the weights, and `README.md` on how to use them.
+    The folder contains `model.py` with the net's class and the function `load`, the weights, and `README.md` with
+    instructions.
 
     Args:
-        subject: the net.
-        folder: the folder; created if it does not exist, otherwise it must be empty.
+        subject: the net with its weights.
+        folder: the folder. It is created if it does not exist; an existing folder must be empty.
         weights: format of the weights: "safetensors" (a file) or "orbax" (a folder).
 
     Raises:
-        CaffejaxError: naming every layer that cannot be written; or if the folder is not empty, or cannot be written.
+        CaffejaxError: naming every layer that cannot be written; also if the folder is not empty or not writable.
         WeightsError: if the package for the weights is missing.
     """
     if weights not in _WRITERS:
@@ -181,7 +182,7 @@ def readme(program: Program, name: str, weights: str) -> str:
 
 
 def _modes_sentence(program: Program) -> str:
-    """Return a sentence on what `train()` and `eval()` change in this net."""
+    """Return a sentence for the README about the effects of `train()` and `eval()` on this net."""
     steps = [*program.steps, *(step for block in program.blocks for step in block.steps)]
     makers = {step.part.maker for step in steps if step.part}
     adapts = any(step.part and step.part.maker == "nnx.BatchNorm" and "use_running_average" not in step.text

@@ -24,12 +24,12 @@ class Value:
     """An array in the generated source.
 
     Attributes:
-        number: its number; each value has one producer.
+        number: the number that identifies the value; exactly one step computes it.
         blob: the blob's name.
-        shape: its shape in Caffe's axis order.
+        shape: the shape in Caffe's axis order.
         order: the stored axis order: stored axis k is Caffe's axis `order[k]`.
-        flat: for a blob (rows, features) that was flattened in its stored order, which differs from Caffe's order of
-            the features: their shape in Caffe's order, and their stored order.
+        flat: the shape of the features in Caffe's order, and their stored order; None for most values. It is for a blob
+            (rows, features) that was flattened in its stored order, so that its features are not in Caffe's order.
     """
 
     number: int
@@ -40,11 +40,11 @@ class Value:
 
     @property
     def stored(self) -> Shape:
-        """The shape in its stored order."""
+        """The shape in the stored axis order."""
         return tuple(self.shape[axis] for axis in self.order)
 
     def axis(self, caffe: int) -> int:
-        """Return the stored position of one of Caffe's axes; -1 for the last position."""
+        """Return the position at which Caffe's axis `caffe` is stored; -1 for the last position."""
         position = self.order.index(caffe % len(self.shape))
         return -1 if position == len(self.shape) - 1 else position
 
@@ -54,14 +54,14 @@ class Part:
     """A module that the net's constructor creates.
 
     Attributes:
-        maker: the class or function to call: `nnx.Conv`.
-        arguments: names and values of its arguments, in order.
-        kind: a short word for it, used in names.
-        positional: how many arguments are passed by position.
-        weights: arrays by their path in the module: `kernel`.
-        random: whether it takes `rngs`.
-        owners: owners of its Caffe params; modules with equal owners are one module.
-        count: length of a list of such modules, or 0 for a single module.
+        maker: the class or function to call, such as `nnx.Conv`.
+        arguments: names and values of the arguments, in order.
+        kind: a short word for the module, used in names.
+        positional: number of arguments that are passed by position.
+        weights: arrays by their path in the module, such as `kernel`.
+        random: True if the module has the argument `rngs`.
+        owners: owners of the layer's parameters in Caffe. Modules with equal owners are one module.
+        count: length of a list of these modules, or 0 for a single module.
         steps: for a list, the increment of each argument from one module to the next.
     """
 
@@ -82,12 +82,12 @@ class Step:
 
     Attributes:
         layer: name of the layer.
-        text: the expression: `{0}`, `{1}` are the values that it reads, `{part}` is its module.
-        reads: numbers of the values that it reads.
-        writes: numbers of the values that it computes.
-        part: its module, or None.
-        name: the module's attribute; empty until `name_modules`.
-        after: whether the expression may wrap the previous step's expression on one line.
+        text: the expression, with `{0}`, `{1}` for the values that it reads and `{part}` for its module.
+        reads: numbers of the values that the step reads.
+        writes: numbers of the values that the step computes.
+        part: the module that the step calls, or None.
+        name: the attribute with the module; "" until `name_modules` sets it.
+        after: True if the expression may be nested with the previous step's expression in one statement.
     """
 
     layer: str
@@ -104,13 +104,13 @@ class Block:
     """A module class for a group of steps that a net repeats.
 
     Attributes:
-        name: the class.
-        title: its docstring.
-        parameters: names and types of its constructor's parameters.
-        steps: its forward pass; module arguments that differ between instances are `Parameter`.
-        input: number of the value that it is called with.
-        output: number of the value that it returns.
-        names: names of its values, by number.
+        name: the name of the class.
+        title: the docstring of the class.
+        parameters: names and types of the constructor's parameters.
+        steps: the forward pass. Module arguments that differ between instances are of the class `Parameter`.
+        input: number of the value with which the block is called.
+        output: number of the value that the block returns.
+        names: names of the block's values, by number.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Program:
 _OF_MODULES = {name for name in dir(nnx.Module) if not name.startswith("_")}
 _IMPORTED = {"jax", "jnp", "nnx", "np", "rngs", "self", "Path", "WEIGHTS", "load", "load_file", "ocp"}
 TAKEN = frozenset({*_OF_MODULES, *_IMPORTED, *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
-# further names that variables must not have: helpers called in the lines, the main variable and the loop variable
+# other names that variables must not have: helpers that statements call, the main variable, the loop variable
 USED_IN_LINES = frozenset({*TAKEN, *HELPERS, "x", "block"})
 
 
@@ -200,7 +200,10 @@ def identifier(name: str, kind: str = "layer") -> str:
 
 
 def class_name(name: str, otherwise: str) -> str:
-    """Return a class name of the capitalised words of `name`, after `otherwise` if they begin with no letter."""
+    """Return a class name from the capitalised words of `name`; the prefix is `otherwise` if it begins with a digit.
+
+    If `name` has no words, the class name is `otherwise`.
+    """
     result = "".join(word[0].upper() + word[1:] for word in words(name))[:60]
     if not result or result[0].isdigit():
         result = otherwise + result

@@ -1,4 +1,4 @@
-"""Translate a net to the steps of its flax source, each layer by its type's emitter."""
+"""Translation of a net to the steps of its flax source. The emitter of each layer's type adds the layer's steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .ir import Part, Program, Step, Value
 
 
 def translate(subject: Subject) -> Program:
-    """Return the program of a net.
+    """Return the program of a net: the steps of its forward pass and its modules.
 
     Raises:
-        CaffejaxError: naming every layer that cannot be written, each with the reason.
+        CaffejaxError: naming every layer that cannot be written, with the reasons.
     """
     builder, values, problems, refused = Builder(subject), dict[str, Value](), list[Problem](), set[str]()
     for name, like in subject.inputs.items():
@@ -51,7 +51,7 @@ def translate(subject: Subject) -> Program:
 
 
 def _outputs_before(subject: Subject, refused: set[str]) -> list[str]:
-    """Return the last blobs before the refused layers, as outputs that can be written."""
+    """Return the names of the last blobs that do not depend on a refused layer; these outputs can be exported."""
     lost, read = set[str](), dict[str, None]()
     makers = {top: layer for layer in subject.layers for top in layer.tops}
     for layer in subject.layers:
@@ -60,7 +60,7 @@ def _outputs_before(subject: Subject, refused: set[str]) -> list[str]:
             read |= dict.fromkeys(name for name in layer.bottoms if name in makers and name not in lost)
     # a blob whose name ends with its layer's key is overwritten later and cannot be an output
     named = {name for name in read if not name.endswith(f"/{makers[name].key}")}
-    inner = set[str]()  # blobs that named blobs are computed from
+    inner = set[str]()  # blobs from which named blobs are computed
     for layer in reversed(subject.layers):
         if inner.intersection(layer.tops) or named.intersection(layer.tops):
             inner.update(layer.bottoms)
@@ -73,13 +73,13 @@ def _tops(emission: Emission) -> tuple[Value, ...]:
 
 
 def _last(builder: Builder, subject: Subject, value: Value) -> Value:
-    """Return an output with its channels last."""
+    """Return an output of the net with its channels last; a transposition is added if needed."""
     layer: Layer = subject.net.graph.layers[-1]
     return Emission(builder, layer, (value,)).last(value)
 
 
 def _merge_scales_into_batch_norms(steps: list[Step], outputs: tuple[int, ...]) -> list[Step]:
-    """Merge each Scale into the BatchNorm before it, if nothing else reads the BatchNorm's value."""
+    """Return the steps with each Scale merged into the BatchNorm before it, if only the Scale reads its value."""
     readers: dict[int, list[Step]] = {}
     uses: dict[int, int] = {}
     for step in steps:
@@ -102,7 +102,7 @@ def _merge_scales_into_batch_norms(steps: list[Step], outputs: tuple[int, ...]) 
 
 
 def _with_scale(norm: Part, scale: Part) -> Part | None:
-    """Return the BatchNorm with a Scale's parameters; None if the two cannot be merged."""
+    """Return a BatchNorm module with a Scale's parameters; None if the two cannot be merged."""
     settings = dict(norm.arguments)
     if norm.maker != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.maker != "Scale":
         return None
@@ -126,6 +126,6 @@ def _used_steps(steps: list[Step], outputs: tuple[int, ...]) -> tuple[Step, ...]
 
 
 def _used_helpers(steps: tuple[Step, ...], available: set[str]) -> frozenset[str]:
-    """Return the helpers that the steps use."""
+    """Return the names of the helpers in `available` that the steps use."""
     makers = {step.part.maker for step in steps if step.part}
     return frozenset(name for name in available if name in makers or any(f"{name}(" in step.text for step in steps))

@@ -1,7 +1,7 @@
-"""Export to ONNX models, through the package `onnx`.
+"""Export to ONNX models by the package `onnx`.
 
 Raises:
-    CaffejaxError: on import, if that package is missing.
+    CaffejaxError: on import, if the package is missing.
 """
 
 from ..stablehlo import require_package

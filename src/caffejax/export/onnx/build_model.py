@@ -1,4 +1,4 @@
-"""Build an ONNX model from a net, layer by layer. Values keep the names of the net's blobs."""
+"""Construction of an ONNX model from a net, layer by layer. Values have the names of the net's blobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build_model(
         subject: the net with its weights.
         inputs: shapes and dtypes of the inputs; sizes may be symbolic.
         opset: the version of ONNX's operator set.
-        preprocessing: preprocessing to include; its input then takes uint8 images instead.
+        preprocessing: preprocessing to include in the model; its input then takes uint8 images.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -86,7 +86,7 @@ class _ModelBuilder:
         while layers:
             layer = layers.pop(0)
             if any(name not in self.values for name in layer.bottoms):
-                continue  # a layer before it cannot be exported
+                continue  # it depends on a layer that cannot be exported
             following = self._fusible_scale(layer, layers)
             try:
                 with layer.located(), self.builder.layer_scope(layer.key):
@@ -137,7 +137,7 @@ class _ModelBuilder:
         return [np.asarray(array, np.float32) for array in self.subject.arrays(layer)]
 
     def _output(self, name: str) -> Value:
-        """Return an output without its padding rows."""
+        """Return the value of the output `name`, with only the valid rows if it is padded."""
         value = self.values[name]
         if name not in self.trimmed:
             return value
@@ -175,13 +175,13 @@ class _ModelBuilder:
 
 
 def _rows(top: Any) -> jax.Array:
-    """Return the number of valid rows of a padded top, like `layers.row_padding.count`."""
+    """Return the number of valid rows of a padded top, a scalar; the same as `layers.row_padding.count`."""
     first = top if top.ndim == 1 else top[(slice(None),) * rows_axis(top) + (slice(None), 0)]
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
 class Shaped(NamedTuple):
-    """A shape, whose sizes are numbers or names such as "batch", and a dtype."""
+    """A shape, with sizes that are numbers or names such as "batch", and a dtype."""
 
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
@@ -198,7 +198,7 @@ def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, Shaped]:
 
 
 def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: Sequence[Value]) -> list[Value]:
-    """Add a layer; return its tops.
+    """Add the nodes of a layer to the model; return the layer's tops.
 
     Raises:
         CaffejaxError: naming the layer, if it cannot be exported.
@@ -221,7 +221,10 @@ def add_layer(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], botto
 def add_layer_with_scale(
     builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottom: Value, scale: Layer, by: Sequence[np.ndarray]
 ) -> list[Value]:
-    """Add a layer merged with the per-channel factor and bias that follow it (BatchNorm and Scale); return the top."""
+    """Add a layer merged with the layer after it, which multiplies and shifts channels; return the top.
+
+    An example is a BatchNorm with the Scale after it.
+    """
     by_channel, scaled = scale.type.traits.by_channel, OPERATORS[layer.type.name].scaled
     assert by_channel is not None
     assert scaled is not None
@@ -230,7 +233,7 @@ def add_layer_with_scale(
 
 
 def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> bool:
-    """Return whether a layer's operators can include a per-channel factor and bias."""
+    """Return whether the ONNX operators of a layer can include a factor and a bias for each channel."""
     operators = OPERATORS.get(layer.type.name)
     if operators is None or operators.scaled is None:
         return False
@@ -238,7 +241,7 @@ def accepts_scale(layer: Layer, blobs: Sequence[np.ndarray], bottom: Value) -> b
 
 
 def is_channel_scale(layer: Layer, blobs: Sequence[np.ndarray], channels: Any) -> bool:
-    """Return whether a layer only multiplies and shifts each channel."""
+    """Return whether a layer multiplies each channel by a factor and adds a bias, and does nothing else."""
     by = layer.type.traits.by_channel
     shapes = [b.shape for b in blobs]
     return by is not None and len(layer.bottoms) == 1 and bool(blobs) and by.applies(layer.context, shapes, 1, channels)
@@ -251,7 +254,7 @@ def _call(builder: Builder, layer: Layer, blobs: Sequence[np.ndarray], bottoms: 
 
 
 def _forward(layer: Layer, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple[jax.Array, ...]:
-    """Run a layer's forward pass by the plain lowering, in float32."""
+    """Run a layer's forward pass by the plain lowering, in float32; return the tops."""
     context = replace(layer.context, run=Run().plain())
     tops, _ = run(context, tuple(blobs), tuple(bottoms))
     return tops

@@ -1,4 +1,4 @@
-"""`Builder`: collects the nodes, initializers and unique names of an ONNX graph."""
+"""`Builder`, an ONNX graph under construction, and `Value`, an array in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 from .symbolic_dims import Shape as Shape
 from .symbolic_dims import Sizes
 
-_AXES_AS_INPUT = {"ReduceSum": 13}  # the first opset in which axes are an input; 18 for other reductions
+_AXES_AS_INPUT = {"ReduceSum": 13}  # first opset in which the axes are an input; 18 for other reductions
 
 
 class Builder:
@@ -48,19 +48,28 @@ class Builder:
         return name
 
     def node(self, op: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; return its output's name, or a list of names if `outputs` > 1. Attributes None are left out."""
+        """Add a node; return the name of its output, or a list of names if `outputs` > 1.
+
+        Attributes that are None are left out.
+        """
         names = [self.free(f"{self._layer}/{op}") for _ in range(outputs)]
         present = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(helper.make_node(op, list(inputs), names, **present))
         return names[0] if outputs == 1 else names
 
     def emit(self, op: str, inputs: Sequence[Value], shape: Shape, dtype: Any = None, **attributes: Any) -> Value:
-        """Add a node with one output on full-shape inputs; return the output. dtype: default: the first input's."""
+        """Add a node with one output; return the output. Inputs are expanded to their full shapes.
+
+        The default of `dtype` is the first input's dtype.
+        """
         name = self.node(op, [self.whole(v) for v in inputs], **attributes)
         return computed(name, shape, inputs[0].dtype if dtype is None else dtype)
 
     def reduce(self, op: str, x: str, axes: Sequence[int], *, keepdims: bool = False) -> str:
-        """Add a reduction. The opset decides whether the axes are an attribute or an input."""
+        """Add a reduction of the value `x` over axes; return the name of the result.
+
+        The axes are an attribute or an input of the node, depending on the opset.
+        """
         if self.opset < _AXES_AS_INPUT.get(op, 18):
             output: str = self.node(op, [x], axes=list(axes), keepdims=int(keepdims))
         else:
@@ -68,7 +77,7 @@ class Builder:
         return output
 
     def constant(self, array: Any, preferred: str = "") -> str:
-        """Return the name of an initializer; equal arrays are stored once."""
+        """Return the name of an initializer with this array. Equal arrays are stored once."""
         array = np.asarray(array)
         data = np.ascontiguousarray(array).tobytes()
         key = (array.dtype, array.shape, data if len(data) < 64 else hashlib.blake2b(data).digest())
@@ -79,7 +88,7 @@ class Builder:
         return self._constants[key]
 
     def integers(self, numbers: Sequence[int]) -> str:
-        """Return the name of an int64 vector, as operators require for axes and sizes."""
+        """Return the name of an int64 vector initializer, which operators require for axes and sizes."""
         return self.constant(np.asarray(list(numbers), np.int64))
 
     def held(self, value: Value) -> str:
@@ -98,7 +107,7 @@ class Builder:
         return value if value.is_whole else computed(self.whole(value), value.shape, value.dtype)
 
     def reshaped(self, name: str, shape: Shape) -> str:
-        """Add a Reshape; the target shape may contain symbolic sizes."""
+        """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
         symbolic = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(symbolic) == 1 and 0 not in shape:
             target = self.integers([-1 if i in symbolic else n for i, n in enumerate(shape)])
@@ -108,12 +117,15 @@ class Builder:
         return output
 
     def cast(self, name: str, dtype: Any) -> str:
-        """Add a Cast."""
+        """Add a Cast to a dtype; return the name of the result."""
         output: str = self.node("Cast", [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
         return output
 
     def where(self, at: str, yes: str, no: str, dtype: Any) -> str:
-        """Add a selection; for booleans by And and Or, since engines have no Where for them."""
+        """Add a selection of `yes` where `at` is true and of `no` elsewhere; return the name of the result.
+
+        For booleans it consists of And and Or, because engines do not support Where for booleans.
+        """
         if np.dtype(dtype) != np.bool_:
             output: str = self.node("Where", [at, yes, no])
         else:
@@ -123,7 +135,7 @@ class Builder:
 
     @contextmanager
     def layer_scope(self, name: str) -> Iterator[None]:
-        """Name the nodes added in this context after a layer: a single node `layer`, several nodes `layer/operator`."""
+        """Return a context in which nodes are named after a layer: `layer` for a single node, else `layer/operator`."""
         self._layer, start = name, len(self.nodes)
         try:
             yield
@@ -134,7 +146,7 @@ class Builder:
                 self._node_names.add(node.name)
 
     def rename(self, start: int, old: str, new: str) -> bool:
-        """Rename a value that one of `nodes[start:]` makes; return False if none makes it."""
+        """Rename an output of the nodes `nodes[start:]`; return False if they have no such output."""
         later = self.nodes[start:]
         if not any(old in node.output for node in later):
             return False
@@ -144,10 +156,10 @@ class Builder:
 
     @contextmanager
     def subgraph(self, inputs: Sequence[Value] = ()) -> Iterator[Subgraph]:
-        """Collect the nodes added in this context in a subgraph. It may read values of the enclosing graph.
+        """Return a context in which nodes are added to a subgraph, which may read values of the enclosing graph.
 
         Args:
-            inputs: values whose shapes and dtypes the subgraph's inputs have.
+            inputs: values with the shapes and dtypes of the subgraph's inputs.
         """
         outer, self.nodes = self.nodes, []
         try:
@@ -163,8 +175,8 @@ class Subgraph:
     """The body of a Loop, or a branch of an If.
 
     Attributes:
-        inputs: values of its inputs.
-        nodes: its nodes; complete when the context of `Builder.subgraph` ends.
+        inputs: the values of the subgraph's inputs.
+        nodes: the subgraph's nodes; complete when the context of `Builder.subgraph` ends.
     """
 
     def __init__(self, builder: Builder, inputs: Sequence[Value]) -> None:
@@ -174,7 +186,7 @@ class Subgraph:
         self._outputs: list[onnx.ValueInfoProto] = []
 
     def set_outputs(self, values: Sequence[Value]) -> None:
-        """Declare the outputs; call it last in the context."""
+        """Declare the outputs of the subgraph. Call this at the end of the context."""
         for value in values:
             name = self._builder.node("Identity", [self._builder.whole(value)])
             self._outputs.append(value_info(computed(name, value.shape, value.dtype)))
@@ -185,7 +197,7 @@ class Subgraph:
 
 
 def value_info(value: Value) -> onnx.ValueInfoProto:
-    """Return name, shape and dtype of a value as an ONNX message; symbolic sizes are written as text."""
+    """Return the name, shape and dtype of a value as an ONNX message. Symbolic sizes are text."""
     shape = [n if isinstance(n, int) else str(n) for n in map(_plain, value.shape)]
     return helper.make_tensor_value_info(str(value.what), helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
@@ -206,14 +218,15 @@ def _free(preferred: str, taken: set[str]) -> str:
 class Value:
     """An array in the model, stored before broadcasting.
 
-    Axes along which the array repeats itself have length 1 in the held shape. Operators that broadcast take the held
-    array; for others, `Builder.whole` expands it.
+    The array has a full shape, and a held shape in which it is stored. An axis along which the array repeats one
+    element has length 1 in the held shape. ONNX operators that broadcast read the stored array. For other operators
+    `Builder.whole` expands it to the full shape.
 
     Attributes:
         shape: the full shape.
         dtype: the dtype.
-        what: name of a value in the model, or a constant array, of the held shape.
-        held: the held shape: as many axes as `shape`, each of the same length or of length 1.
+        what: the name of a value in the model, or a constant array; both have the held shape.
+        held: the held shape. It has the axes of `shape`, each with the same length or with length 1.
     """
 
     shape: Shape
@@ -223,12 +236,12 @@ class Value:
 
     @property
     def array(self) -> np.ndarray | None:
-        """The constant array in its held shape, or None if it is computed at run time."""
+        """The constant array in its held shape; None if the value is computed at run time."""
         return self.what if isinstance(self.what, np.ndarray) else None
 
     @property
     def number(self) -> Any:
-        """The constant that all elements equal, or None."""
+        """The constant to which all elements are equal; None if they may differ or are computed at run time."""
         return self.what.ravel()[0] if isinstance(self.what, np.ndarray) and self.what.size == 1 else None
 
     @property
@@ -237,18 +250,18 @@ class Value:
         return self.held == self.shape
 
     def named(self, name: str) -> Value:
-        """Return the value with another name."""
+        """Return a copy of the value with another name in the model."""
         return replace(self, what=name)
 
 
 def constant_value(array: Any, shape: Shape | None = None) -> Value:
-    """Return the value of a constant array; shape: the full shape that it broadcasts to, default: the array's."""
+    """Return a value for a constant array that broadcasts to the full shape `shape`; default: the array's shape."""
     held = np.asarray(array)
     return Value(held.shape if shape is None else shape, held.dtype, held, held.shape)
 
 
 def computed(name: str, shape: Sequence[Any], dtype: Any) -> Value:
-    """Return the value of a node's output, held in its full shape."""
+    """Return a value for the output of a node. Its held shape is its full shape."""
     return Value(tuple(shape), np.dtype(dtype), name, tuple(shape))
 
 

@@ -1,4 +1,4 @@
-"""Conversion of any JAX function to ONNX: trace it to a jaxpr and convert each equation."""
+"""Conversion of any JAX function to ONNX: the function is traced to a jaxpr, and each equation is converted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from .builder import Builder, Shape, Value, constant_value
 from .primitives import Equation, handler, is_elementwise
 
-_MAX_FOLDED_SIZE = 1 << 16  # results of at most this many elements are always computed at export
+_MAX_FOLDED_SIZE = 1 << 16  # elements; constant results up to this size are always computed at export
 _NOT_FOLDED = {
     "dim_as_value",
     "broadcast_in_dim",
@@ -22,26 +22,26 @@ _NOT_FOLDED = {
     "scan",
     "while",
     "cond",
-}  # their converters handle constants themselves
+}  # primitives with converters that handle constants
 
 
 def convert(builder: Builder, function: Callable[..., Any], inputs: Sequence[Value]) -> list[Value]:
-    """Trace a function and add its computation to a model; return its results as a flat list.
+    """Trace a function and add its computation to a model; return the results as a flat list.
 
     Args:
         builder: the model.
         function: a function of JAX arrays.
-        inputs: its arguments as values of the model.
+        inputs: the function's arguments, as values of the model.
 
     Raises:
-        LayerError: if it uses a primitive that ONNX has no operator for.
+        LayerError: if the function uses a primitive without an ONNX operator.
     """
     arguments = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
     return convert_jaxpr(builder, jax.make_jaxpr(function)(*arguments), inputs)
 
 
 def convert_jaxpr(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
-    """Add the computation of a jaxpr; return its results."""
+    """Add the computation of a jaxpr to a model; return its results as values."""
     jaxpr = closed.jaxpr
     values: dict[Any, Value] = dict(zip(jaxpr.constvars, map(constant_value, closed.consts), strict=True))
     values.update(zip(jaxpr.invars, inputs, strict=True))
@@ -58,7 +58,7 @@ def convert_jaxpr(builder: Builder, closed: ClosedJaxpr, inputs: Sequence[Value]
 
 
 def _used_equations(jaxpr: Any) -> list[Any]:
-    """Return the equations whose results are used."""
+    """Return the equations that the jaxpr's results depend on, in their order."""
     used = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     equations = []
     for eqn in reversed(jaxpr.eqns):
@@ -86,7 +86,10 @@ def _convert_equation(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequen
 
 
 def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Value] | None:
-    """Compute an equation of constants now; None if the result is too large or its shape is symbolic."""
+    """Compute an equation with constant operands at export; return its results as constants.
+
+    Return None if the results are too large or have symbolic shapes.
+    """
     arrays = [v.array for v in inputs if v.array is not None]
     if is_elementwise(eqn.primitive.name):
         results = eqn.primitive.bind(*np.broadcast_arrays(*arrays), **eqn.params)
@@ -109,7 +112,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
 
 
 def _with_shape(value: Value, shape: Shape) -> Value:
-    """Return a value with all axes of a shape; an operand without axes may have replaced another one."""
+    """Return a value with all axes of `shape`. A value without axes may represent a result with axes."""
     if value.shape == shape:
         return value
     held = (1,) * (len(shape) - len(value.held)) + value.held
@@ -118,5 +121,5 @@ def _with_shape(value: Value, shape: Shape) -> Value:
 
 
 def sizes(shape: Sequence[Any]) -> Shape:
-    """Return a shape with Python integers instead of NumPy's."""
+    """Return a shape with Python integers instead of NumPy's; symbolic sizes stay."""
     return tuple(int(n) if isinstance(n, int | np.integer) else n for n in shape)

@@ -1,4 +1,4 @@
-"""Conversion of layer types to ONNX operators with the same meaning."""
+"""Conversion of layer types to equivalent ONNX operators."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Call:
     Attributes:
         builder: the model.
         context: the layer's settings and site.
-        blobs: its params and state.
-        bottoms: its bottoms.
-        shapes: shapes of its tops.
-        prefix: prefix of its initializers' names.
+        blobs: the layer's parameters and state.
+        bottoms: the layer's bottoms, as values of the model.
+        shapes: shapes of the layer's tops.
+        prefix: prefix for the names of the layer's initializers.
     """
 
     builder: Builder
@@ -59,34 +59,34 @@ class Call:
         return jax.ShapeDtypeStruct(self.x.shape, self.x.dtype)
 
     def name(self, value: Value) -> str:
-        """Return the name of a value in its full shape."""
+        """Return the name of a value after expanding it to its full shape."""
         return self.builder.whole(value)
 
     def array(self, array: Any, name: str | int) -> str:
-        """Return the name of an initializer, `prefix/name`."""
+        """Return the name of an initializer with this array: `prefix/name`."""
         return self.builder.constant(np.asarray(array), f"{self.prefix}/{name}")
 
     def blob(self, i: int) -> str:
-        """Return the name of the initializer of blob `i`."""
+        """Return the name of the initializer with the layer's blob `i`."""
         return self.array(self.blobs[i], i)
 
     def emit(self, op: str, *inputs: str, bottom: int = 0, **attributes: Any) -> Value:
-        """Add a node on a bottom and further inputs; return it as the top of the same index."""
+        """Add a node on bottom number `bottom` and further inputs; return its output as the top of this number."""
         name = self.builder.node(op, [self.name(self.bottoms[bottom]), *inputs], **attributes)
         return self.top(name, bottom)
 
     def top(self, name: str, i: int = 0) -> Value:
-        """Return the value of that name as top `i`."""
+        """Return a value with this name and the shape of top `i`."""
         return computed(name, self.shapes[i], self.x.dtype)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Conversion of a layer merged with a per-channel factor and bias that follow it.
+    """Conversion of a layer merged with the factor and bias for each channel that the next layer applies.
 
     Attributes:
-        holds: predicate: whether this conversion applies to a layer.
-        emit: `emit(call, factor, bias)` returns the top of both.
+        holds: `holds(call)` returns whether this conversion applies to a layer.
+        emit: `emit(call, factor, bias)` returns the top of the merged layers.
     """
 
     holds: Callable[[Call], bool]
@@ -98,10 +98,10 @@ class Operators:
     """Conversion of a layer type.
 
     Attributes:
-        emit: returns the tops, or None if these settings need the general conversion by jaxpr.
-        words: the operators, for the table in the documentation.
-        unless: when the general conversion is used, for the same table.
-        scaled: conversion merged with a factor and bias that follow, or None.
+        emit: `emit(call)` returns the tops, or None if the layer's settings need the general conversion by jaxpr.
+        words: the names of the operators, for the table in the documentation.
+        unless: the settings that need the general conversion, for the same table.
+        scaled: the conversion merged with a factor and bias for each channel, or None.
     """
 
     emit: Emitter
@@ -123,13 +123,13 @@ def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None =
     return register
 
 
-_MAX_AXES = 3  # spatial axes that engines support
+_MAX_AXES = 3  # maximum spatial axes that ONNX engines support
 _UNLESS = "more than 3 axes of space, or an `axis` other than 1"
 
 
 @emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNLESS)
 def convolution(call: Call) -> Tops | None:
-    """Convert to Conv, one for each bottom."""
+    """Convert a convolution to Conv, with one node per bottom."""
     return _emit_convolution(call, correlation(call.context, (call.like,)))
 
 
@@ -153,7 +153,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
 
 @emits("Deconvolution", operators="ConvTranspose", unless=_UNLESS)
 def deconvolution(call: Call) -> Tops | None:
-    """Convert to ConvTranspose, one for each bottom."""
+    """Convert a deconvolution to ConvTranspose, with one node per bottom."""
     c = correlation(call.context, (call.like,))
     if not _is_supported(c):
         return None
@@ -194,7 +194,7 @@ def inner_product(call: Call) -> Tops | None:
     unless="STOCHASTIC, two tops, or windows that leave out much of the plane",
 )
 def pooling(call: Call) -> Tops | None:
-    """Convert to pooling with the extra padding that Caffe's rounding up of sizes needs."""
+    """Convert to MaxPool or AveragePool, with the extra padding that Caffe's rounding up of sizes needs."""
     method = pool_method(call.param)
     if len(call.shapes) != 1 or method == "STOCHASTIC":
         return None
@@ -211,7 +211,10 @@ def pooling(call: Call) -> Tops | None:
 
 
 def add_average_pool(call: Call, name: str, window: Window, out: Shape) -> str | None:
-    """Add means over windows, divided by the cells of each window inside the padded plane; None if no operator can."""
+    """Add average pooling that divides by the number of cells of each window inside the padded plane.
+
+    Return the name of the result, or None if no operator supports the padding.
+    """
     areas = window_areas(call.x.shape[2:], window, out)
     window = pad_to_cover(call.like, window, out)
     pads, b = _pads(window), call.builder
@@ -237,12 +240,12 @@ def _pads(window: Window) -> list[int] | None:
 
 
 def uses_stored_statistics(call: Call) -> bool:
-    """Return whether a BatchNorm layer maps to one BatchNormalization."""
+    """Return whether a BatchNorm layer uses stored statistics, so that it is a single BatchNormalization."""
     return call.context.settings.uses_stored and len(call.blobs) == 3
 
 
 def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Value:
-    """Add a normalisation by the stored statistics, with a factor and a bias for each channel."""
+    """Add a BatchNormalization by the stored statistics, with a factor and a bias for each channel; return the top."""
     mean, variance = map(np.asarray, stored_statistics(tuple(map(jnp.asarray, call.blobs))))
     arrays = (("scale", factor), ("bias", bias), ("mean", mean), ("variance", variance))
     inputs = [call.array(array, name) for name, array in arrays]
@@ -362,13 +365,13 @@ def dropout(call: Call) -> Tops | None:
 
 @emits("Split", operators="Identity")
 def split(call: Call) -> Tops:
-    """Return the bottom for each top."""
+    """Return the bottom as each top, without adding a node."""
     return [call.x] * len(call.shapes)
 
 
 @emits("Eltwise", operators="Add, Mul, Max", unless="not MAX: then Mul by `coeff`, Add")
 def eltwise(call: Call) -> Tops | None:
-    """Convert MAX to Max."""
+    """Convert the operation MAX to Max; other operations use the general conversion."""
     if call.param.EltwiseOp.Name(call.param.operation) != "MAX":
         return None
     return call.emit("Max", *map(call.name, call.bottoms[1:]))

@@ -1,4 +1,4 @@
-"""ONNX files: check a model, and write it atomically, with a second file for large weights."""
+"""ONNX files: a model is checked and written atomically, with a second file for large weights."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..preprocessing import Preprocessing
 from .build_model import build_model
 
 OPSETS = range(17, 24)  # supported versions of ONNX's operator set
-OPSET = 18  # the first with max and min reductions in ScatterElements, which SegNet's layers need
-_MAX_BYTES = (1 << 31) - (1 << 24)  # a protobuf message holds 2 GiB; 16 MiB are reserved for the program
+OPSET = 18  # the first opset with max and min reductions in ScatterElements, which SegNet's layers need
+_MAX_BYTES = (1 << 31) - (1 << 24)  # the limit of protobuf messages is 2 GiB; 16 MiB are reserved for the nodes
 
 
 def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -> ModelProto:
     """Export a net to an ONNX file; return the model.
 
-    An ONNX file holds at most 2 GB. Larger weights are written to a second file, `<path>.data`, and the returned model
-    refers to that file.
+    The size of an ONNX file is limited to 2 GB. Larger weights are written to a second file, `<path>.data`, and the
+    returned model refers to this file.
 
     Args:
         subject: the net with its weights.
@@ -34,7 +34,7 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -
         options: as for `export_onnx`.
 
     Raises:
-        CaffejaxError: as for `export_onnx`; if the file cannot be written.
+        CaffejaxError: as for `export_onnx`, and if the file cannot be written.
     """
     model = export_onnx(subject, **options)
     with replacing_with_data(path, model) if _is_large(model) else replacing(path) as file:
@@ -52,15 +52,16 @@ def export_onnx(
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.
 
-    Values have the names of the net's blobs, nodes the names of its layers; initializers are the weights. Outputs
-    contain no padding rows. Recurrent layers that carry state between passes start each call from the subject's state.
+    Values have the names of the net's blobs, and nodes have the names of its layers. Initializers are the weights.
+    Outputs contain only valid rows, no padded rows. Recurrent layers that carry state between passes start each call
+    from the subject's state.
 
     Args:
         subject: the net with its weights.
         opset: the version of ONNX's operator set.
         batch: True for a symbolic batch size, False for the batch size of the net.
         batch_axis: the axis of the inputs that is the batch.
-        preprocessing: preprocessing to include; its input then takes uint8 images instead.
+        preprocessing: preprocessing to include in the model; its input then takes uint8 images.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -89,12 +90,12 @@ _MIN_WEIGHT_BYTES = 1024  # smaller initializers, such as axes, stay in the mode
 
 
 def bytes_of_weights(model: ModelProto) -> int:
-    """Return the size of a model's initializers in bytes, which is most of the model."""
+    """Return the size of a model's initializers in bytes."""
     return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def check_program(model: ModelProto) -> None:
-    """Check a large model with its weights declared as inputs, since the checker is limited to 2 GB."""
+    """Check a model by ONNX's checker, with its weights declared as inputs, because the checker is limited to 2 GB."""
     graph, weights = model.graph, list(_weights(model))
     inputs = [helper.make_tensor_value_info(x.name, x.data_type, x.dims) for x in weights]
     small = [x for x in graph.initializer if len(x.raw_data) < _MIN_WEIGHT_BYTES]
@@ -108,10 +109,10 @@ def check_program(model: ModelProto) -> None:
 
 @contextmanager
 def replacing_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
-    """Write a model's weights to `<path>.data`, and open a file that replaces `path`.
+    """Return a context that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
 
-    The model's tensors then refer to the data file and hold no numbers. Both files appear when all is written; after an
-    error neither does.
+    The model's tensors then refer to the data file and contain no numbers. Both files appear at the end of the context.
+    After an error neither file appears.
 
     Raises:
         CaffejaxError: if a file cannot be written.

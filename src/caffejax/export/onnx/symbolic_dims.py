@@ -1,4 +1,4 @@
-"""Nodes that compute symbolic sizes, such as the batch size, at run time."""
+"""ONNX nodes that compute symbolic sizes, such as the batch size, at run time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-Shape = tuple[Any, ...]  # of integers and symbolic sizes from `jax.export.symbolic_shape`
+Shape = tuple[Any, ...]  # elements are integers or symbolic sizes from `jax.export.symbolic_shape`
 
 
 class Names(Protocol):
-    """Protocol of the builder: unique names and integer constants."""
+    """Protocol for the part of `Builder` that `Sizes` uses: unique names and integer constants."""
 
     def free(self, preferred: str) -> str:
         """Return an unused name for a value."""
@@ -27,11 +27,11 @@ class Names(Protocol):
 
 
 class Sizes:
-    """Builds the nodes that compute sizes. They precede all other nodes, so that subgraphs may read them.
+    """The nodes of a graph that compute sizes. They precede all other nodes, so that subgraphs can read their results.
 
     Attributes:
         nodes: the nodes.
-        sources: symbol: (name of an input, axis of that input with this size).
+        sources: for each symbol the name of an input, and the axis of the input with this size.
     """
 
     def __init__(self, builder: Names) -> None:
@@ -41,7 +41,7 @@ class Sizes:
         self._names: dict[Any, str] = {}
 
     def one(self, size: Any) -> str:
-        """Return the name of an int64 vector that holds one size."""
+        """Return the name of an int64 vector with a single element, the size."""
         if isinstance(size, int | np.integer):
             return self._builder.integers([int(size)])
         return self._computed(_tree(size))
@@ -53,7 +53,7 @@ class Sizes:
         return self._names[key]
 
     def _new(self, size: ast.expr) -> str:
-        """Add the nodes for an expression in JAX's syntax of symbolic sizes."""
+        """Add the nodes for an expression in JAX's syntax of symbolic sizes; return the name of the result."""
         match size:
             case ast.Constant(value=int(number)):
                 return self._builder.integers([number])
@@ -75,7 +75,7 @@ class Sizes:
         raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
 
     def vector(self, shape: Shape) -> str:
-        """Return the name of an int64 vector of a shape, for Reshape and Expand."""
+        """Return the name of an int64 vector with the sizes of a shape, for Reshape and Expand."""
         if all(isinstance(n, int | np.integer) for n in shape):
             return self._builder.integers(shape)
         key = tuple(map(str, shape))

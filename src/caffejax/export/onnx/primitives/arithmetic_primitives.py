@@ -1,4 +1,4 @@
-"""Converters of element-wise arithmetic, comparisons, selections and casts, and of reductions and sorts."""
+"""Converters for element-wise arithmetic, comparisons, selections and casts, and for reductions and sorts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SAME = {
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "gt": "Greater", "lt": "Less",
     "ge": "GreaterOrEqual", "le": "LessOrEqual", "eq": "Equal", "add_any": "Add",
 }  # fmt: skip
-# the neutral element: of the second operand for sub and div, of either operand for the others
+# the neutral element of each operation; for sub and div only of the second operand
 _NEUTRAL = {"add": 0, "add_any": 0, "mul": 1, "sub": 0, "div": 1}
 
 
 def broadcast(*values: Value) -> Shape:
-    """Return the broadcast of the held shapes; operands without axes broadcast to any rank."""
+    """Return the shape to which the held shapes of values broadcast. Values without axes broadcast to any rank."""
     rank = max(len(v.held) for v in values)
     shapes = [(1,) * (rank - len(v.held)) + v.held for v in values]
     return tuple(
@@ -31,7 +31,7 @@ def broadcast(*values: Value) -> Shape:
 
 
 def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
-    """Add a node that broadcasts its operands' held arrays."""
+    """Add a node for an operator that broadcasts its operands; return its output."""
     name = eqn.builder.node(op, [eqn.builder.held(v) for v in values], **attributes)
     held = broadcast(*values)
     shape = max((v.shape for v in values), key=len)
@@ -39,14 +39,14 @@ def apply(eqn: Equation, op: str, *values: Value, dtype: Any = None, **attribute
 
 
 def number(like: Value, value: float) -> Value:
-    """Return a constant of a value's dtype."""
+    """Return a scalar constant with the dtype of `like`."""
     array = np.asarray(value, like.dtype)
     return Value((), array.dtype, array, ())
 
 
 @converts(*_SAME, elementwise=True)
 def same(eqn: Equation) -> Value:
-    """Convert to the ONNX operator of the same meaning; no node if one operand is neutral, as in x + 0."""
+    """Convert to the equivalent ONNX operator. If an operand is neutral, as in x + 0, return the other operand."""
     neutral = _NEUTRAL.get(eqn.name)
     if neutral is not None:
         x, y = eqn.inputs
@@ -62,7 +62,7 @@ def same(eqn: Equation) -> Value:
 
 @converts("and", "or", "xor", "not", elementwise=True)
 def logical(eqn: Equation) -> Value:
-    """Convert to a logical operator for booleans, to a bitwise one for integers."""
+    """Convert to a logical operator for booleans, or to a bitwise operator for integers."""
     word = eqn.name.capitalize()
     if eqn.dtype == bool:
         return apply(eqn, word, *eqn.inputs)
@@ -204,7 +204,7 @@ def _where(eqn: Equation, at: Value, yes: Value, no: Value) -> Value:
 
 @converts("convert_element_type", elementwise=True)
 def convert_element_type(eqn: Equation) -> Value:
-    """Convert a cast; no node if the dtype stays."""
+    """Convert a cast. If the dtype does not change, return the operand."""
     return _cast(eqn, eqn.inputs[0], eqn.dtype)
 
 
@@ -221,7 +221,10 @@ def _cast(eqn: Equation, value: Value, dtype: Any) -> Value:
 
 
 def _representable(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
-    """Clip floats to the range of an integer dtype, NaN to 0, like XLA; ONNX leaves other casts undefined."""
+    """Clip floats to the range of an integer dtype, with NaN as 0; return the name of the result.
+
+    XLA's cast does the same. In ONNX, casts of numbers out of range are undefined.
+    """
     b, ends = eqn.builder, np.iinfo(integers)
     numbers = b.where(b.node("IsNaN", [name]), b.constant(np.zeros((), floats)), name, floats)
     most = np.nextafter(floats.type(ends.max), floats.type(0)) if float(floats.type(ends.max)) > ends.max else ends.max
@@ -234,7 +237,7 @@ def _representable(eqn: Equation, name: str, floats: Any, integers: Any) -> str:
     "sharding_constraint", "pvary",
 )  # fmt: skip
 def identity(eqn: Equation) -> list[Value]:
-    """Pass the operands through: the primitive only concerns gradients or devices."""
+    """Return the operands, because the primitive concerns only gradients or devices."""
     return list(eqn.inputs)
 
 
@@ -259,7 +262,7 @@ def reduce(eqn: Equation) -> Value:
 
 @converts("argmax", "argmin")
 def arg(eqn: Equation) -> Value:
-    """Convert argmax or argmin; the first of equal numbers wins."""
+    """Convert argmax or argmin: the index of the first of equal numbers."""
     (x,), b = eqn.inputs, eqn.builder
     (axis,) = eqn.params["axes"]
     name = b.cast(b.whole(x), np.int32) if x.dtype == bool else b.whole(x)
@@ -288,7 +291,7 @@ def sort(eqn: Equation) -> list[Value]:
     """Convert a stable ascending sort by the first `num_keys` operands."""
     axis, keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
     values = [b.expanded(v) for v in eqn.inputs]
-    for key in reversed(range(keys)):  # the last key first; stable sorts keep its order among equal numbers
+    for key in reversed(range(keys)):  # the last key first: a stable sort keeps the earlier order of equal numbers
         chosen, places = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
         order = b.cast(b.whole(places), np.int64)
         values = [

@@ -1,4 +1,4 @@
-"""Converters of primitives that contain jaxprs: calls, branches and loops."""
+"""Converters for primitives that contain jaxprs: calls, branches and loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
     "remat", "remat2", "checkpoint", "caffejax_operation",
 )  # fmt: skip
 def call(eqn: Equation) -> list[Value]:
-    """Inline the called jaxpr."""
+    """Convert a call by inlining the called jaxpr."""
     return eqn.inline(_closed(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
 
 
@@ -32,7 +32,7 @@ def _closed(jaxpr: Any) -> Any:
 
 @converts("cond")
 def cond(eqn: Equation) -> list[Value]:
-    """Convert a branch: nested Ifs, or only the taken branch if the index is constant."""
+    """Convert a choice of branches to nested Ifs. If the index is constant, convert only the chosen branch."""
     which, *operands = eqn.inputs
     branches = list(eqn.params["branches"])
     if which.number is not None:
@@ -41,7 +41,7 @@ def cond(eqn: Equation) -> list[Value]:
 
 
 def _branch(eqn: Equation, which: Value, branches: Sequence[Any], operands: Sequence[Value], at: int) -> list[Value]:
-    """Add an If: the first branch if the index is at most `at`, else a nested If of the other branches."""
+    """Add an If: the first of `branches` if the index is at most `at`, else a nested If for the other branches."""
     if len(branches) == 1:
         return eqn.inline(branches[0], operands)
     b = eqn.builder
@@ -70,7 +70,7 @@ def platform_index(eqn: Equation) -> Value:
 
 @converts("while")
 def while_(eqn: Equation) -> list[Value]:
-    """Convert to Loop with a condition."""
+    """Convert a while loop to Loop with a condition."""
     p, b = eqn.params, eqn.builder
     n_cond, n_body = p["cond_nconsts"], p["body_nconsts"]
     consts, start = eqn.inputs[: n_cond + n_body], eqn.inputs[n_cond + n_body :]
@@ -91,9 +91,10 @@ def while_(eqn: Equation) -> list[Value]:
 def _combine_batched_loops(
     cond: ClosedJaxpr, body: ClosedJaxpr, n_cond: int, n_body: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """Merge the loops of a while under vmap into one, which runs while any condition is true.
+    """Merge the loops of a batched while loop (vmap) into one loop, which runs while any condition is true.
 
-    Loops whose condition is false keep their values. Both results take the constants of both jaxprs.
+    Loops with a false condition keep their values. Both returned jaxprs, condition and body, take the constants of both
+    original jaxprs.
     """
 
     def conditions(args: Sequence[Any]) -> jax.Array:
@@ -111,7 +112,7 @@ def _combine_batched_loops(
 
 @converts("scan")
 def scan(eqn: Equation) -> list[Value]:
-    """Convert to Loop over the items of the scanned arrays; the outputs of the iterations are stacked."""
+    """Convert a scan to Loop over the items of the scanned arrays. The outputs of the iterations are stacked."""
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, start = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]

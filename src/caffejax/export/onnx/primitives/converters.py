@@ -23,10 +23,10 @@ class Equation:
     Attributes:
         builder: the model.
         name: the primitive's name.
-        inputs: its operands.
-        shapes, dtypes: shapes and dtypes of its results.
-        params: its parameters.
-        inline: `inline(closed jaxpr, inputs)` converts a jaxpr among its parameters.
+        inputs: the operands.
+        shapes, dtypes: shapes and dtypes of the results.
+        params: the primitive's parameters.
+        inline: `inline(jaxpr, inputs)` converts a closed jaxpr in the parameters, and returns its results.
     """
 
     builder: Builder
@@ -39,25 +39,28 @@ class Equation:
 
     @property
     def shape(self) -> Shape:
-        """Shape of the only result."""
+        """The shape of the first result."""
         return self.shapes[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the only result."""
+        """The dtype of the first result."""
         return self.dtypes[0]
 
     def emit(self, op: str, *inputs: Value, **attributes: Any) -> Value:
-        """Add a node and return its output as the only result. inputs: full-shape; default: the equation's operands."""
+        """Add a node; return its output as the equation's first result.
+
+        Inputs are expanded to their full shapes. The default is the equation's operands.
+        """
         return self.builder.emit(op, inputs or self.inputs, self.shape, self.dtype, **attributes)
 
 
 def converts(*names: str, elementwise: bool = False) -> Callable[[Handler], Handler]:
-    """Register a converter for primitives of these names.
+    """Return a decorator that registers a converter for primitives.
 
     Args:
         names: names of the primitives.
-        elementwise: whether the primitive is element-wise, with operands that broadcast.
+        elementwise: True if the primitives are element-wise, with operands that broadcast.
     """
 
     def register(handler: Handler) -> Handler:

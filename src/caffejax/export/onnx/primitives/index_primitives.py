@@ -1,6 +1,6 @@
-"""Converters of gather, scatter and dynamic slices.
+"""Converters for gather, scatter and dynamic slices.
 
-Most use indices into the flattened array. A gather of whole slices along one axis needs no flattening.
+Most converters compute indices into the flattened array. A gather of whole slices along one axis is a single node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def gather(eqn: Equation) -> Value:
 
 @converts(*_REDUCTIONS)
 def scatter(eqn: Equation) -> Value:
-    """Convert a scatter of slices; out-of-bounds numbers go to an extra element, which is removed at the end."""
+    """Convert a scatter of slices. Numbers out of bounds are written to an extra element, which is then removed."""
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     how, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
@@ -141,7 +141,7 @@ def _whole_axis(shape: Shape, indices: Shape, d: Any, sizes: Sequence[Any]) -> i
 
 
 def _corner(shape: Shape, indices: Value, d: Any, sizes: Sequence[Any]) -> list[int] | None:
-    """Return the start of the only gathered slice if it is constant and inside the array, else None."""
+    """Return the start indices of a single gathered slice if they are constant and inside the array, else None."""
     if indices.array is None or len(indices.shape) != 1 or not indices.is_whole:
         return None
     corner = [0] * len(shape)
@@ -165,12 +165,15 @@ def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> 
 
 
 def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
-    """Return the result's axis for batch axis `i` of the indices, whose last axis holds the coordinates."""
+    """Return the axis of the result for batch axis `i` of the indices. Their last axis is the coordinate."""
     return batch[i if i < rank - 1 else i - 1]
 
 
 def _filling(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the number for out-of-bounds elements; default: NaN, or the smallest integer, as in JAX."""
+    """Return the number for elements out of bounds: `value`, or if it is None JAX's default for the dtype.
+
+    The default is NaN for floats, True for booleans, the smallest signed or the largest unsigned integer.
+    """
     if value is not None:
         return np.asarray(value, dtype)
     if dtype == np.bool_:
@@ -192,20 +195,26 @@ How = Literal["clipped", "filled", "inside"]
 
 
 def out_of_bounds_mode(mode: Any) -> How:
-    """Return the treatment of out-of-bounds indices: clipped, filled (or dropped), or promised to be inside."""
+    """Return the treatment of indices out of bounds in a mode of JAX's gather and scatter.
+
+    It is "clipped", "filled" (dropped in a scatter), or "inside" if the program promises indices in bounds.
+    """
     name = str(getattr(mode, "name", mode)).upper()
     return "clipped" if "CLIP" in name else "inside" if "PROMISE" in name else "filled"
 
 
 class Places:
-    """Index arithmetic for an array of a shape. All names are int64 values that broadcast."""
+    """Index arithmetic for an array with a given shape.
+
+    Methods return names of int64 values that broadcast with each other.
+    """
 
     def __init__(self, eqn: Equation, shape: Shape) -> None:
         self._b = eqn.builder
         self._shape = shape
 
     def read(self, indices: Value, axes: Sequence[int]) -> dict[int, str]:
-        """Return the start indices along each axis, without the coordinate axis of `indices`."""
+        """Return the start indices by axis. The last axis of `indices` is the coordinate, in the order of `axes`."""
         b, rank = self._b, len(indices.shape)
         name = b.cast(b.whole(indices), np.int64)
         if len(axes) == 1:
@@ -215,7 +224,7 @@ class Places:
         }
 
     def along(self, shape: Shape, axis: int) -> str:
-        """Return 0, 1, 2, ... along an axis, of a shape that broadcasts to `shape`."""
+        """Return the indices 0, 1, 2, ... along an axis of `shape`; the other axes have length 1."""
         n, b = shape[axis], self._b
         held = tuple(n if i == axis else 1 for i in range(len(shape)))
         if isinstance(n, int):
@@ -229,7 +238,11 @@ class Places:
         return self._b.reshaped(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_test(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
-        """Clip the start indices in place, or return the name of a mask of in-bounds slices; None: no test needed."""
+        """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.
+
+        With `how` "inside" they stay unchanged. With "filled" return the name of a mask of slices that were in bounds,
+        otherwise None.
+        """
         b, tests = self._b, list[str]()
         for axis, start in starts.items():
             most = self._shape[axis] - sizes[axis]
@@ -244,7 +257,7 @@ class Places:
         return tests[0] if tests else None
 
     def clipped(self, place: str, most: Any) -> str:
-        """Clip indices to [0, most]."""
+        """Clip the indices `place` to [0, most]; return the name of the result."""
         b = self._b
         name: str = b.node("Max", [b.node("Min", [place, b.sizes.one(most)]), b.integers([0])])
         return name

@@ -1,4 +1,4 @@
-"""Converters of shape operations (reshape, transpose, slice, pad), matrix products, convolution and windows."""
+"""Converters for shape operations (reshape, transpose, slice, pad), matrix products, convolutions and windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END = np.iinfo(np.int64).max
 
 @converts("broadcast_in_dim")
 def broadcast_in_dim(eqn: Equation) -> Value:
-    """Broadcast along new axes. Only the held shape changes; readers expand the value where they need to."""
+    """Convert a broadcast along new axes. The array is only reshaped; nodes that need the full shape expand it."""
     x, places = eqn.inputs[0], list(eqn.params["broadcast_dimensions"])
     held = tuple(x.held[places.index(i)] if i in places else 1 for i in range(len(eqn.shape)))
     if x.array is not None:
@@ -99,7 +99,7 @@ def slice_(eqn: Equation) -> Value:
 
 
 def slice_value(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> Value:
-    """Return a slice of a value; axes that stay whole are left out of the node."""
+    """Add a Slice node; return its output. Axes that are not sliced are left out of the node."""
     b, x = eqn.builder, eqn.builder.expanded(x)
     shape = eqn.shape
     cut = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
@@ -128,7 +128,7 @@ def reverse_axes(eqn: Equation, name: str, axes: Sequence[int]) -> str:
 
 @converts("pad")
 def pad(eqn: Equation) -> Value:
-    """Convert padding: positive at the edges, negative (a crop), and between the elements."""
+    """Convert padding at the edges, between elements, and with negative widths, which crop."""
     x, value = eqn.inputs
     config = [(low, high, inside) for low, high, inside in eqn.params["padding_config"]]
     shape = x.shape
@@ -141,7 +141,7 @@ def pad(eqn: Equation) -> Value:
 
 
 def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: Sequence[Any]) -> Value:
-    """Return a value with padding at the edges; negative padding crops."""
+    """Add a Pad node that pads the edges of `x` by `value`; return its output. Negative widths crop."""
     b = eqn.builder
     filling = b.constant(value.array.reshape(())) if value.array is not None else b.held(value)
     name = b.node("Pad", [b.whole(x), b.sizes.vector((*low, *high)), filling])
@@ -150,7 +150,10 @@ def pad_value(eqn: Equation, x: Value, value: Value, low: Sequence[Any], high: S
 
 
 def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: int, inside: int) -> tuple[Value, Shape]:
-    """Insert elements along an axis: pad a new axis after it, merge the two, and crop the end."""
+    """Insert `inside` elements between the elements along an axis; return the padded value and its shape.
+
+    A new axis after `axis` is padded and merged with it, and the end is cropped.
+    """
     b, n, rank = eqn.builder, shape[axis], len(shape)
     name = b.reshaped(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
@@ -165,7 +168,7 @@ def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: i
 
 @converts("iota")
 def iota(eqn: Equation) -> Value:
-    """Convert 0, 1, 2, ... along an axis, held along that axis only."""
+    """Convert the indices 0, 1, 2, ... along an axis. The other axes have length 1 in the held shape."""
     axis, n, b = eqn.params["dimension"], eqn.shape[eqn.params["dimension"]], eqn.builder
     held = tuple(n if i == axis else 1 for i in range(len(eqn.shape)))
     if isinstance(n, int):
@@ -177,13 +180,13 @@ def iota(eqn: Equation) -> Value:
 
 @converts("caffejax_table")
 def table(eqn: Equation) -> Value:
-    """Return a constant array computed from sizes."""
+    """Return the constant array that the primitive's parameter `make` computes."""
     return constant_value(np.asarray(eqn.params["make"](), eqn.dtype))
 
 
 @converts("dim_as_value")
 def dim_as_value(eqn: Equation) -> Value:
-    """Convert a symbolic size to a number."""
+    """Convert a symbolic size to a scalar value."""
     b = eqn.builder
     return computed(b.cast(b.node("Squeeze", [b.sizes.one(eqn.params["dim"])]), eqn.dtype), (), eqn.dtype)
 
@@ -198,7 +201,7 @@ def _same(a: Any, b: Any) -> bool:
 
 @converts("dot_general")
 def dot_general(eqn: Equation) -> Value:
-    """Convert a contraction: MatMul for plain matrices, else Einsum."""
+    """Convert a contraction to MatMul if it is the product of an array's last axis and a matrix, else to Einsum."""
     (x, y), b = eqn.inputs, eqn.builder
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     if not batch_x and tuple(over_x) == (len(x.shape) - 1,) and len(y.shape) == 2 and len(over_y) == 1:
@@ -228,7 +231,7 @@ def transposed(eqn: Equation, x: Value, order: Sequence[int]) -> str:
 
 @converts("conv_general_dilated")
 def convolution(eqn: Equation) -> Value:
-    """Convert to Conv, with transpositions for other axis orders than (batch, channels, space)."""
+    """Convert to Conv, with transpositions if the axes are not in the order (batch, channels, spatial axes)."""
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
         raise cannot("convolves groups of the batch")
@@ -240,7 +243,7 @@ def convolution(eqn: Equation) -> Value:
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
         x = _dilate(eqn, x, p["lhs_dilation"])
-    if any(pad < 0 for pad in (*low, *high)):  # a crop, which Conv does not support
+    if any(pad < 0 for pad in (*low, *high)):  # Conv does not support negative padding, which crops
         x = pad_value(eqn, x, constant_value(np.zeros((), x.dtype)), [0, 0, *low], [0, 0, *high])
         low, high = [0] * n, [0] * n
     kernel = [int(weight.shape[i]) for i in numbers.rhs_spec[2:]]
@@ -259,7 +262,10 @@ def convolution(eqn: Equation) -> Value:
 
 
 def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
-    """Insert zeros between elements, by a transposed convolution of each channel with a 1-element kernel."""
+    """Insert zeros between elements along the spatial axes; return the result.
+
+    The zeros are made by a transposed convolution of each channel with a kernel of one element.
+    """
     b, channels = eqn.builder, x.shape[1]
     kernel = np.ones((channels, 1, *(1 for _ in dilation)), x.dtype)
     name = b.node(
@@ -272,7 +278,7 @@ def _dilate(eqn: Equation, x: Value, dilation: Sequence[int]) -> Value:
 
 @converts("reduce_window_max", "reduce_window_min", "reduce_window_sum")
 def reduce_window(eqn: Equation) -> Value:
-    """Convert to pooling over the last axes; a minimum is the maximum of the negated numbers."""
+    """Convert to pooling over the last axes. A minimum is computed as the maximum of the negated numbers."""
     (x,), p, b = eqn.inputs, eqn.params, eqn.builder
     window, strides, padding = (list(p[k]) for k in ("window_dimensions", "window_strides", "padding"))
     plain = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
