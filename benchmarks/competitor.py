@@ -97,12 +97,12 @@ def training(net: Net, variables: Variables) -> tuple[TrainState, Step]:
 
     from caffejax.schema.caffe_pb2 import SolverParameter
     from caffejax.training.build import optimizer_of
-    from caffejax.training.train_step import make_step, start_of
+    from caffejax.training.train_step import init_train_state, make_step
 
     solver = SolverParameter(type="SGD", lr_policy="fixed", momentum=SETTINGS["momentum"])
     solver.weight_decay = SETTINGS["weight_decay"]
     optimizer = optimizer_of(solver, net)
-    return start_of(variables, optimizer, jax.random.key(1)), make_step(net, optimizer, 1)
+    return init_train_state(variables, optimizer, jax.random.key(1)), make_step(net, optimizer, 1)
 
 
 def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:

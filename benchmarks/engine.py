@@ -19,11 +19,11 @@ from answering import Run, serve
 
 
 def _variables(folder: Path) -> Any:
-    from caffejax.export import weights_of
+    from caffejax.export import load_export_weights
     from caffejax.net import Net
 
     net = Net(folder / "deploy.prototxt")
-    return net, weights_of(net, net, [folder / "weights.caffemodel"])
+    return net, load_export_weights(net, net, [folder / "weights.caffemodel"])
 
 
 def frozen(folder: Path, data: np.ndarray, threads: int) -> Run:

@@ -33,7 +33,9 @@ def exists(file: Path, module: str, name: str) -> bool:
     if module.split(".")[0] != "caffejax":
         return True
     found = importlib.import_module(module)
-    return hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}") is not None
+    return hasattr(found, name) or (
+        hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,18 @@ from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
 from export.filled import fill_variables
+from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
 
 CASES = {name: one_layer(name) for name in LAYERS} | NETS
 CLOSE = 1e-5  # of the largest number: float32, added up in another order
+
+
+@pytest.fixture(scope="module")
+def flax_process() -> Iterator[ProcessPoolExecutor]:
+    """A process for generated source, which may import caffejax; `fresh_process` may not."""
+    with fresh() as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +78,18 @@ def assert_equal(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_are_equal(name: str, written: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_outputs_are_equal(name: str, written: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = subject_for(CASES[name])
     folder = written / f"case_{list(CASES).index(name)}"
     sizes = (2, 5) if name in NETS else (5,)  # the first is what it was built for
-    assert_equal(subject, batches_for(subject, *sizes), folder, fresh_process)
+    assert_equal(subject, batches_for(subject, *sizes), folder, flax_process)
 
 
 @pytest.mark.slow
-def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = subject_for(residual_net(6))
     write_flax(subject, tmp_path / "net", weights="orbax")
-    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", flax_process)
 
 
 def test_sources_are_well_formed(written: Path) -> None:
@@ -119,10 +128,10 @@ def test_sources_pass_the_type_checker(written: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     net = residual_net(2).replace(layer("Dropout", "drop", "pool", "pool"), "")
     write_flax(subject_for(net), tmp_path / "net")
-    shape, *losses = fresh_process.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
+    shape, *losses = flax_process.submit(flax_worker.read_me, str(tmp_path / "net")).result().splitlines()
     assert shape == "(2, 5)"
     assert len(losses) == 3
     assert float(losses[-1]) < float(losses[0])
@@ -151,12 +160,12 @@ def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, sa
 
 
 @pytest.mark.slow
-def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     text = residual_net(2)
     subject = subject_for(text)
     write_flax(subject, tmp_path / "net")
     (batch,) = batches_for(subject, 4)
-    found = fresh_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
+    found = flax_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
     assert not np.allclose(*found["train"])  # other places are dropped each time
     assert not np.allclose(found["eval"], found["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
@@ -171,7 +180,7 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, fresh_pr
 
 
 def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
-    tmp_path: Path, fresh_process: ProcessPoolExecutor
+    tmp_path: Path, flax_process: ProcessPoolExecutor
 ) -> None:
     parts = [
         images(2, 3, 7, 8),
@@ -184,7 +193,7 @@ def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
     batch, weights = (found["data"] for found in batches_for(subject, 2, 2))
     wanted = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
     given = map(channels_last, (batch, weights))
-    found = fresh_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
+    found = flax_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
     np.testing.assert_allclose(found, channels_last(wanted), rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
@@ -208,7 +217,7 @@ HOSTILE = [
 
 
 @pytest.mark.slow
-def test_names_never_become_code(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     layers = [f"name: {_quoted(HOSTILE[1])}", images(2, 3, 4, 4, name=_escaped(HOSTILE[0]))]
     bottom = HOSTILE[0]
     for k, name in enumerate(HOSTILE):
@@ -226,17 +235,17 @@ def test_names_never_become_code(tmp_path: Path, fresh_process: ProcessPoolExecu
     assert all(isinstance(node.value, ast.Constant | ast.Call) for node in tree if isinstance(node, ast.Expr))
     called = {node.func.value.id for node in tree if isinstance(node, ast.Call) and _of_name(node.func)}
     assert called <= {"nnx", "self", "model", "weights", "Path", "variable"}
-    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", fresh_process)
+    assert_equal(subject, batches_for(subject, 2), tmp_path / "net", flax_process)
 
 
-def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     images_of_block = residual_net(6).replace('"data"', '"block"')
     again = layer("Scale", "again", "block", "again") + layer("ReLU", "last", "again", "last")  # after the loop
     lrn = images(2, 3, 4, 5, name="local_response_norm") + layer("LRN", "lrn", "local_response_norm", "lrn")
     for k, text in enumerate((images_of_block + again, lrn)):
         subject = subject_for(text)
         write_flax(subject, tmp_path / f"net_{k}")
-        assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", fresh_process)
+        assert_equal(subject, batches_for(subject, 2), tmp_path / f"net_{k}", flax_process)
 
 
 ALLOWED = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Return)
@@ -306,7 +315,7 @@ GOLDEN = [case for case in MANIFEST if case["type"] in known_types() and "stocha
 
 
 @pytest.mark.long
-def test_recorded_layer_cases_are_equal(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
+def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
     """Layers that Caffe and its forks were recorded with, but for what is refused with a reason."""
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
@@ -318,7 +327,7 @@ def test_recorded_layer_cases_are_equal(tmp_path: Path, fresh_process: ProcessPo
             refused[case_id(case)] = str(error)
             continue
         batches = [{name: np.asarray(a) for name, a in _recorded_inputs(case, subject).items()}]
-        largest = max(largest, assert_equal(subject, batches, tmp_path / str(k), fresh_process))
+        largest = max(largest, assert_equal(subject, batches, tmp_path / str(k), flax_process))
     assert len(GOLDEN) > 200
     assert len(refused) < len(GOLDEN) / 5, refused
     assert all(": " in reason for reason in refused.values())

@@ -124,7 +124,7 @@ def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
     ("arguments", "message"),
     [
         (["--images_dim=12,14"], "--images_dim needs --preprocess=classify"),
-        (["--raw_scale=2", "--preprocess=transform_param"], "a transform_param has its own"),
+        (["--raw_scale=2", "--preprocess=transform_param"], "--preprocess=classify only"),
         (["--preprocess=transform_param"], "layer 'data' (Input): makes 'data' and has no transform_param"),
         (["--preprocess=classify", "--images_dim=12"], "must be a height and a width"),
         (["--preprocess=classify", "--images_dim=12,9"], "images of 12x9 are smaller than the input 'data', 10x10"),

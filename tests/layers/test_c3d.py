@@ -120,7 +120,7 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
             "Pooling3D",
             "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad: 1 }",
             [VOLUME],
-            "no padding, but pad is 1",
+            "padding, but pad is 1",
         ),
         ("Pooling3D", "pooling3d_param { kernel_size: 8 kernel_depth: 2 }", [VOLUME], "begins|does not fit"),
         ("Pooling3D", "pooling3d_param { pool: STOCHASTIC kernel_size: 2 kernel_depth: 2 }", [VOLUME], "STOCHASTIC"),

@@ -191,7 +191,7 @@ def test_softmax_loss_with_weighted_classes(ignore: str) -> None:
         expected = np.sum(OWN * w[LABELS.astype(int)] * counts) / counts.sum()
         found = run(net(param % text, *shapes, phase="TRAIN"), (), SCORES, LABELS).blobs["t0"]
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-    with pytest.raises(CaffejaxError, match="class_weighting must have a number for each class: 1 for 4"):
+    with pytest.raises(CaffejaxError, match=r"class_weighting must have .* class: 1 for 4"):
         net(param % "class_weighting: 1", *shapes)
 
 

@@ -56,7 +56,7 @@ def test_shapes_alone_take_no_room() -> None:
 
 @pytest.mark.parametrize("pool", ["MAX", "AVE"])
 def test_windows_beyond_the_plane_have_a_limit(pool: str) -> None:
-    with pytest.raises(CaffejaxError, match=r"the kernel \(30000, 30000\) is larger than the plane \(5, 4\)"):
+    with pytest.raises(CaffejaxError, match=r"the kernel \(30000, 30000\) is larger than .*the plane \(5, 4\)"):
         net(f'type: "Pooling" pooling_param {{ pool: {pool} kernel_size: 30000 pad: 29999 }}')
 
 

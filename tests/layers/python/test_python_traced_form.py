@@ -49,9 +49,7 @@ def test_a_function_of_jax_s_own() -> None:
 
 
 def test_a_function_that_returns_no_array() -> None:
-    with pytest.raises(
-        GraphError, match=r"layer 's' \(Python\): user_layers.caffe_train must return an array.*gave int"
-    ):
+    with pytest.raises(GraphError, match=r"layer 's' \(Python\): user_layers.caffe_train must return an array.* int"):
         Net(python("s", "caffe_train", "", "y"))
 
 
