@@ -1,1 +1,1 @@
-"""Weights and training states on disk."""
+"""Files of weights and training states: Caffe's formats, .npz, .safetensors, and checkpoints of orbax."""

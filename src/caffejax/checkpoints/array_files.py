@@ -1,4 +1,4 @@
-"""Files of named arrays: .npz and .safetensors. The sizes that a file claims are checked before memory is allocated."""
+"""Files of named arrays: .npz and .safetensors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.f
 
 
 def read_npz(path: AnyPath) -> dict[str, Array]:
-    """Read the arrays of an .npz file. Pickled objects are refused, so that no code in the file runs.
+    """Read the arrays of an .npz file, by name.
+
+    Pickled objects are refused, so that no code in the file runs. The sizes that the file declares are checked against
+    the free memory before memory is allocated.
 
     Raises:
-        WeightsError: if the file cannot be read, is not an .npz file, or needs more than the free memory; naming all
-            members that are damaged or not arrays.
+        WeightsError: if the file cannot be read, is not an .npz file, needs more than the free memory, or has members
+            that are damaged or not arrays. The message names each such member.
     """
     try:
         _check_kind(path)
@@ -55,7 +58,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
 
 
 def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
-    """Read each member. A member larger than its declared size, which the memory check uses, is an error."""
+    """Read the members of an archive, by name; raise `WeightsError` if their declared sizes exceed the free memory."""
     members = archive.infolist()
     size, free = sum(member.file_size for member in members), free_memory()
     if size > free:
@@ -96,10 +99,11 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
 
 
 def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
-    """Write an .npz file.
+    """Write named arrays to an .npz file, without compression.
 
     Raises:
-        WeightsError: if the file cannot be written; an existing file then stays unchanged.
+        WeightsError: if the file cannot be written or a name contains a NUL character. An existing file then stays
+            unchanged.
     """
     problems = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
     if problems:
@@ -111,7 +115,7 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
 
 
 def _check_kind(path: AnyPath) -> None:
-    """Raise `OSError` for a device or a pipe, which may never end."""
+    """Raise `OSError` if `path` is a device, a pipe or a socket, because reading it may never end."""
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError("it is a device, a pipe or a socket; name a file")
@@ -127,10 +131,10 @@ Arrays = Mapping[str, Array]
 
 
 def read_safetensors(path: AnyPath) -> dict[str, Array]:
-    """Read the arrays of a .safetensors file.
+    """Read the arrays of a .safetensors file, by name.
 
     Raises:
-        WeightsError: if the file cannot be read or is not a .safetensors file, or the package is missing.
+        WeightsError: if the file cannot be read or is not a .safetensors file, or the package safetensors is missing.
     """
     _import_safetensors()
     from safetensors import SafetensorError
@@ -146,10 +150,11 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
 
 
 def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
-    """Write a .safetensors file.
+    """Write named arrays to a .safetensors file.
 
     Raises:
-        WeightsError: if the file cannot be written (an existing file then stays unchanged), or the package is missing.
+        WeightsError: if the file cannot be written, or the package safetensors is missing. An existing file then stays
+            unchanged.
     """
     _import_safetensors()
     from safetensors import SafetensorError

@@ -1,4 +1,4 @@
-"""Caffe's HDF5 files: their layout, errors that name the file, and .caffemodel.h5 weights."""
+"""Caffe's HDF5 files: reading and writing of .caffemodel.h5 weights, and functions for all HDF5 files of Caffe."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def is_hdf5(path: AnyPath) -> bool:
 
 @contextmanager
 def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
-    """Open a file for reading.
+    """Open an HDF5 file for reading.
 
     Args:
         path: the file.
-        kind: the expected kind of file, for messages; for example ".caffemodel.h5".
+        kind: the expected kind of file, for error messages, such as ".caffemodel.h5".
 
     Raises:
-        WeightsError: if the file cannot be read; errors of HDF5 in the block are converted as well.
+        WeightsError: if the file cannot be read, or HDF5 raises an error in the `with` block.
     """
     if not os.path.exists(Path(path)):
         raise WeightsError(not_there(path))
@@ -55,10 +55,10 @@ def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
 
 @contextmanager
 def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
-    """Open a temporary file for writing that replaces `path` once it is complete.
+    """Open a temporary HDF5 file for writing, which replaces the file `path` when the `with` block ends.
 
     Raises:
-        WeightsError: if the file cannot be written; an existing file then stays unchanged.
+        WeightsError: if the file cannot be written. An existing file then stays unchanged.
     """
     with replacing_path(path, WeightsError) as partial:
         try:
@@ -69,15 +69,15 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
 
 
 def read_arrays(group: h5py.Group, allowance: Allowance) -> tuple[Array | None, ...]:
-    """Read a group's numbered data sets in order as float32 arrays, with None for each missing number.
+    """Read the data sets "0", "1", ... of a group as float32 arrays, with None for each missing number.
 
     Args:
         group: the group.
-        allowance: the number of bytes that may be read from its file.
+        allowance: limits the number of bytes that are read from the file.
 
     Raises:
-        ValueError: if `group` is not a group, a name is not a number, or a data set has no numbers or is larger than
-            the allowance.
+        ValueError: if `group` is not a group, the name of a data set is not a number, or a data set is not numeric or
+            larger than the allowance.
     """
     _check_group(group)
     arrays = {_number(group, name): _array(group[name], allowance) for name in group if _is_data_set(group, name)}
@@ -85,9 +85,9 @@ def read_arrays(group: h5py.Group, allowance: Allowance) -> tuple[Array | None, 
 
 
 def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
-    """Yield the path and group of each layer: groups that are empty or have data sets.
+    """Yield `(layer name, group)` of each layer in a group.
 
-    A slash in a layer's name makes a group in a group.
+    A layer is a group that is empty or has data sets. If its name has a slash, it is a group inside another group.
 
     Raises:
         ValueError: if `group` is not a group.
@@ -108,13 +108,13 @@ def blob_groups(group: h5py.Group) -> Iterator[tuple[str, h5py.Group]]:
 
 
 def write_arrays(group: h5py.Group, numbered: Iterable[tuple[int, Array]]) -> None:
-    """Write arrays as float32 data sets, named by their numbers."""
+    """Write `(number, array)` pairs to a group, as float32 data sets whose names are the numbers."""
     for i, array in numbered:
         group.create_dataset(str(i), data=np.asarray(array, "<f4"))
 
 
 def write_string(group: h5py.Group, name: str, value: str) -> None:
-    """Write a string in the form that Caffe reads: of fixed length, with a terminating zero."""
+    """Write a string data set in the form that Caffe reads: fixed length, with a terminating zero byte."""
     content = value.encode()
     kind = h5py.h5t.C_S1.copy()
     kind.set_size(len(content) + 1)
@@ -154,14 +154,14 @@ Stored = dict[str, tuple[Array | None, ...]]
 
 
 def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> Stored:
-    """Read the weights of a net.
+    """Read the weights or gradients in a .caffemodel.h5 file.
 
     Args:
         path: the file.
-        section: "data", or "diff" for gradients, which a file may have.
+        section: "data" for the weights, or "diff" for the gradients, which not every file has.
 
     Returns:
-        Blobs by layer name, in the file's order; None for a blob that the file omits before other blobs.
+        The blobs by layer name, in the file's order. A missing blob with a smaller number than a stored blob is None.
 
     Raises:
         WeightsError: if the file cannot be read, is not a .caffemodel.h5, or is damaged.
@@ -181,16 +181,16 @@ def write_caffemodel_h5(
     diffs: Mapping[str, Sequence[ArrayLike]] | None = None,
     layers: Collection[str] = (),
 ) -> None:
-    """Write weights as Caffe does. An existing file is replaced once the new one is complete.
+    """Write a .caffemodel.h5 file as Caffe does. An existing file is replaced once the new file is complete.
 
     Args:
         path: the file.
-        blobs: blobs by layer name; None for a blob to omit.
-        diffs: gradients by layer name, of omitted blobs too; stored beside the blobs.
-        layers: the names of all layers, so that layers without blobs are stored too.
+        blobs: the blobs by layer name; None for a blob to omit.
+        diffs: the gradients by layer name, or None. Gradients of omitted blobs are stored, too.
+        layers: the names of all layers. Layers without blobs are stored as empty groups.
 
     Raises:
-        WeightsError: if the file cannot be written, or naming each layer that HDF5 cannot store.
+        WeightsError: if the file cannot be written, or HDF5 cannot store a layer's name. It names each such layer.
     """
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
     refused = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_path(name)]
@@ -208,5 +208,5 @@ def write_caffemodel_h5(
 
 
 def _is_path(name: str) -> bool:
-    """Return whether HDF5 can store a group under a layer's name."""
+    """Return whether a layer's name can be the path of an HDF5 group."""
     return "\0" not in name and not {"", "."} & set(name.split("/"))

@@ -1,7 +1,7 @@
-"""Caffe's .caffemodel files, in all three generations.
+"""Caffe's .caffemodel files, in the three versions of the layer message: V0, V1 and current.
 
-Files are decoded without the schema: only fields that every Caffe has are read, so that no fork's fields can be
-misread, and arrays are views of the file's bytes.
+Files are decoded without the protobuf schema. Only names and blobs are read, whose fields are the same in every fork
+of Caffe. The arrays are views of the file's bytes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
     """Read the weights of a net from a .caffemodel or a .caffemodel.h5.
 
     Returns:
-        Blobs by layer name, in the file's order, including layers without blobs; if layers have the same name, the last
-        counts. Arrays are float32, read-only, and have the shape in the file; those with the 4-D shape of old files are
-        `Legacy4D`. A blob that an HDF5 file omits, because the layer shares it, is None. `fit` converts the blobs to a
-        net's shapes.
+        The blobs by layer name, in the file's order. Layers without blobs are included. If several layers have the same
+        name, the last is returned. Arrays are float32 and read-only, in the shape that the file has; arrays with the
+        4-D shape of old files are `Legacy4D`. A blob that an HDF5 file omits, because another layer stores it, is None.
+        `fit` converts the blobs to a net's shapes.
 
     Raises:
         WeightsError: if the file cannot be read, is not a .caffemodel, is damaged, or has no layers.
@@ -51,11 +51,11 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
 
 
 def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:
-    """Return the weights in the bytes of a .caffemodel, as views of the bytes.
+    """Decode the content of a .caffemodel to blobs by layer name. The arrays are views of `data`.
 
     Args:
         data: the content of the file.
-        path: the file, for messages.
+        path: the file, for error messages.
 
     Raises:
         WeightsError: if the bytes are not a .caffemodel, are damaged, or have no layers.
@@ -75,18 +75,19 @@ def write_caffemodel(
     blobs: Blobs,
     diffs: Blobs | None = None,
 ) -> None:
-    """Write a net and its weights as Caffe does: every layer's definition with its blobs.
+    """Write a .caffemodel file as Caffe does: each layer's definition with its blobs.
 
-    An existing file is replaced once the new one is complete.
+    An existing file is replaced once the new file is complete.
 
     Args:
         path: the file.
-        net: the definition in the current schema (as `read_net` returns it); its own blobs are ignored.
-        blobs: blobs by layer name, none for layers that are not named; or the blobs of each layer, in order.
-        diffs: gradients to store beside the blobs, in the same form.
+        net: the net's definition in the current schema, as `read_net` returns it. Blobs in the definition are ignored.
+        blobs: the blobs by layer name, or a list with the blobs of each layer of `net`. A mapping may omit layers
+            without blobs.
+        diffs: the gradients to store beside the blobs, in the same form, or None.
 
     Raises:
-        WeightsError: if there are blobs for a layer that the net does not have, or the file cannot be written.
+        WeightsError: if `blobs` or `diffs` has a layer that the net does not have, or the file cannot be written.
     """
     stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
     with replacing(path, WeightsError) as file:
@@ -139,7 +140,7 @@ def _layer(data: memoryview, fields: tuple[int, int] = _CURRENT) -> tuple[str, t
 
 
 def _old_layer(data: memoryview) -> tuple[str, tuple[Array, ...]]:
-    """Return name and blobs of a V1 layer, or of the V0 layer inside it."""
+    """Return the name and blobs of a V1 layer message, or of the V0 layer message that it contains."""
     for number, kind, value in wire.read_fields(data):
         if number == _V0_INSIDE_V1 and kind == wire.DELIMITED and not isinstance(value, int):
             return _layer(value, _V0)

@@ -1,7 +1,8 @@
-"""Checksums of arrays on the host and on devices; each device adds up its shard of a sharded array.
+"""Checksums of arrays on the host and on devices. Each device sums over its shard of a sharded array.
 
-A checksum is the sum of the bits of each element, as an integer, times an odd weight that depends on the element's
-index, modulo 2**32. A change of any one element changes it, and the checksums of shards add up to the array's.
+Each element's bits are read as an integer and multiplied by an odd weight that depends on the element's index. The
+checksum is the sum of the products modulo 2**32. A change of one element changes the checksum, and the checksums of the
+shards add up to the checksum of the array.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ _SMALL = 2**20  # elements; up to this size the host is faster than compiling a 
 
 
 def checksums(arrays: Any) -> dict[str, int]:
-    """Return the checksum of each array of a tree, by its path; all processes with shards must call it together."""
+    """Return the checksum of each array of a tree, by the array's path in the tree.
+
+    If arrays are sharded over several processes, all these processes must call it together.
+    """
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     sums = {jax.tree_util.keystr(path): _checksum(array) for path, array in flat}  # computed by devices in parallel
     return {path: int(number) for path, number in sums.items()}
 
 
 def old_checksums(arrays: Any) -> dict[str, int]:
-    """Return the CRC-32 checksums of older checkpoints, which gather each array; all processes call it together."""
+    """Return the CRC-32 checksum of each array, as older checkpoints store it, by the array's path in the tree.
+
+    Each sharded array is gathered; all processes must call it together.
+    """
     flat = jax.tree_util.tree_leaves_with_path(arrays)
     return {jax.tree_util.keystr(path): zlib.crc32(_bytes(np.asarray(all_gather(array)))) for path, array in flat}
 
@@ -59,7 +66,7 @@ def _bytes(array: np.ndarray) -> memoryview:
 
 @jax.jit
 def _sum_on_devices(array: jax.Array) -> jax.Array:
-    """Compute the same sum as `_sum_on_host` on the array's devices."""
+    """Return the checksum of an array, uint32, computed on the devices of the array."""
     size = min(array.dtype.itemsize, 4)
     if array.dtype == bool:
         array = array.astype(jnp.uint8)

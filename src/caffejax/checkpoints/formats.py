@@ -1,7 +1,8 @@
 """The formats of weight files, and conversion between them.
 
-The extension of a file's name selects the format. Where layers share blobs, some formats store a copy for each layer
-(.caffemodel), others only the owner's blob; the net's definition tells which blobs are shared.
+The extension of a file's name selects the format. If layers share a blob, some formats store a copy for each layer
+(.caffemodel, .npz, .safetensors). Others store the blob once, for the layer that owns it (.h5, .orbax). The net's
+definition says which blobs are shared.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class Format:
 
     Attributes:
         read: a function `read(path)` that returns the weights.
-        write: a function `write(path, net, weights)`; the net has every layer that the weights have.
+        write: a function `write(path, net, weights)`. The net must have every layer that the weights have.
         copies: whether a shared blob is stored with every layer that uses it.
-        legacy: whether the format can store the 4-D shapes of old files.
-        by_content: whether the format is one of Caffe's two, which are distinguished by the content of the file.
-        read_with_state: as `read`, but layers' recurrent state follows their blobs; None if the format has no state.
+        legacy: whether the format can store the 4-D shapes of Caffe's files from before 2015.
+        by_content: whether the format is .caffemodel or .caffemodel.h5, which the content of a file distinguishes.
+        read_with_state: a function like `read` that appends each layer's recurrent state to its blobs, or None if the
+            format stores no state.
     """
 
     read: Callable[[str], Weights]
@@ -48,7 +50,7 @@ class Format:
 
 
 def format_of(path: str) -> Format:
-    """Return the format of a path, by its extension.
+    """Return the format that the extension of a path selects.
 
     Raises:
         WeightsError: if the extension is unknown.
@@ -57,11 +59,13 @@ def format_of(path: str) -> Format:
 
 
 def format_end(path: str, *, known_only: bool = True) -> str:
-    """Return the extension of a path, a key of `FORMATS`; a step in an .orbax folder has the folder's extension.
+    """Return the extension of a path, a key of `FORMATS`.
+
+    The path of a step in an .orbax folder, such as "net.orbax/100", has the extension ".orbax".
 
     Args:
         path: the file or folder.
-        known_only: whether an unknown extension is an error; otherwise the result is "".
+        known_only: whether an unknown extension is an error. Otherwise the result is "".
 
     Raises:
         WeightsError: if the extension is unknown and `known_only` is set.
@@ -85,11 +89,11 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     Args:
         source: the file or folder to read.
         target: the file or folder to write.
-        net: the definition in the current schema. Without a definition, only the layers' names are stored, and neither
-            shared blobs that the source omits nor the 4-D shapes of old files can be resolved.
+        net: the net's definition in the current schema, or None. The definition is needed if the source omits shared
+            blobs or has the 4-D shapes of old files. Without it, a .caffemodel stores only names and blobs of layers.
 
     Raises:
-        WeightsError: if a file cannot be read or written, or the net and the weights do not match.
+        WeightsError: if a file cannot be read or written, the net and the weights do not match, or `net` is needed.
     """
     reader, writer = format_of(source), format_of(target)
     weights = reader.read(source)
@@ -118,7 +122,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
 
 
 def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
-    """Map each blob (layer, index) that a layer shares to its owner, the first blob with the same param name."""
+    """Map each shared blob `(layer, index)` to its owner, the first blob with the same `param.name` in the net."""
     first: dict[str, tuple[str, int]] = {}
     owners = {}
     for layer in net.layer:
@@ -144,7 +148,7 @@ def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
 
 
 def _drop_legacy_axes(net: NetParameter, weights: Weights, file: str) -> Weights:
-    """Return the weights with the 4-D shapes of old files converted to the shapes of today's layer types."""
+    """Return the weights with the 4-D shapes of old files converted to the shapes of the current layer types."""
     types, registered = {layer.name: layer.type for layer in net.layer}, layer_types()
     old = [name for name, blobs in weights.items() if any(isinstance(b, Legacy4D) for b in blobs)]
     unknown = [name for name in old if not types[name]]

@@ -1,4 +1,4 @@
-"""Loading weight files into a net and saving a net's weights, by layer name as in Caffe."""
+"""Loading of weight files into a net and saving of a net's weights. Layers are matched by name, as in Caffe."""
 
 from __future__ import annotations
 
@@ -36,22 +36,24 @@ def load_weights(
     variables: Variables | Initializer,
     strict: bool = False,
 ) -> Variables:
-    """Return the variables with the blobs of files in place, matched by layer name.
+    """Return a net's variables with the blobs that weight files have for the net's layers, matched by layer name.
 
     Layers that only a file or only the net has are ignored. If several layers of the net have the same name, the first
-    is loaded; if layers share a blob, the last of them in the file counts. The log names layers without weights.
+    of them is loaded. If layers share a blob, the blob of the last of them in the file is loaded. The log names the
+    layers without weights.
 
     Args:
-        path: a file or folder in one of `formats.FORMATS`, selected by its extension; with any other extension it is a
-            .caffemodel or .caffemodel.h5, distinguished by content. Several files are loaded in order.
+        path: a file or folder, or a list of files that are loaded in order. The extension selects one of
+            `formats.FORMATS`. With another extension the file must be a .caffemodel or .caffemodel.h5, which are
+            distinguished by content.
         graph: the net's graph.
-        variables: the current variables, whose dtypes and shardings the loaded arrays get; or a function of the loaded
-            arrays that returns them together with initial values for the other blobs.
+        variables: the current variables. The loaded arrays get their dtypes and shardings. Or a function that takes the
+            loaded arrays by slot and returns all variables, with initial values for blobs that were not loaded.
         strict: whether a layer without weights is an error.
 
     Raises:
-        WeightsError: naming every layer whose blobs differ in number or shape, with the remedy; and if `strict`, every
-            layer without weights.
+        WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, or, if `strict`, layers
+            have no weights. The message names each such layer.
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
     loaded: dict[Slot, jax.Array] = {}
@@ -69,10 +71,13 @@ def load_and_report(
     strict: bool = False,
     without: Collection[str] = (),
 ) -> tuple[Variables, LoadReport]:
-    """Load one file as `load_weights` does, except the layers named in `without`; also return a report.
+    """Load one file as `load_weights` does, except the layers named in `without`.
+
+    Returns:
+        The variables, and a report of the layers that were and were not loaded.
 
     Raises:
-        WeightsError: as `load_weights`; and if a layer of `without` is not in the net.
+        WeightsError: as in `load_weights`, or if a layer of `without` is not in the net.
     """
     loaded, report = _read(path, graph, variables, without)
     excluded = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
@@ -81,7 +86,7 @@ def load_and_report(
 
 
 def _complete(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializer) -> Variables:
-    """Return all variables: the loaded arrays, and for other blobs the values in `variables` or initial values."""
+    """Return all variables: the loaded arrays, and the values of the other blobs from `variables`."""
     if not isinstance(variables, Variables):
         return variables(loaded)
 
@@ -97,7 +102,7 @@ def _complete(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializ
 def _read(
     path: str | os.PathLike[str], graph: Graph, variables: Variables | Initializer, without: Collection[str] = ()
 ) -> tuple[dict[Slot, jax.Array], LoadReport]:
-    """Read one file's arrays for a net, with the dtypes and devices of `variables`, and report the layers."""
+    """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report."""
     stored, release, copies = _open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)
     if report.misfits:
@@ -121,7 +126,7 @@ def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:
 
 
 def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
-    """Return a JAX array with the dtype and sharding of the array that it replaces, if there is one."""
+    """Return a JAX array with the dtype and sharding of `old`, or float32 on the default device if `old` is None."""
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
@@ -135,21 +140,22 @@ def save_weights(
     diffs: Params | None = None,
     hdf5: bool | None = None,
 ) -> None:
-    """Write the weights of the graph's layers, in the format of the path's extension; see `formats.FORMATS`.
+    """Write a net's weights, in the format that the path's extension selects; see `formats.FORMATS`.
 
-    Blobs that a layer shares are copied or omitted, depending on the format. In an .orbax folder, step 0 is written
-    if the path names no step.
+    A blob that layers share is stored for each layer or only for its owner, depending on the format. In an .orbax
+    folder, the weights are step 0 if the path names no step.
 
     Args:
         path: the file or folder.
         graph: the net's graph.
-        variables: params and running statistics.
-        diffs: gradients or updates to store beside the blobs, a tree like `variables.params`; the diffs of running
-            statistics are zeros. Only Caffe's two formats can store diffs.
-        hdf5: write a .caffemodel.h5 if True, a .caffemodel if False. default: by the extension.
+        variables: the parameters and running statistics.
+        diffs: gradients or updates to store beside the blobs, a tree like `variables.params`, or None. The diffs of
+            running statistics are zeros. Only .caffemodel and .caffemodel.h5 can store diffs.
+        hdf5: True to write a .caffemodel.h5, False to write a .caffemodel, None to follow the extension.
 
     Raises:
-        WeightsError: if the extension is unknown or the file cannot be written; an existing file then stays unchanged.
+        WeightsError: if the extension is unknown, the format cannot store `diffs` or layers of the same name, or the
+            file cannot be written. An existing file then stays unchanged.
     """
     blobs = [[_blob_array(p, variables) for p in layer.params] for layer in graph.layers]
     gradients = None
@@ -178,7 +184,7 @@ def save_weights(
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """Return a layer's definition as Caffe writes it, with the fields that its setup adds."""
+    """Return the definition of a layer as Caffe writes it: with phase, loss weights, and `lr_mult: 0` for statistics."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST
@@ -191,11 +197,11 @@ def _definition(layer: Layer, phase: str) -> LayerParameter:
 
 
 def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], object], bool]:
-    """Open a weight file; Caffe's two formats are distinguished by content.
+    """Open a weight file. The content of a .caffemodel or .caffemodel.h5 file decides between these two formats.
 
     Returns:
-        The blobs by layer name, a function that releases the memory of the bytes read so far, and whether the format
-        stores shared blobs with every layer.
+        The blobs by layer name, a function that frees the memory of the bytes that were read so far, and whether the
+        format stores a shared blob with every layer that uses it.
     """
     form = FORMATS.get(format_end(os.fspath(path), known_only=False))
     if form is not None and not form.by_content:
@@ -207,9 +213,10 @@ def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], obje
 
 
 def _misaligned(array: Array) -> Array:
-    """Return the array at an address that is not a multiple of 64 bytes, where JAX copies it.
+    """Return an array of which JAX makes a copy: a copy of `array` if its address is a multiple of 64 bytes.
 
-    At such a multiple JAX may use the memory itself, here the mapped bytes of the file, which can change.
+    JAX on a CPU does not copy an array at a multiple of 64 bytes. The array may be part of a mapped file, whose bytes
+    can change.
     """
     return array.copy() if array.ctypes.data % 64 == 0 else array
 
@@ -231,11 +238,12 @@ def _diff_array(param: Param, diffs: Params) -> Array:
 def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], object]]:
     """Map a file into memory.
 
-    The file must not be truncated or written to while the bytes are in use; it may be replaced, as caffejax does when
-    it writes.
+    The file must not be truncated or written to while the bytes are in use. Another file may replace it; caffejax
+    writes files in this way.
 
     Returns:
-        The bytes, which are read from disk on access, and a function that releases the memory of the bytes read so far.
+        The bytes, which are read from disk on access, and a function that frees the memory of the bytes that were read
+        so far.
 
     Raises:
         WeightsError: if the file cannot be read.

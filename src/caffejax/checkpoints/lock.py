@@ -1,4 +1,4 @@
-"""The lock that lets one training run at a time write to a snapshot prefix."""
+"""Lock of a snapshot prefix, so that only one training run at a time writes snapshots with it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ _UNSUPPORTED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 @contextmanager
 def lock_prefix(prefix: str) -> Iterator[None]:
-    """Lock `<prefix>.lock` until the block ends; before and after, remove unfinished files of killed runs.
+    """Hold a lock on the file `<prefix>.lock` until the `with` block ends.
 
-    The file names the process and host of its holder. The operating system releases the lock when the process ends, so
-    that it cannot become stale.
+    Unfinished files that killed runs left are removed at the start and at the end of the block. The lock file contains
+    the process and host of its holder. The operating system releases the lock when the process ends, so the lock cannot
+    become stale.
 
     Raises:
-        SolverError: if another run holds the lock, naming its process and host, or the file cannot be written.
+        SolverError: if another run holds the lock or the file cannot be written. The message names the process and host
+            of the holder.
     """
     path = Path(f"{prefix}.lock")
     try:
@@ -81,7 +83,7 @@ def _held_error(path: Path, holder: str) -> SolverError:
 
 
 def sweep(prefix: str) -> None:
-    """Remove unfinished checkpoints and files of this prefix; the caller must hold the lock."""
+    """Remove unfinished checkpoints and temporary files of a snapshot prefix. The caller must hold the lock."""
     stem = Path(prefix)
     partial = [p for p in stem.parent.glob(".*.tmp") if p.name.startswith(f".{stem.name}_iter_")]
     for path in partial:

@@ -1,4 +1,4 @@
-"""Matching of a file's blobs with a net's layers, by layer name as in Caffe, and a report of the match."""
+"""Matching of a file's blobs to a net's layers, by layer name as in Caffe, and a report of the result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Stored = Mapping[str, Sequence[Array | None]]
 
 @dataclass(frozen=True)
 class LoadReport:
-    """The result of loading a file into a net, by layer names; its text is a summary of a few lines.
+    """The layers that were and were not loaded from a file. `str(report)` is a summary of a few lines.
 
     Attributes:
         file: the file.
-        taken: the net's layers whose blobs were loaded.
-        skipped: layers with blobs in the file that are not in the net, or are in `without`.
-        left: the net's layers that keep their values, since the file has no blobs for them or they are in
-            `without`; layers that only share blobs of others are left out.
-        without: layers that the caller excluded.
-        misfits: the problems of blobs that differ in number or shape; loading raises them.
+        taken: the names of the net's layers whose blobs were loaded.
+        skipped: the names of the file's layers with blobs that are not in the net, or are in `without`.
+        left: the names of the net's layers that keep their values, because the file has no blobs for them or they are
+            in `without`. Layers that only share blobs of other layers are omitted.
+        without: the names of the layers that the caller excluded.
+        misfits: the problems of layers whose blobs differ in number or shape. Loading raises them.
     """
 
     file: str
@@ -61,20 +61,22 @@ class LoadReport:
 def match_blobs(
     graph: Graph, stored: Stored, file: str | os.PathLike[str], *, copies: bool, without: Collection[str] = ()
 ) -> tuple[dict[Slot, Array], LoadReport]:
-    """Match a file's blobs with a net's.
+    """Match a file's blobs to a net's layers by name.
 
-    If several layers of the net have the same name, the first is loaded. If layers share a blob, the last of them in
-    the file counts.
+    If several layers of the net have the same name, the first of them is loaded. If layers share a blob, the blob of
+    the last of them in the file is loaded.
 
     Args:
         graph: the net's graph.
         stored: the file's blobs by layer name.
-        file: the file, for messages.
-        copies: whether the file stores a shared blob with every layer that uses it; otherwise it may omit the blob.
-        without: layers to exclude.
+        file: the file, for error messages.
+        copies: whether the file stores a shared blob with every layer that uses it. Otherwise only the owner of the
+            blob needs it.
+        without: the names of layers to exclude.
 
     Returns:
-        The arrays to load by the slot of their owner, in the net's shapes, and the report.
+        The arrays to load, in the net's shapes, by slot of the layer that owns the blob; and the report. Blobs that
+        differ in number or shape are problems in the report.
 
     Raises:
         WeightsError: if a layer of `without` is not in the net.
@@ -123,19 +125,21 @@ def fit(
     shapes: Sequence[Sequence[int]],
     optional: Collection[int] = (),
 ) -> tuple[Array | None, ...]:
-    """Convert a layer's stored blobs to the shapes in its net.
+    """Convert the blobs that a file stores for a layer to the shapes that the net needs.
+
+    A 4-D shape of an old file fits a shape without its leading ones.
 
     Args:
-        name: the layer's name, for messages.
-        source: its blobs in the file; None for a blob that the file omits.
-        shapes: the net's shapes.
-        optional: indices of the blobs that the file may omit.
+        name: the layer's name, for error messages.
+        source: the layer's blobs in the file; None for a blob that the file omits.
+        shapes: the shapes in the net.
+        optional: the indices of the blobs that the file may omit.
 
     Returns:
-        An array for each shape, or None if the file omits the blob.
+        An array for each shape, or None for a blob that the file omits.
 
     Raises:
-        WeightsError: if the number of blobs differs, or naming every blob whose shape does not match.
+        WeightsError: if the number of blobs or the shape of a blob differs. The message names each such blob.
     """
     remedy = "; rename the layer to train it from scratch"
     blobs = [*source, *[None] * (len(shapes) - len(source))]
@@ -167,12 +171,12 @@ _MAX_LOGGED = 20  # layer names in a line of the log
 
 
 def has_own_values(layer: Layer, param: Param) -> bool:
-    """Return whether the net's definition contains a blob's values, so that no file needs to provide them."""
+    """Return whether the net's definition itself contains a blob's values, so that no weights file is needed."""
     return bool(layer.site.layer.blobs) or param.spec.value is not None
 
 
 def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
-    """Return the layers that own a blob which neither a file nor the net's definition provides."""
+    """Return the layers with a blob whose values are neither in `loaded` nor in the net's definition."""
     return [
         layer
         for layer in graph.layers
@@ -183,16 +187,16 @@ def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
 def report_missing(
     graph: Graph, loaded: Collection[Slot], files: Sequence[str | os.PathLike[str]], strict: bool
 ) -> None:
-    """Log the layers that files have no weights for, as a warning in the phase TEST.
+    """Log the names of the layers that have no weights in files; as a warning in the phase TEST.
 
     Args:
         graph: the net's graph.
-        loaded: the slots of blobs that the files provide.
+        loaded: the slots of the blobs that the files have.
         files: the files, for messages.
         strict: whether a layer without weights is an error.
 
     Raises:
-        WeightsError: if `strict`, naming every layer without weights.
+        WeightsError: if `strict` and a layer has no weights. The message names each such layer.
     """
     without = missing_layers(graph, loaded)
     if not without:

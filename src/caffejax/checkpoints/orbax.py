@@ -1,7 +1,7 @@
-"""Native checkpoints, written and read by orbax.
+"""Native checkpoints, in the format of the library orbax.
 
-A checkpoint folder has one step for each snapshot; an incomplete step is never visible. A step stores arrays in nested
-dictionaries by name, which orbax can read without caffejax, and a JSON record of all other state.
+A checkpoint folder has one step for each snapshot. An incomplete step is never visible. A step stores a nested
+dictionary of arrays, which orbax can read without caffejax, and all other state as JSON.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger("caffejax")
 
 @dataclass(frozen=True)
 class Keep:
-    """The checkpoints to keep: the newest, the best, or all if neither is set.
+    """The rule for which checkpoints of a folder are kept. All are kept if neither `last` nor `best` is set.
 
     Attributes:
-        last: the number of newest checkpoints to keep.
-        best: the name of the score by which the best checkpoint is kept as well.
+        last: the number of newest checkpoints to keep, or None. With `best` only, the newest checkpoint is kept too.
+        best: the name of the score whose best checkpoint is kept, or None.
         lowest: whether a lower score is better.
     """
 
@@ -44,7 +44,7 @@ class Keep:
     lowest: bool = False
 
     def policy(self) -> Any:
-        """Return orbax's preservation policy."""
+        """Return the rule as a preservation policy of orbax; None to keep all checkpoints."""
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:
@@ -69,14 +69,14 @@ _folder_numbers = itertools.count()  # give each folder that all processes save 
 class CheckpointFolder:
     """A folder of checkpoints, one for each step.
 
-    If a process is killed while it saves, the earlier steps stay unchanged.
+    If a process is killed while it saves a step, the earlier steps stay unchanged.
 
     Args:
-        path: the folder; created when the first step is saved.
-        keep: the steps to keep when another is saved. default: all.
-        together: whether all of several processes save each step, each process its shards of the arrays. Then all call
-            `save`, `wait` and `close` together, and steps are saved in the background until `wait`. Reading is
-            independent of other processes.
+        path: the folder, which is created when the first step is saved.
+        keep: the rule for which steps are kept when a step is saved. The default keeps all steps.
+        together: whether several processes save each step together, each process its shards of the arrays. Then all
+            processes must call `save`, `wait` and `close` together, and `save` returns before the step is complete;
+            `wait` waits for it. Each process reads independently of the others.
     """
 
     def __init__(self, path: str | os.PathLike[str], keep: Keep | None = None, together: bool = False) -> None:
@@ -119,22 +119,23 @@ class CheckpointFolder:
         return self._open_manager
 
     def steps(self) -> list[int]:
-        """Return the numbers of the complete steps, in order."""
+        """Return the numbers of the complete steps, in ascending order."""
         return sorted(self._manager.all_steps()) if os.path.isdir(self.path) else []
 
     def save(
         self, step: int, arrays: Arrays, record: Mapping[str, Any], scores: Mapping[str, float] | None = None
     ) -> None:
-        """Save a step; if `together`, start to save it.
+        """Save a step. If `together`, only start to save it.
 
-        Steps of an earlier run with this number or a higher one are moved to `<path>.old1/<step>`. If the newest step
-        is identical to the new one, it is kept: training was stopped before its first update.
+        Steps with this number or a higher number, from an earlier run, are moved to the folder `<path>.old1`. If the
+        newest step is identical to the new step, nothing is written; this happens if training resumes from the step and
+        stops before its first update.
 
         Args:
             step: the number of the step.
             arrays: nested dictionaries of JAX or NumPy arrays.
             record: values that JSON can represent.
-            scores: the scores that `keep` ranks by, or None if the net was not tested yet.
+            scores: the scores by name, for `Keep.best`, or None if the net was not tested yet.
 
         Raises:
             WeightsError: if the folder cannot be written.
@@ -189,7 +190,7 @@ class CheckpointFolder:
             raise self._discard(step, error) from error
 
     def _discard(self, step: int, error: Exception) -> WeightsError:
-        """Remove the files of a step that could not be saved; return the error to raise."""
+        """Remove the files of a step that could not be saved, and return the error to raise."""
         if not self._together:  # otherwise another process may be writing to the step
             manager, self._open_manager = self._open_manager, None
             with suppress_orbax_errors():  # until the threads have finished their writes
@@ -202,7 +203,7 @@ class CheckpointFolder:
         return save_error(self.path, step, error)
 
     def _set_aside(self, first: int) -> None:
-        """Move this and later steps to another folder, so that no run resumes from the steps of an earlier run."""
+        """Move the steps from `first` on to another folder, so that no run resumes from an earlier run's steps."""
         steps = sorted(step for step in self._manager.all_steps() if step >= first)
         if not (broadcast_from_first(len(steps)) if self._together else steps):
             return
@@ -233,14 +234,14 @@ class CheckpointFolder:
         """Return the arrays and the record of a step.
 
         Args:
-            step: the number of the step. default: the newest.
-            target: a function of the record and the arrays' shapes that returns the arrays to read into, by name: NumPy
-                arrays, or `jax.ShapeDtypeStruct`s with shardings; each process reads its shards. default:
-                NumPy arrays.
-            all_succeed: a function that returns whether a condition is true in all processes that restore together.
+            step: the number of the step, or None for the newest step.
+            target: a function `target(record, shapes)` that returns a tree like `shapes`. Each leaf is a NumPy array to
+                read into, or a `jax.ShapeDtypeStruct` with a sharding, of which each process reads its shards. The
+                default reads NumPy arrays.
+            all_succeed: a function that returns whether its argument is true in all processes that restore together.
 
         Raises:
-            WeightsError: if the step does not exist or cannot be read. Errors of `target` are passed on.
+            WeightsError: if the step does not exist or cannot be read. Errors that `target` raises are not converted.
         """
         steps = self.steps()
         if not steps:
@@ -264,7 +265,7 @@ class CheckpointFolder:
         return StepReader(self._manager, target, all_succeed)
 
     def close(self) -> None:
-        """Wait for the step that is being saved, and close the folder."""
+        """Wait for the step that is being saved, and release orbax's resources."""
         self.wait()
         manager, self._open_manager = self._open_manager, None
         if manager is not None:
@@ -282,7 +283,7 @@ Target = Callable[[dict[str, Any], Arrays], Arrays]  # of the record and the arr
 
 @dataclass(frozen=True)
 class StepReader:
-    """Reads steps of a folder: called with a step's number, it returns the step's arrays and record.
+    """Reads steps of a checkpoint folder.
 
     Attributes:
         manager: orbax's manager of the folder.
@@ -294,7 +295,11 @@ class StepReader:
     all_succeed: Callable[[bool], bool]
 
     def __call__(self, step: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read a step."""
+        """Return the arrays and the record of a step, after their checksums have been checked.
+
+        Raises:
+            Exception: if the step cannot be read or a checksum is wrong. The type depends on orbax.
+        """
         try:
             arrays, stored = self._read(step)
         except Exception:
@@ -308,7 +313,7 @@ class StepReader:
         return arrays, stored["record"]
 
     def is_good(self, step: int) -> bool:
-        """Return whether a step can be read."""
+        """Return whether a step can be read and its checksums are right."""
         try:
             with suppress_orbax_errors():
                 self(step)
@@ -317,7 +322,7 @@ class StepReader:
         return True
 
     def has(self, step: int, stored: Mapping[str, Any]) -> bool:
-        """Return whether a step can be read and has exactly this record and arrays with these checksums."""
+        """Return whether a step can be read and equals `stored`, the record with checksums of `with_checksums`."""
         try:
             with suppress_orbax_errors():
                 arrays, record = self._read(step)
@@ -338,13 +343,21 @@ class StepReader:
 
 
 def on_host(record: dict[str, Any], shapes: Arrays) -> Arrays:
-    """Return NumPy arrays to read arrays of these shapes into."""
+    """Return a tree of empty NumPy arrays of the given shapes and dtypes: the default target of reading."""
     arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
     return arrays
 
 
 def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> dict[str, Any]:
-    """Return the record with checksums of the arrays and of itself: decompression does not detect every flipped bit."""
+    """Return the record, converted to JSON values, with the arrays' checksums and a checksum of both.
+
+    Orbax compresses arrays, and decompression does not detect every flipped bit.
+
+    Args:
+        record: values that JSON can represent.
+        sums: the checksums of the arrays, by path.
+        name: the key for `sums` in the result.
+    """
     plain = json.loads(json.dumps(record))  # as it will be read
     return {
         "record": plain,

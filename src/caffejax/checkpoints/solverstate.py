@@ -1,4 +1,7 @@
-"""Caffe's .solverstate and .solverstate.h5 files: the history of an update rule and the path of the weights."""
+"""Caffe's .solverstate and .solverstate.h5 files, which store the iteration, the update rule's history and a path.
+
+The path is the path of the file of weights.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,11 @@ class SolverState:
     Attributes:
         iteration: the number of updates so far.
         learned_net: the path of the weights, relative to the working directory of the run that wrote it, or "".
-        history: one float32 array for each learnable blob, in the net's order; AdaDelta and Adam have two such sets.
-        current_step: the number of steps that the learning rate has taken.
-        record: the state that Caffe does not store (random key, positions in the data), as JSON; "" in Caffe's files.
+        history: one float32 array for each learnable blob, in the net's order. AdaDelta and Adam have two arrays for
+            each blob: first all first arrays, then all second arrays.
+        current_step: how often the policies `step` and `multistep` have reduced the learning rate.
+        record: state that Caffe does not store, such as the random key and positions in the data, as JSON. "" if Caffe
+            wrote the file.
     """
 
     iteration: int
@@ -40,7 +45,7 @@ class SolverState:
 
 
 def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
-    """Read a .solverstate or a .solverstate.h5, distinguished by content.
+    """Read a .solverstate or .solverstate.h5 file. The content of the file decides which of them it is.
 
     Raises:
         WeightsError: if the file cannot be read, is not a solver state, or is damaged.
@@ -55,10 +60,10 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
 
 
 def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
-    """Write a .solverstate, or a .solverstate.h5 if the name ends in .h5.
+    """Write a .solverstate file, or a .solverstate.h5 file if the name ends in .h5.
 
     Raises:
-        WeightsError: if the file cannot be written; an existing file then stays unchanged.
+        WeightsError: if the file cannot be written. An existing file then stays unchanged.
     """
     if os.fspath(path).endswith(".h5"):
         _write_hdf5(path, state)

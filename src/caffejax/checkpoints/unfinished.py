@@ -1,4 +1,4 @@
-"""Checkpoints that could not be saved: removal of their files, errors, and messages of orbax's threads."""
+"""Handling of checkpoints that could not be saved: their files, the error to raise, and messages of orbax's threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
 
 def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
-    """Remove orbax's temporary folders whose names match a pattern from a checkpoint folder; return their names."""
+    """Remove orbax's temporary folders in a checkpoint folder, and return their names.
+
+    Args:
+        folder: the checkpoint folder.
+        names: a glob pattern; only folders whose names match it are removed.
+    """
     temporary = [p for p in folder.glob(names) if _TEMPORARY in p.name and p.is_dir() and not p.is_symlink()]
     for path in temporary:
         shutil.rmtree(path, ignore_errors=True)
@@ -34,9 +39,10 @@ def remove_unfinished(folder: Path, names: str = "*") -> list[str]:
 
 
 def remove_failed(folder: Path, step: int) -> None:
-    """Remove the files of a step that could not be saved, until no new ones have appeared for 0.3 seconds, at most 2.
+    """Remove the files of a step that could not be saved.
 
-    Tensorstore's threads finish pending writes after the error, and create the folders again.
+    After the error, tensorstore's threads still finish pending writes and create the files again. So the files are
+    removed until none has appeared for 0.3 seconds, for at most 2 seconds.
     """
     begin = quiet_since = time.monotonic()
     while time.monotonic() < min(quiet_since + _QUIET_TIME, begin + _MAX_WAIT):
@@ -46,7 +52,7 @@ def remove_failed(folder: Path, step: int) -> None:
 
 
 def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
-    """Return the error for a step that could not be saved, with the reason of the file system, if there is one."""
+    """Return the error to raise for a step that could not be saved; it gives the file system's reason, if known."""
     cause = _cause(error)
     if cause is not None and cause.errno == errno.ENOENT:
         return WeightsError(Problem("cannot be written: its folder was removed meanwhile", str(folder / str(step))))
@@ -57,7 +63,7 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
 
 
 def _cause(error: BaseException | None) -> OSError | None:
-    """Return the error of the file system that caused this error, or None."""
+    """Return the `OSError` in the chain of causes of an error, or None. Tensorstore reports it only as text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return error
@@ -68,10 +74,10 @@ def _cause(error: BaseException | None) -> OSError | None:
 
 
 class _Silence:
-    """Replaces the three hooks for uncaught exceptions while it is held, and filters two loggers.
+    """Silences errors of orbax's threads between `hold` and `release`.
 
-    Several threads may hold it. The last to release it restores the hooks, except for a hook that another library has
-    replaced meanwhile.
+    It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may hold it at the
+    same time. The last `release` restores the hooks, except for a hook that another library has replaced meanwhile.
     """
 
     def __init__(self) -> None:
@@ -107,13 +113,13 @@ _silence = _Silence()
 
 
 def hide_late_errors() -> None:
-    """Hide errors of abandoned reads and writes of orbax's threads until the process ends; see `caffejax.process`."""
+    """Hide, until the process ends, errors of reads and writes that orbax's threads have abandoned."""
     _silence.hold()
 
 
 @contextmanager
 def suppress_orbax_errors() -> Iterator[None]:
-    """Until the block ends, keep orbax and its threads from printing errors that are also raised."""
+    """Keep orbax and its threads from printing errors that are also raised, until the `with` block ends."""
     _silence.hold()
     try:
         yield
@@ -128,12 +134,12 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Return whether an error comes from an abandoned read or write."""
+    """Return whether an error comes from a read or write that tensorstore abandoned, judged by its message."""
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 
 def _without_late_errors(hook: Any) -> Callable[..., Any]:
-    """Return a hook for uncaught exceptions that leaves out errors of orbax's threads and of a closed event loop."""
+    """Return a hook for uncaught exceptions that calls `hook`, except for errors of orbax's threads and tensorstore."""
 
     def filtering(*args: Any) -> None:
         error = args[1] if len(args) == _EXCEPTHOOK_ARGUMENTS else args[0].exc_value
