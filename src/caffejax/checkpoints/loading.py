@@ -184,7 +184,7 @@ def save_weights(
 
 
 def _definition(layer: Layer, phase: str) -> LayerParameter:
-    """Return the definition of a layer as Caffe writes it: with phase, loss weights, and `lr_mult: 0` for statistics."""
+    """Return a layer's definition as Caffe writes it: with phase, loss weights, and `lr_mult: 0` for statistics."""
     definition = LayerParameter()
     definition.CopyFrom(layer.site.layer)
     definition.phase = TRAIN if phase == "TRAIN" else TEST

@@ -1,4 +1,4 @@
-"""Freezing a graph: constants folded, weights packed for the device, layers run as programs."""
+"""Compilation of nets for inference: constants are folded, weights packed, and layers run as oneDNN programs."""
 
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes

@@ -1,4 +1,4 @@
-"""Constant folding: compute constants once, fold per-channel factors into weights, remove identity layers."""
+"""Constant folding: per-channel factors are folded into weights, constants computed once, identity layers removed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
     """Fold per-channel factors and biases into the weights of the layers before them, and remove identity layers.
 
     Args:
-        graph: a graph in which each blob has one producer, see `inference_graph`. Its inputs and outputs keep their
-            names.
-        variables: params and state of the net; they may contain arrays of other layers.
+        graph: a graph in which each blob has one producer; see `inference_graph`. Inputs and outputs keep their names.
+        variables: parameters and state of the net, which may contain arrays of other layers.
 
     Returns:
-        The folded graph and its variables. Each layer owns its params: arrays, or `ScaledWeight`s whose product is
-        computed on use; see `materialize`.
+        The folded graph and its variables. In the folded graph, layers share no parameters. An entry of the variables
+        is an array, or a `ScaledWeight`, whose product is computed when `materialize` or NumPy converts it.
     """
     graph = _without_identities(graph)
     folding = _Folding(graph, variables)
@@ -39,7 +38,7 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 
 
 def materialize(variables: Trees) -> Trees:
-    """Return folded params and state as JAX arrays."""
+    """Return the parameters and state of a folded graph as JAX arrays."""
 
     arrays: Trees = jax.tree.map(
         lambda x: x if isinstance(x, jax.Array) else jax.device_put(np.asarray(x)), tuple(variables)
@@ -48,7 +47,7 @@ def materialize(variables: Trees) -> Trees:
 
 
 def _without_identities(graph: Graph) -> Graph:
-    """Remove layers that only copy their bottoms, unless a top is an output."""
+    """Return the graph without the layers that only copy their bottoms. A layer with an output of the graph stays."""
     names: dict[str, str] = {}
     layers = []
     for layer in graph.layers:
@@ -67,7 +66,7 @@ def _is_identity(layer: Layer) -> bool:
 
 
 class _Folding:
-    """The layers kept so far, with their arrays."""
+    """The folded graph under construction: layers are added in order, and folded into earlier layers if possible."""
 
     def __init__(self, graph: Graph, variables: Trees) -> None:
         self._graph, self._variables = graph, variables
@@ -97,7 +96,11 @@ class _Folding:
         self._makers.update(dict.fromkeys(layer.tops, layer.key))
 
     def _fold_into_maker(self, layer: Layer, arrays: Arrays) -> bool:
-        """Fold a per-channel factor and bias into the layer that makes its bottom; return whether it was folded."""
+        """Fold a layer that is a per-channel factor and bias into the producer of its bottom.
+
+        Returns whether the layer was folded. The producer must be of a type such as Convolution, and have no other
+        readers.
+        """
         by_channel = layer.type.traits.by_channel
         if by_channel is None or len(layer.bottoms) != 1 or any(layer.loss_weights):
             return False
@@ -130,7 +133,7 @@ class _Folding:
 
 
 def without_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
-    """Compute the blobs that do not depend on the values of the inputs.
+    """Compute the blobs that do not depend on the values of the inputs, such as prior boxes.
 
     Returns:
         The graph without the layers that compute these blobs, and the blobs by name.
@@ -147,7 +150,7 @@ def without_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]
 
 
 def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapping[str, Any]) -> Constants | None:
-    """Return a layer's tops if they are constant, else None."""
+    """Return a layer's tops by name if they do not depend on the values of the inputs, else None."""
     if layer.type.is_fed or layer.type.on_host or layer.carried or not layer.bottoms:
         return None
     if not layer.type.traits.depends_only_on_shapes and not constants.keys() >= set(layer.bottoms):
@@ -161,11 +164,14 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapp
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:
     like = graph.blobs[blob]
-    return np.broadcast_to(np.zeros((), like.dtype), like.shape)  # no memory for each of them
+    return np.broadcast_to(np.zeros((), like.dtype), like.shape)  # takes the memory of one element
 
 
 def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
-    """Return a function that computes a layer's tops, by name, from its bottoms with NumPy, or None."""
+    """Return a function that computes a layer's tops with NumPy, or None if the layer has no such implementation.
+
+    The function takes a list of the bottoms and returns the tops by name.
+    """
     runs = layer.type.implementation
     if not isinstance(runs, Traced) or runs.host_forward is None or layer.all_params or any(layer.loss_weights):
         return None

@@ -1,8 +1,7 @@
-"""A net compiled for inputs of certain shapes: its partition into programs, their packed weights, and their execution.
+"""Execution of a net that is compiled for inputs of certain shapes, as a sequence of parts.
 
-Outside of JAX's transformations, the parts run in sequence on arrays: oneDNN programs and layers with a NumPy
-implementation need no compiler; XLA compiles the other parts. Within `jax.jit` and other transformations all parts are
-traced.
+A part is a oneDNN program, a layer with a NumPy implementation, or a group of layers that XLA compiles. Only the last
+kind needs XLA. Inside `jax.jit` and other transformations of JAX, all parts are traced.
 """
 
 from __future__ import annotations
@@ -38,16 +37,17 @@ class CompiledShapes:
     """A net compiled for inputs of certain shapes.
 
     Args:
-        graph: the layers, for these shapes.
-        variables: their params and state.
-        options: how the net computes.
-        device: the CPU to run on; None for other platforms, which leave all parts to XLA.
-        packed: cache of packed weights by part key and packing, shared between shapes; it is extended.
+        graph: the net's graph, for these shapes.
+        variables: the net's parameters and state.
+        options: the run settings.
+        packed: a cache of packed weights by `(part key, packing)`, which nets for several shapes share. New packed
+            weights are added to it.
+        device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
 
     Attributes:
-        schedule: its parts.
+        schedule: the parts of the net.
         programs: the parts that are oneDNN programs, by key.
-        compiles: whether XLA compiles some parts.
+        compiles: whether XLA compiles any part.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class CompiledShapes:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of the packed weights."""
+        """The size of all packed weights, in bytes."""
         return sum(p.executable.packed_bytes for p in self.programs.values())
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes that a call needs beside its inputs and outputs; concurrent calls need as much each."""
+        """The memory that each concurrent call needs in addition to its inputs and outputs, in bytes."""
         return sum(p.executable.workspace_bytes for p in self.programs.values())
 
     def __str__(self) -> str:
@@ -93,7 +93,12 @@ class CompiledShapes:
         )
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Values:
-        """Run on arrays, not tracers."""
+        """Return the outputs for concrete inputs, by name; for tracers see `traced`.
+
+        Args:
+            inputs: the input arrays by name.
+            key: a random key, needed if `may_draw`.
+        """
         if key is not None and not self.may_draw:
             key = None  # a key that no layer uses would still cost time in each call
         if not self.programs:
@@ -107,7 +112,7 @@ class CompiledShapes:
         return {name: self._as_jax(values[name], name) for name in self.graph.outputs}
 
     def _as_jax(self, array: Any, name: str = "") -> jax.Array:
-        """Return a blob as a JAX array; an input array is copied, since the caller may write to it later."""
+        """Return a blob as a JAX array. A NumPy input is copied, because the caller may write to it later."""
         if isinstance(array, jax.Array):
             return array
         if name in self.graph.input_names:
@@ -115,7 +120,7 @@ class CompiledShapes:
         return compiling.as_jax(array, self._device, committed=not compiling.only_cpus())
 
     def _host_steps(self) -> Iterator[Step]:
-        """Yield a step for each program, each layer with a NumPy implementation, and each group of other layers."""
+        """Yield the steps of a call: a step for each program, each layer on NumPy and each group of other layers."""
         for part in self.schedule.parts:
             if part.key in self.programs:
                 yield _program_step(self.programs[part.key], self._packed[part.key])
@@ -143,12 +148,12 @@ class CompiledShapes:
 
     @cached_property
     def _arrays(self) -> Trees:
-        """Params and state as JAX arrays, for nets without programs."""
+        """The parameters and state as JAX arrays, used by nets without programs."""
         return materialize(self._variables)
 
     @cached_property
     def may_draw(self) -> bool:
-        """True if some layers need a key."""
+        """True if a layer may draw random numbers, so that a call needs a key."""
         if self.graph.has_host_layers:
             return True
         if not self.compiles:  # neither programs nor layers on NumPy arrays draw
@@ -169,11 +174,11 @@ class CompiledShapes:
 
     @cached_property
     def _place(self) -> dict[Any, int]:
-        """Index of each program's packed weights in `_traced_weights`."""
+        """The index of each program's packed weights in `_traced_weights`, by part key."""
         return {key: i for i, key in enumerate(self.programs)}
 
     def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
-        """Run within a traced function; differentiable, and for any platform."""
+        """Return the outputs by name, inside a traced function. Differentiable, and works on every platform."""
         return self._run(self._operation, self._traced_weights, materialize(self._variables), inputs, key)
 
     def _run(
@@ -206,7 +211,10 @@ class CompiledShapes:
     def _operation(
         self, lowered: Lowered, packed: jax.Array, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
-        """Run a program as a primitive with a fallback to its layers where the program cannot run."""
+        """Return a program's results, as a traced operation.
+
+        On CPUs it runs the program. On other platforms, and for derivatives, it runs the program's layers through XLA.
+        """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
 
         def plain(_: jax.Array, *arrays: jax.Array) -> Arrays:
@@ -234,7 +242,7 @@ class CompiledShapes:
 
 
 def _pack(lowered: Lowered, cache: Packed) -> np.ndarray:
-    """Return a program's packed weights, shared by programs with the same layers and the same packing."""
+    """Return a program's packed weights from the cache, or pack the weights and add them to the cache."""
     key = lowered.part.key, lowered.executable.packing
     packed = cache.get(key)
     if packed is None:
@@ -253,7 +261,7 @@ def _program_step(lowered: Lowered, packed: np.ndarray) -> Step:
 
 
 def _host_step(layer: Layer) -> Step | None:
-    """Return a step that computes a layer with NumPy, or None if it cannot."""
+    """Return a step that computes a layer with NumPy, or None if the layer has no NumPy implementation."""
     if layer.type.is_fed and (layer.look is None or layer.look.finish is None):
         return _feed
     compute_tops = host_function(layer)
@@ -267,10 +275,10 @@ def _host_step(layer: Layer) -> Step | None:
 
 
 def _check_finite(values: Mapping[str, Any]) -> None:
-    """Check blobs as JAX checks what it computes with the options jax_debug_nans and jax_debug_infs.
+    """Check blobs for NaN if JAX's option jax_debug_nans is set, and for infinity if jax_debug_infs is set.
 
     Raises:
-        FloatingPointError: naming the first blob with such a value.
+        FloatingPointError: if a blob has such a value. It names the first such blob.
     """
     checks = ("nan", jax.debug_nans.value, np.isnan), ("inf", jax.debug_infs.value, np.isinf)
     for name, value in values.items():
@@ -282,7 +290,7 @@ def _check_finite(values: Mapping[str, Any]) -> None:
 
 
 def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
-    """Leave the tops of an Input layer as they were passed."""
+    """Do nothing: the step of an Input layer, whose tops are the inputs of the call."""
 
 
 def _used(parts: Sequence[Part], variables: Trees) -> Trees:

@@ -1,4 +1,4 @@
-"""A net compiled for inference: a function of its inputs with fixed weights."""
+"""Net compiled for inference: a function of inputs with fixed weights."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _MAX_SHAPES = 16  # combinations of shapes that stay compiled
 class Frozen:
     """A net in phase TEST compiled for inference, with constants folded and weights packed.
 
-    A call takes inputs by name, of any shapes that the net supports, and returns the outputs by name. On the first use
-    of a combination of shapes, primitives are created and the weights packed. It is thread-safe, and works inside
-    `jax.jit`, `jax.vmap` and `jax.grad` with respect to the inputs. Recurrent layers start from their initial state at
-    each call. A copied or pickled net is the same function, but is compiled again.
+    A call takes inputs by name, of any shapes that the net supports, and returns outputs by name. The first call with a
+    combination of shapes compiles the net for these shapes. The net is thread-safe. It works inside `jax.jit`,
+    `jax.vmap` and `jax.grad` with respect to the inputs. Recurrent layers start from their initial state in each call.
+    A copied or pickled net is the same function, but must be compiled again.
 
     Args:
         graph: the layers that the outputs need, with one producer for each blob; see `inference_graph`.
-        variables: params and state; they may contain arrays of other layers.
-        options: how the net computes.
+        variables: the net's parameters and state, which may contain arrays of other layers.
+        options: the run settings.
 
     Attributes:
-        graph: its layers, after folding.
+        graph: the graph after folding.
 
     Raises:
-        WeightsError: for params and state of wrong shapes.
+        WeightsError: if parameters or state have wrong shapes.
     """
 
     def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
@@ -81,14 +81,14 @@ class Frozen:
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:
-        """Return the outputs.
+        """Return the outputs by name.
 
         Args:
-            inputs: an array for each of `input_names`, of any shapes that the net supports.
-            key: PRNG key for random layers.
+            inputs: an array for each name in `input_names`, of any shapes that the net supports.
+            key: a random key, needed if `may_draw` returns True for the inputs.
 
         Raises:
-            CaffejaxError: naming inputs that are missing, unknown, or of an unsupported shape.
+            CaffejaxError: if an input is missing, unknown, or of an unsupported shape. It names each such input.
         """
         try:
             arrays = {name: inputs[name] for name in self._fed}
@@ -107,17 +107,17 @@ class Frozen:
 
     @property
     def variables(self) -> Variables:
-        """Params and state of its layers after folding. Each access creates them; calls use the packed weights."""
+        """The parameters and state after folding, as new arrays in each access. Calls use the packed weights."""
         return Variables(*map(dict, materialize(self._folded)))
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs."""
+        """The names of the inputs."""
         return self._fed
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs."""
+        """The names of the outputs."""
         return self.graph.outputs
 
     def with_batch(self, batch: int, axis: int = 0) -> Frozen:
@@ -128,18 +128,18 @@ class Frozen:
             axis: the batch axis.
 
         Raises:
-            GraphError: naming every layer that does not support the batch size.
+            GraphError: if a layer does not support the batch size. It names each such layer.
         """
         other = self._with_graph(with_batch(self.graph, batch, axis))
         other.ready()
         return other
 
     def ready(self) -> CompiledShapes:
-        """Compile for the input shapes that the net was built for, on the default device."""
+        """Compile the net for the input shapes of its graph, on the default device, and return the compiled net."""
         return self._for({name: self.graph.blobs[name] for name in self.input_names})
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
-        """Return whether a call with such inputs may draw random numbers, and so needs a key."""
+        """Return whether a call with inputs of these shapes may draw random numbers, so that it needs a key."""
         return self._for({name: inputs[name] for name in self._fed}).may_draw
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class Frozen:
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
     def trimmed(self, blobs: Blobs) -> Blobs:
-        """Return blobs without padding rows; see `Net.trimmed`."""
+        """Return blobs without their padded rows; see `Net.trimmed`."""
         return trimmed_blobs(self.graph, blobs)
 
     def _for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
@@ -173,7 +173,7 @@ class Frozen:
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Return the shapes of the arrays, with None for tracers; None if a value is not an array."""
+    """Return the shapes of arrays, with None for each tracer; return None if a value has no shape."""
     try:
         return tuple([None if isinstance(a, jax.core.Tracer) else a.shape for a in arrays])
     except AttributeError:

@@ -1,4 +1,8 @@
-"""Lowerings of layer types to oneDNN programs."""
+"""Lowerings of layer types to operations of oneDNN programs.
+
+A lowering takes a `Call` and returns the value of the layer's top, or a list for several tops. It returns None if
+oneDNN does not support the layer's settings.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +32,14 @@ Lowering = Callable[["Call"], Tops]
 
 @dataclass(frozen=True)
 class Call:
-    """A layer to lower.
+    """A layer to lower: the argument of a lowering.
 
     Attributes:
-        writer: builder of the program.
+        writer: the builder of the program.
         context: the layer's settings and site.
-        blobs: its params and state.
-        bottoms: values of its bottoms.
-        shapes: shapes of its tops.
+        blobs: the arrays of the layer's parameters and state.
+        bottoms: the values of the bottoms in the program.
+        shapes: the shapes of the tops.
     """
 
     writer: ProgramBuilder
@@ -46,26 +50,26 @@ class Call:
 
     @property
     def out(self) -> tuple[int, ...]:
-        """Shape of the first top."""
+        """The shape of the first top."""
         return self.shapes[0]
 
     @property
     def param(self) -> Any:
-        """The parameter message of the layer's type."""
+        """The settings message of the layer's type, such as `convolution_param`."""
         return self.context.param
 
     @property
     def x(self) -> Value:
-        """The first bottom."""
+        """The value of the first bottom."""
         return self.bottoms[0]
 
     @property
     def like(self) -> jax.ShapeDtypeStruct:
-        """Shape and dtype of the first bottom."""
+        """The shape and dtype of the first bottom."""
         return jax.ShapeDtypeStruct(self.x.shape, np.float32)
 
     def weight(self, i: int) -> int:
-        """Add blob `i` to the program; return the weight's number."""
+        """Add blob `i` of the layer to the program's weights, and return the number of the weight."""
         return self.writer.weight(self.blobs[i])
 
 
@@ -73,7 +77,7 @@ LOWERINGS: dict[str, Lowering] = {}
 
 
 def lowers(*types: str) -> Callable[[Lowering], Lowering]:
-    """Register the lowering of layer types; it returns None for unsupported settings."""
+    """Return a decorator that registers a function as the lowering of layer types."""
 
     def register(lowering: Lowering) -> Lowering:
         LOWERINGS.update(dict.fromkeys(types, lowering))
@@ -84,7 +88,7 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
 
 @lowers("Convolution", "DepthwiseConvolution")
 def convolution(call: Call) -> Value | None:
-    """Convolution, with padding extended where Caffe rounds the output size."""
+    """Convolution; the padding at the high ends is adjusted to Caffe's output size."""
     return _lower_convolution(call, correlation(call.context, (call.like,)))
 
 
@@ -119,13 +123,13 @@ def _weighted(word: str, call: Call, c: Correlation, window: Window) -> Value | 
 
 @lowers("InnerProduct")
 def inner_product(call: Call) -> Value | None:
-    """Product of rows and the weight."""
+    """Product of the rows and the weight, plus a bias."""
     shape = call.x.shape
     if canonical_axis(call.param.axis, shape) != 1 or call.param.transpose or len(call.out) != 2:
         return None
     if (
         call.context.type.traits.fold_scale_bias is None
-    ):  # a fork's form: the weight is a bottom, or its rows are normalised
+    ):  # a form of a fork: the weight is a bottom, or its rows are normalized
         return None
     x = call.x
     if not 2 <= len(shape) <= 5:
@@ -134,13 +138,13 @@ def inner_product(call: Call) -> Value | None:
 
 
 def _blobs(call: Call) -> dict[str, Numbers]:
-    """Add weight and, if present, bias to the program."""
+    """Add the layer's weight and bias to the program, and return their numbers as the fields "weight" and "bias"."""
     return dict(zip(("weight", "bias"), map(call.weight, range(len(call.blobs))), strict=False))
 
 
 @lowers("Pooling")
 def pooling(call: Call) -> Value | None:
-    """Max or mean pooling, if oneDNN divides means by the same cell count as Caffe."""
+    """Maximum or mean pooling, if oneDNN divides the sums of windows by the same numbers as Caffe."""
     method = pool_method(call.param)
     if method == "STOCHASTIC":
         return None
@@ -156,7 +160,10 @@ def pooling(call: Call) -> Value | None:
 
 
 def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[int, ...]) -> str | None:
-    """Return oneDNN's mean that divides by Caffe's cell count: all cells of a window, or the cells inside the plane."""
+    """Return the oneDNN operation that divides sums by the same numbers as Caffe, or None.
+
+    "padded_mean" divides by the number of cells of a window, "mean" by the number of cells inside the input.
+    """
     areas = window_areas(size, window, out)
     if np.all(areas == np.prod(window.kernel)):
         return "padded_mean"
@@ -169,19 +176,19 @@ def _mean(size: tuple[int, ...], window: Window, covering: Window, out: tuple[in
 
 @lowers("ReLU")
 def relu(call: Call) -> Value:
-    """max(x, 0), or a leaky ReLU."""
+    """max(x, 0) + negative_slope * min(x, 0)."""
     return call.writer.apply(call.x, "relu", call.param.negative_slope)
 
 
 @lowers("ReLU6")
 def relu6(call: Call) -> Value | None:
-    """x clipped to [0, 6]."""
+    """x clipped to the range from 0 to 6."""
     return None if call.param.negative_slope else call.writer.apply(call.x, "clip", 0, 6)
 
 
 @lowers("ELU")
 def elu(call: Call) -> Value:
-    """alpha * (exp(x) - 1) below 0."""
+    """x for x > 0, otherwise alpha * (exp(x) - 1)."""
     return call.writer.apply(call.x, "elu", call.param.alpha)
 
 
@@ -193,7 +200,7 @@ def sigmoid(call: Call) -> Value:
 
 @lowers("TanH")
 def tanh(call: Call) -> Value:
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent."""
     return call.writer.apply(call.x, "tanh")
 
 
@@ -211,14 +218,14 @@ def absval(call: Call) -> Value:
 
 @lowers("Clip")
 def clip(call: Call) -> Value | None:
-    """x clipped between bounds."""
+    """x clipped to the range from `min` to `max`."""
     p = call.param
     return None if p.min > p.max else call.writer.apply(call.x, "clip", p.min, p.max)
 
 
 @lowers("Power")
 def power(call: Call) -> Value | None:
-    """scale * x + shift."""
+    """scale * x + shift; other powers than 1 are not supported."""
     p = call.param
     return call.writer.apply(call.x, "linear", p.scale, p.shift) if p.power == 1 and p.scale else None
 
@@ -232,7 +239,7 @@ def exp(call: Call) -> Value:
 
 @lowers("Log")
 def log(call: Call) -> Value:
-    """Logarithm of scale * x + shift to the base."""
+    """Logarithm of scale * x + shift, to the base `base`."""
     p = call.param
     x = call.writer.apply(call.writer.apply(call.x, "linear", p.scale, p.shift), "log")
     return call.writer.apply(x, "linear", 1 / log_base(p))
@@ -240,7 +247,7 @@ def log(call: Call) -> Value:
 
 @lowers("PReLU")
 def prelu(call: Call) -> Value | None:
-    """Leaky ReLU, with a slope for each channel or one for all."""
+    """Leaky ReLU with learned slopes: one slope for each channel, or one slope for all channels."""
     slope = np.asarray(call.blobs[0], np.float32)
     if slope.ndim == 0:
         return call.writer.apply(call.x, "relu", float(slope))
@@ -249,7 +256,7 @@ def prelu(call: Call) -> Value | None:
 
 @lowers("Axpy")
 def axpy(call: Call) -> Value | None:
-    """a * x + y, with a factor for each channel of each image."""
+    """a * x + y, with a factor `a` for each channel of each image."""
     factors, x, y = call.bottoms
     if len(x.shape) < 3:
         return None
@@ -259,7 +266,7 @@ def axpy(call: Call) -> Value | None:
 
 @lowers("Eltwise")
 def eltwise(call: Call) -> Value | None:
-    """Sum, product or maximum of all bottoms."""
+    """Elementwise sum, product or maximum of all bottoms; coefficients other than 1 are not supported."""
     p, name = call.param, call.param.EltwiseOp.Name(call.param.operation)
     if any(c != 1 for c in p.coeff):
         return None
@@ -272,7 +279,7 @@ def eltwise(call: Call) -> Value | None:
 
 @lowers("LRN")
 def lrn(call: Call) -> Value | None:
-    """x * (k + alpha / n * sum of squares) ** -beta."""
+    """Local response normalization: x * (k + alpha / n * sum of squares) ** -beta."""
     p = call.param
     within = p.norm_region == p.WITHIN_CHANNEL
     if p.local_size > 2 * min(call.x.shape[1:]):
@@ -292,11 +299,11 @@ def softmax(call: Call) -> Value | None:
 
 @lowers("Normalize")
 def normalize(call: Call) -> Value | None:
-    """SSD's Normalize: the channels at each position divided by their length, times a scale."""
+    """SSD's Normalize: the vector of channels at each position, divided by its L2 norm and scaled by channel."""
     p, w, shape = call.context.layer.norm_param, call.writer, call.x.shape
     if not call.blobs or p.across_spatial or len(shape) != 4:
         return None
-    w.share(call.x)  # it is read again
+    w.share(call.x)  # x has two readers
     ones = w.weight(np.ones((1, shape[1], 1, 1), np.float32))
     once, nothing = (1, 1), (0, 0)
     steps: dict[str, Numbers] = {"stride": once, "dilation": once, "low": nothing, "high": nothing, "groups": 1}
@@ -308,7 +315,7 @@ def normalize(call: Call) -> Value | None:
 
 @lowers("BatchNorm", "Scale", "Bias", "BN")
 def by_channel(call: Call) -> Value | None:
-    """A factor and a bias for each channel that could not be folded."""
+    """Factor and bias of each channel, for layers that were not folded into weights."""
     affine = call.context.type.traits.by_channel
     shapes = [np.shape(b) for b in call.blobs]
     if affine is None or len(call.bottoms) != 1 or len(call.x.shape) < 2:
@@ -333,13 +340,13 @@ def concat(call: Call) -> Value | None:
 
 @lowers("Flatten", "Reshape")
 def reshape(call: Call) -> Value:
-    """A reshape."""
+    """Reshape to the shape of the top."""
     return call.writer.add("reshape", [call.x], call.out)
 
 
 @lowers("Slice")
 def slice_(call: Call) -> list[Value]:
-    """A split into the tops."""
+    """Split along an axis into the tops."""
     axis, points = cuts(call.context, call.x.shape)
     parts = []
     for start, shape in zip([0, *points], call.shapes, strict=True):
@@ -350,18 +357,18 @@ def slice_(call: Call) -> list[Value]:
 
 @lowers("Crop")
 def crop(call: Call) -> Value:
-    """A slice of the other bottom's size."""
+    """Slice of the first bottom, of the size of the second bottom."""
     begin, _ = crop_box(call.context, call.x.shape, call.bottoms[1].shape)
     return call.writer.add("slice", [call.x], call.out, **{"from": begin})
 
 
 @lowers("Permute")
 def permute(call: Call) -> Value:
-    """A permutation of the axes."""
+    """Permutation of the axes."""
     return call.writer.add("permute", [call.x], call.out, order=permuted_axes(call.context, call.x.shape))
 
 
 @lowers("ShuffleChannel")
 def shuffle_channel(call: Call) -> Value:
-    """A channel shuffle."""
+    """Channel shuffle: the channels of all groups interleaved."""
     return call.writer.add("shuffle", [call.x], call.out, size=call.x.shape[1] // call.param.group)

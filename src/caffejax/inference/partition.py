@@ -1,4 +1,4 @@
-"""Partition of a schedule into parts that oneDNN runs as programs and parts that XLA runs."""
+"""Partition of a net into parts that run as oneDNN programs and parts that XLA compiles."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Lowered:
 
     Attributes:
         part: the layers.
-        executable: the program; the batch of its arguments may be a multiple of the program's.
-        weights: its weights in Caffe's order, convertible by NumPy; empty once they are packed.
-        reads: names of the blobs that are its arguments.
-        makes: names of the blobs that are its results.
+        executable: the program. A call may have n times the batch that the program was built for.
+        weights: the weights in Caffe's shapes, which `np.asarray` can convert; empty once they are packed.
+        reads: the names of the blobs that are arguments of the program.
+        makes: the names of the blobs that are results of the program.
     """
 
     part: Part
@@ -42,15 +42,15 @@ class Lowered:
 
 
 def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, dict[Any, Lowered]]:
-    """Partition a graph.
+    """Partition a graph into oneDNN programs and other parts.
 
     Args:
-        graph: the layers, without those whose tops are constants.
-        whole: the graph with them.
-        variables: their params and state.
+        graph: the graph without the layers whose tops are constants.
+        whole: the graph with these layers, which is used to compute shapes for a batch of one image.
+        variables: the parameters and state of the layers.
 
     Returns:
-        The schedule, and those of its parts that are programs, by key.
+        The schedule of all parts, and the parts that are oneDNN programs, by key.
     """
     schedule, image = plan(graph), _one_image(whole)
     parts: list[Part] = []
@@ -70,10 +70,10 @@ def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, d
 def _stages_of(
     part: Part, graph: Graph, image: Graph | None, variables: Trees, readers: Mapping[str, Counter[str]]
 ) -> list[tuple[Part, _PartBuilder | None]]:
-    """Return the parts that a part is split into, each with its program builder, or None for XLA.
+    """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
 
-    First all layers of types with a lowering are lowered. If some have unsupported settings, the part is split again
-    without them.
+    All layers of types with a lowering are first tried for oneDNN. If layers have unsupported settings, the part is
+    split another time, with these layers left to XLA.
     """
     able = {layer.key for layer in part.layers if _may_lower(graph, layer)}
     while True:
@@ -93,7 +93,10 @@ def _stages_of(
 
 
 def _grouped(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
-    """Yield groups of able and other layers in turn, each as large as the dependencies allow."""
+    """Yield `(is_able, layers)` groups in an order of execution, alternating between able and other layers.
+
+    Each group is as large as the dependencies of the layers allow. `able` has the keys of the able layers.
+    """
     waiting, kind = list(layers), False
     while waiting:
         missing = {top for layer in waiting for top in layer.tops}
@@ -110,7 +113,10 @@ def _grouped(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[
 
 
 def _readers(graph: Graph) -> Mapping[str, Counter[str]]:
-    """Return how often each layer reads each blob, by blob and the layer's key; an output has the reader ""."""
+    """Return how often each layer reads each blob, `{blob: {layer key: count}}`.
+
+    An output of the graph has the reader "".
+    """
     readers: dict[str, Counter[str]] = {name: Counter([""]) for name in graph.outputs}
     for layer in graph.layers:
         for bottom in layer.bottoms:
@@ -119,7 +125,10 @@ def _readers(graph: Graph) -> Mapping[str, Counter[str]]:
 
 
 def _may_lower(graph: Graph, layer: Layer) -> bool:
-    """Return whether a layer's type has a lowering for blobs of these shapes and dtypes; settings are not checked."""
+    """Return whether a layer's type has a lowering, and its blobs are float32 and not empty.
+
+    The layer's settings are not checked.
+    """
     if layer.type.name not in LOWERINGS or any(layer.loss_weights):
         return False
     blobs = [graph.blobs[name] for name in (*layer.bottoms, *layer.tops)]
@@ -127,7 +136,7 @@ def _may_lower(graph: Graph, layer: Layer) -> bool:
 
 
 def _one_image(graph: Graph) -> Graph | None:
-    """Return the graph for a batch of one, or None if a layer does not support that."""
+    """Return the graph for a batch of one image, or None if a layer does not support that batch."""
     if all(graph.blobs[name].shape[:1] == (1,) for name in graph.input_names):
         return graph
     try:
@@ -137,9 +146,11 @@ def _one_image(graph: Graph) -> Graph | None:
 
 
 def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Iterator[tuple[Sequence[Layer], Graph]]:
-    """Yield layers that are computed together, with the graph for the batch that is computed at a time.
+    """Split layers into groups that are each one program, and yield `(layers, graph)` of each group.
 
-    Large images are computed one by one up to the first InnerProduct, which reads its weight once for the whole batch.
+    The graph has the shapes of the program: for the whole batch, or for one image. Layers before the first InnerProduct
+    run image by image if images are large, so that blobs stay in the cache. InnerProduct and later layers run on the
+    whole batch, so that weights are read only once.
     """
     first = next((i for i, layer in enumerate(layers) if layer.type.name == "InnerProduct"), len(layers))
     begin, end = layers[:first], layers[first:]
@@ -152,9 +163,9 @@ def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Itera
 
 
 def _one_by_one(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
-    """Return whether the layers compute each image independently, and run faster on single images.
+    """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
-    A program mixes images only where the shapes show it.
+    Whether a layer mixes images is judged by the shapes of its blobs.
     """
     names = {name for layer in layers for name in (*layer.bottoms, *layer.tops)}
     batches = {graph.blobs[name].shape[0] for name in names}
@@ -164,17 +175,17 @@ def _one_by_one(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
 
 
 class _PartBuilder:
-    """The program of a part under construction.
+    """Builds the oneDNN program of a part.
 
     Args:
         part: the layers.
-        graph: the shapes of their blobs.
-        variables: their params and state.
+        graph: the graph with the shapes of their blobs.
+        variables: the parameters and state of the layers.
         readers: how often each layer of the whole graph reads each blob.
 
     Attributes:
         part: the layers.
-        rejected: keys of the layers that could not be lowered; then the program is of no use.
+        rejected: the keys of the layers that oneDNN does not support. If there are any, the program cannot be used.
     """
 
     def __init__(self, part: Part, graph: Graph, variables: Trees, readers: Mapping[str, Counter[str]]) -> None:
@@ -197,7 +208,7 @@ class _PartBuilder:
         self._results = [values[name] for name in self._makes]
 
     def compile(self) -> Lowered | None:
-        """Create the oneDNN primitives; return None if oneDNN cannot compute the program."""
+        """Create the oneDNN primitives of the program, or return None if oneDNN cannot compute it."""
         try:
             executable = Executable(self._builder.finish(self._results))
         except ValueError:
@@ -205,7 +216,7 @@ class _PartBuilder:
         return Lowered(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
-        """Add a layer to the program; return its tops, or None if oneDNN cannot compute it."""
+        """Add a layer to the program, and return the values of its tops, or None if oneDNN does not support it."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
         with layer.located():

@@ -1,4 +1,4 @@
-"""Policy of when forward passes with fixed weights run through the compiled inference function."""
+"""Decision when forward passes with fixed weights run through the net compiled for inference."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..options import Run
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
-_COPIES = 2  # copies of the weights that a frozen net may hold
-_FREE_CHANGES = 2  # changes of the weights after which a net is frozen again at once: they have been edited
-_PATIENCE = 16  # passes with unchanged weights before it is frozen again; doubled by each further change
-_MAX_SETS = 4  # sets of blobs for which a net is frozen at a time
+_COPIES = 2  # copies of the weights that a compiled net may hold
+_FREE_CHANGES = 2  # the first changes of the weights, which look like edits; the net is compiled at once after each
+_PATIENCE = 16  # later, passes with unchanged weights before the net is compiled; each other change doubles it
+_MAX_SETS = 4  # sets of blobs for which a net is compiled at a time
 
 
 class FrozenPasses:
-    """Forward passes of a net with fixed params and state; made by `freeze_passes`.
+    """Forward passes of a net compiled for inference, with fixed parameters and state. `freeze_passes` creates it.
 
     Args:
         graph: the net's graph.
-        run: how the net computes.
-        variables: params and state of the net.
-        names: the blobs to return, each with its name in the inference graph.
+        run: the run settings.
+        variables: the parameters and state.
+        names: the names of the blobs to return, each mapped to its name in the inference graph.
     """
 
     def __init__(self, graph: Graph, run: Run, variables: Variables, names: Mapping[str, str]) -> None:
@@ -47,36 +47,46 @@ class FrozenPasses:
         self._finish = compiling.jit(finish, run.kernels) if unfinished else None
 
     def __call__(self, inputs: Mapping[str, Any], key: Any) -> Blobs:
-        """Return the blobs of one pass; arguments as for `Net.apply`."""
+        """Return the blobs of one forward pass, by name.
+
+        Args:
+            inputs: the batch of the net's inputs, by name.
+            key: the random key.
+        """
         finished = inputs if self._finish is None else {**inputs, **self._finish(inputs)}
         return self.run_finished(finished, lambda: key)
 
     def run_finished(self, inputs: Mapping[str, Any], make_key: Callable[[], Any]) -> Blobs:
-        """Return the blobs of one pass on data already finished by the data layers; a key is made only if needed."""
+        """Return the blobs of one forward pass, by name.
+
+        Args:
+            inputs: the batch, to which the device part of the data layers has already been applied.
+            make_key: returns the random key. It is called only if a layer may draw random numbers.
+        """
         blobs = self._frozen(inputs, make_key() if self._frozen.may_draw(inputs) else None)
         return {name: blobs[inference_name] for name, inference_name in self._names.items()}
 
     def loss(self, blobs: Blobs) -> Any:
-        """Return the weighted loss of a pass that returned these blobs, which include `scored_blobs`."""
+        """Return the total weighted loss of a pass, float32, from its blobs, which must include `scored_blobs`."""
         sums = (weight * np.sum(blobs[name], dtype=np.float32) for name, weight in self._losses.items())
         return np.float32(sum(sums))
 
 
 def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
-    """Compile a net's passes for inference, if their results equal `Net.apply`'s.
+    """Compile a net's forward passes for inference, if their results equal the results of `Net.apply`.
 
-    The results differ in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
-    layers), and with kernels or precisions other than the defaults. A net is also not compiled if memory lacks for
-    another copy of its weights.
+    A net is not compiled in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
+    layers), with kernels or a precision other than the defaults, or if two copies of the weights do not fit into free
+    memory.
 
     Args:
         graph: the net's graph.
-        run: how the net computes.
-        variables: its params and state.
-        blobs: names of the blobs to return.
+        run: the run settings.
+        variables: the parameters and state.
+        blobs: the names of the blobs to return.
 
     Returns:
-        The passes, or None if the net is not compiled.
+        The compiled passes, or None if the net is not compiled.
     """
     inference_name = inference_names(graph)
     names = {name: inference_name[name] for name in blobs}
@@ -89,7 +99,10 @@ def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[
 
 
 def scored_blobs(graph: Graph) -> tuple[str, ...]:
-    """Return a net's outputs and the blobs of its losses; empty if the loss cannot be computed from blobs by name."""
+    """Return the names of a net's outputs and loss blobs, from which its loss can be computed.
+
+    Empty if the loss cannot be computed from blobs by name, because a loss blob is overwritten in place.
+    """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
     if AUTOMATIC in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
         return ()
@@ -97,13 +110,15 @@ def scored_blobs(graph: Graph) -> tuple[str, ...]:
 
 
 class FrozenPassCache:
-    """Frozen passes of a net whose weights may change: frozen again after a change, but not after each of many.
+    """Cache of compiled forward passes of a net whose weights may change between passes.
 
-    JAX's arrays are immutable. As long as a pass receives the same array objects, the weights are unchanged.
+    Weights count as unchanged if a pass receives the same array objects, because JAX's arrays are immutable. After each
+    of the first two changes the net is compiled at once. After later changes it is compiled only if the weights stay
+    unchanged for a number of passes, which starts at 16 and doubles with each change.
 
     Args:
         graph: the net's graph.
-        run: how the net computes.
+        run: the run settings.
     """
 
     def __init__(self, graph: Graph, run: Run) -> None:
@@ -117,12 +132,17 @@ class FrozenPassCache:
         return len(self._passes)
 
     def is_current(self, variables: Variables) -> bool:
-        """Return whether the params and state are the arrays of the last call of `find`."""
+        """Return whether the parameters and state are the same array objects as in the last call of `find`."""
         arrays = _arrays(variables)
         return len(arrays) == len(self._arrays) and all(map(is_, arrays, self._arrays))
 
     def find(self, names: frozenset[str], variables: Variables) -> FrozenPasses | None:
-        """Return passes that compute these blobs with these params and state; None while the net is not frozen."""
+        """Return compiled passes for blobs and weights, or None if the net is not compiled for them.
+
+        Args:
+            names: the names of the blobs that the passes must return.
+            variables: the parameters and state.
+        """
         if not self._possible:
             return None
         if not self.is_current(variables):

@@ -1,8 +1,9 @@
-"""Builder of oneDNN programs, and the pass that moves strides up.
+"""Builder of oneDNN programs, and an optimization that moves strides to earlier convolutions.
 
-In Caffe's ResNets each stage begins with two convolutions of 1x1 and stride 2, and no other layer reads the sum before
-them. `hoist_strides` gives the stride to the convolution that computes the sum, then to the one before it, up to a
-value that is also read in full: three of four pixels need not be computed.
+In Caffe's ResNets each stage begins with two 1x1 convolutions of stride 2. Both read the sum that the stage before it
+ends with, and no other layer reads it, so three of four pixels of the sum are not used. `hoist_strides` moves the
+stride to the convolution that computes the sum, and from there to earlier convolutions whose results have no readers
+without a stride. The unused pixels are then not computed.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ _FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that l
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a program: its number, and its shape."""
+    """A value of a program: an argument or the result of an operation.
+
+    Attributes:
+        number: the number of the value in the program.
+        shape: the shape of the value.
+    """
 
     number: int
     shape: Shape
 
 
 class ProgramBuilder:
-    """A program under construction.
+    """Builds a oneDNN program from operations that are added in order.
 
     Args:
-        arguments: shapes of the arguments.
+        arguments: the shapes of the program's arguments.
     """
 
     def __init__(self, arguments: Sequence[Shape]) -> None:
@@ -42,7 +48,7 @@ class ProgramBuilder:
         self._shared: set[int] = set()
 
     def argument(self, i: int) -> Value:
-        """Return an argument."""
+        """Return argument `i` of the program as a value."""
         return Value(i, self.arguments[i])
 
     def share(self, value: Value) -> None:
@@ -50,26 +56,51 @@ class ProgramBuilder:
         self._shared.add(value.number)
 
     def weight(self, array: Any) -> int:
-        """Add a weight; return its number."""
+        """Add a weight to the program, and return the number of the weight."""
         self.weights.append(array)
         return len(self.weights) - 1
 
     def add(self, word: str, values: Sequence[Value], out: Iterable[int], **fields: Numbers) -> Value:
-        """Add an operation with output shape `out`; return its result."""
+        """Add an operation to the program, and return its result.
+
+        Args:
+            word: the name of the operation.
+            values: the values that the operation reads.
+            out: the shape of the result.
+            fields: the settings of the operation, by name.
+        """
         shape = tuple(out)
         self._operations.append(Operation(word, {"in": [v.number for v in values], **fields}, shape))
         return Value(len(self.arguments) + len(self._operations) - 1, shape)
 
     def apply(self, x: Value, word: str, a: float = 0, b: float = 0) -> Value:
-        """Apply a function to each number, fused into the producer of `x` if nothing else reads `x`."""
+        """Apply an elementwise function to `x`, and return the result.
+
+        The function is fused into the producer of `x` if `x` has no other readers.
+
+        Args:
+            x: the value.
+            word: the name of the function.
+            a, b: the function's settings.
+        """
         return self._after(x, word, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, word: str, array: Any) -> Value:
-        """Combine each channel with a number, by "plus", "times" or "maximum"; fused like `apply`."""
+        """Combine each channel of `x` with a number, and return the result; fused as in `apply`.
+
+        Args:
+            x: the value.
+            word: the function, such as "plus", "times" or "prelu".
+            array: the numbers, (channels,).
+        """
         return self._after(x, word, {"weight": self.weight(array)})
 
     def combine(self, word: str, x: Value, y: Value) -> Value:
-        """Combine two values, the second broadcast to the first; fused into the later producer if it has one reader."""
+        """Combine two values elementwise, by "plus", "times" or "maximum", and return the result.
+
+        `y` is broadcast to the shape of `x`. The function is fused into the later of the two producers, if that
+        producer's result has no other readers.
+        """
         for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
             if self._can_grow(target) and other.number < target.number:
                 return self._after(target, word, {"value": other.number})
@@ -86,7 +117,7 @@ class ProgramBuilder:
         return x
 
     def finish(self, results: Sequence[Value]) -> Program:
-        """Return the program, with strides hoisted."""
+        """Return the encoded program that returns `results`, after `hoist_strides`."""
         weights = [tuple(np.shape(w)) for w in self.weights]
         outputs = [value.number for value in results]
         operations, numbers = hoist_strides(self._operations, self.arguments, weights, outputs)
@@ -96,17 +127,17 @@ class ProgramBuilder:
 def hoist_strides(
     operations: Sequence[Operation], arguments: Sequence[Shape], weights: Sequence[Shape], results: Collection[int]
 ) -> tuple[list[Operation], list[int]]:
-    """Move strides up through the convolutions of a program.
+    """Move strides to earlier convolutions of a program, so that unused pixels are not computed.
 
     Args:
-        operations: the operations; they are not changed.
-        arguments: shapes of the arguments.
-        weights: shapes of the weights.
-        results: numbers of the result values.
+        operations: the operations, which are not modified.
+        arguments: the shapes of the arguments.
+        weights: the shapes of the weights.
+        results: the numbers of the values that the program returns.
 
     Returns:
-        The operations, with additional ones that subsample values which are also read in full; and the new number of
-        each original value.
+        The new operations, and the new number of each original value. Operations that subsample are added for values
+        that are read both with and without a stride.
     """
     first = len(arguments)
     hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
@@ -168,7 +199,7 @@ def _with_subsampling(
 
 
 def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Steps | None:
-    """Return the stride common to all readers of a value if no reader uses the cells between, else None."""
+    """Return the stride of a value's readers, if all readers are 1x1 convolutions of the same stride, else None."""
     strides = {_many(r.fields["stride"]) if _skips(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None
@@ -182,7 +213,7 @@ def _skips(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
 
 
 def _added(o: Operation) -> tuple[int, ...]:
-    """Return the values that are combined with an operation's result in the same pass."""
+    """Return the numbers of the values that an operation's epilogue combines with its result."""
     return tuple(n for _, fields in o.after if isinstance(n := fields.get("value"), int))
 
 

@@ -1,4 +1,4 @@
-"""Data parallelism: a pass on each device of a mesh with a separate batch, and gradients summed over all."""
+"""Data parallelism: each device of a mesh computes passes on its own batches, and gradients are summed over devices."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ _EACH, _SECOND, _ALL = PartitionSpec(DATA), PartitionSpec(None, DATA), Partition
 
 
 def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> Passes:
-    """Convert `passes`, a function of one device's batches, into a function of the batches of all devices.
+    """Convert a function of the batches of one device to a function of the batches of all devices.
 
-    The loss is the same on all devices, and the sum of the gradients is the gradient of the joined batch. Each device
-    draws different random numbers. XLA partitions the work along other axes of the mesh.
+    The loss is the same on all devices. The gradients are summed over the devices, which gives the gradient of the
+    concatenated batch. Each device draws different random numbers. XLA partitions the work along other axes of the
+    mesh.
 
     Args:
-        passes: `passes(params, state, batches, key)`, which returns gradients, the new state, the loss and outputs. The
-            `axis_name` of its net must be `DATA`.
+        passes: a function `passes(params, state, batches, key)` that returns gradients, the new state, the loss and
+            outputs. The `axis_name` of its net must be `DATA`.
         mesh: the devices.
-        in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before they are added up,
-            which halves the bytes on the links. They are returned in bfloat16. Ignored if the mesh has other axes than
-            `DATA`.
+        in_bfloat16: whether each device rounds gradients of two or more axes to bfloat16 before the sum, which halves
+            the bytes sent between devices. Such gradients are returned in bfloat16. Ignored if the mesh has other axes
+            than `DATA`.
 
     Returns:
-        A function with the same arguments and results. The state has a new first axis of the devices, batches a new
-        second axis, after the axis of the passes. Outputs are two dictionaries: blobs that differ between devices, with
-        a new first axis of the devices, and blobs that are the same on all devices.
+        A function like `passes`, with these differences. State arrays have a new first axis, the devices. Batches have
+        a new second axis, the devices; their first axis is the passes. Outputs are a pair of dictionaries: blobs that
+        differ between devices, with a new first axis, and blobs that are the same on all devices.
     """
     # on CPUs XLA aborts the process when bfloat16 is added up over some of a mesh's axes only
     in_bfloat16 = in_bfloat16 and set(mesh.axis_names) == {DATA}
@@ -48,7 +49,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
 
     def per_device(params: Any, state: Any, batches: Any, key: jax.Array) -> Any:
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
-        # params that vary over devices from the start have gradients that are added up once, after all passes
+        # params are marked as varying over devices, so that their gradients are summed once, after all passes
         grads, state, loss, outputs = passes(_vary(params), _squeeze(state, 0), _squeeze(batches, 1), key)
         same = {name: x for name, x in outputs.items() if DATA not in varying(jax.typeof(x))}
         different = {name: x for name, x in outputs.items() if name not in same}

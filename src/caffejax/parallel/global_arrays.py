@@ -1,4 +1,4 @@
-"""Global arrays on a mesh: placement, resharding and gathering."""
+"""Placement, resharding and gathering of arrays on a device mesh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def place(tree: Any, shardings: Any) -> Any:
-    """Place arrays, which every process has, on devices.
+    """Return arrays placed on devices. Every process must have all arrays.
 
     Args:
         tree: a pytree of arrays.
@@ -33,7 +33,7 @@ def place(tree: Any, shardings: Any) -> Any:
 
 
 def reshard(tree: Any, shardings: Any) -> Any:
-    """Place arrays as `place` does, but return arrays that have the requested sharding unchanged."""
+    """Place arrays as `place` does. Arrays that already have the requested sharding and layout are not copied."""
 
     def reshard_array(array: Any, where: ShardingOrFormat) -> jax.Array:
         is_placed = isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding_of(where), array.ndim)
@@ -52,9 +52,9 @@ def _place_array(array: Any, where: ShardingOrFormat) -> jax.Array:
 
 
 def wait_on_cpu(tree: Any) -> Any:
-    """Return the results of a program of several devices, after waiting for them if a CPU simulates the devices.
+    """Return `tree`; if a CPU simulates several devices, first wait until its arrays are computed.
 
-    Simulated devices share a few threads, so that two programs with collectives that run at once can deadlock.
+    Simulated devices share a few threads, so two programs with collectives can deadlock if they run at the same time.
     """
     arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
     if any(d.platform == "cpu" for x in arrays[:1] for d in x.devices()) and jax.local_device_count() > 1:
@@ -81,16 +81,16 @@ def all_gather(tree: Any) -> Any:
 def gather_to_host(tree: Any) -> Any:
     """Return sharded arrays as NumPy arrays, and replicated arrays unchanged; all processes must call it together.
 
-    Arrays are gathered one at a time, since together they may be larger than a device's memory.
+    Arrays are gathered one at a time, because together they may exceed the memory of a device.
     """
     return jax.tree.map(lambda array: np.array(all_gather(array)) if _is_sharded(array) else array, tree)
 
 
 def gather_to_first(tree: Any) -> Any:
-    """Return arrays as NumPy arrays in the first process, and None in others; all processes must call it together.
+    """Return arrays as NumPy arrays in the first process, and None in the others; all processes must call it together.
 
-    Later training steps do not overwrite the arrays. Sharded arrays are gathered one at a time: on a device if several
-    processes hold the shards, otherwise on the host.
+    Later training steps do not overwrite the NumPy arrays. Sharded arrays are gathered one at a time: on the devices if
+    several processes hold the shards, otherwise on the host.
     """
 
     def gather_array(array: Any) -> np.ndarray | None:
@@ -106,7 +106,7 @@ def _is_sharded(array: Any) -> bool:
 
 
 def first_replica(tree: Any, mesh: Mesh) -> Any:
-    """Return `x[0]` of each array `x`, replicated on every device; all processes must call it together."""
+    """Return `x[0]` of each array `x` of a tree, replicated on every device; all processes must call it together."""
     return wait_on_cpu(_first(mesh)(tree))
 
 
@@ -121,12 +121,12 @@ def _first(mesh: Mesh) -> Callable[[Any], Any]:
 
 
 def to_first_device(tree: Any) -> Any:
-    """Return the copies of replicated arrays on this process's first device."""
+    """Return replicated arrays as arrays on this process's first device, without a copy."""
     return jax.tree.map(lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree)
 
 
 def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `DataError` if a batch's shapes differ from the net's, which the other devices use."""
+    """Raise `DataError` if the shapes of a batch differ from `shapes`, the shapes of the net's inputs by blob name."""
     for name, array in batch.items():
         if array.shape != shapes[name]:
             raise DataError(
@@ -136,12 +136,12 @@ def check_shapes(batch: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int
 
 
 def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: int) -> dict[str, jax.Array]:
-    """Return global arrays of the batches that all processes have read, with a new axis of the mesh's rows.
+    """Join the batches of all processes to global arrays, sharded along a new axis over the rows of the mesh.
 
     Args:
         mesh: the mesh.
-        batches: arrays by blob, for each row of the mesh in which this process has devices.
-        axis: the position of the new axis, after the axes of steps and passes.
+        batches: for each row of the mesh in which this process has devices, arrays by blob name.
+        axis: the position of the new axis: the number of leading axes of steps and passes.
     """
     share = local_share(mesh)
     joined: dict[str, jax.Array] = {}

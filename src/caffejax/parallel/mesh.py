@@ -1,4 +1,4 @@
-"""The mesh of devices: each row takes a batch, and the devices of a row shard large weights."""
+"""Device mesh for training: each row of devices takes a batch, and the devices of a row shard large weights."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DATA, MODEL = MESH_AXES
 
 
 def is_first() -> bool:
-    """Return whether this process is the first, which writes files and logs."""
+    """Return whether this is process 0, the process that writes files and logs."""
     return jax.process_index() == 0
 
 
 def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
-    """Arrange devices in rows of `model` devices, ordered by process.
+    """Return a mesh of devices in rows of `model` devices, ordered by process.
 
     The axes are `DATA` and, if `model` is greater than 1, `MODEL`.
 
@@ -48,7 +48,7 @@ def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
 
 @functools.cache
 def local_share(mesh: Mesh) -> Share:
-    """Return the rows of the mesh in which this process has devices: it reads their batches."""
+    """Return the rows of the mesh whose batches this process reads: the rows in which it has devices."""
     rows = mesh.devices.reshape(mesh.shape[DATA], -1)
     local = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
     return Share(local[0], len(local), len(rows))
@@ -58,11 +58,11 @@ _LARGE = 2**16  # elements; gathering a smaller array costs more time than shard
 
 
 def param_shardings(params: Any, mesh: Mesh, *axes: str) -> Any:
-    """Return shardings of params, or of a tree of the same structure.
+    """Return the sharding of each array of a tree such as a net's parameters.
 
-    Arrays of at least 65,536 elements are sharded over the named axes of the mesh, if the mesh has them. Each is
-    sharded along its first axis that divides evenly; this is usually the axis of outputs, so that the order of sums
-    over inputs does not change. Arrays without such an axis, and vectors such as biases, are replicated.
+    Arrays of at least 65,536 elements and two or more axes are sharded over the mesh axes named in `axes`, if the mesh
+    has them. A mesh axis shards the first array axis whose length it divides. That is usually the axis of outputs, so
+    that sums over inputs keep their order. Other arrays are replicated.
     """
     names = [name for name in axes if name in mesh.shape]
     return jax.tree.map(lambda x: NamedSharding(mesh, _spec(x.shape, mesh, names)), params)
@@ -86,15 +86,15 @@ _LANES = 128
 
 
 def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
-    """Return the sharding of an array, with the tiled layout of a TPU's convolutions if it is a large 1x1 weight.
+    """Return the sharding of an array; for a large 1x1 convolution weight on TPUs, with the layout of convolutions.
 
-    By default, a TPU stores weights (outputs, inputs, 1, 1) in tiles of one row, and each step would convert weights
-    and the optimizer's history to the tiles of convolutions and back. Outputs are the minor axis, as in the gradients,
-    unless only the inputs fill whole tiles.
+    By default, a TPU stores a weight (outputs, inputs, 1, 1) in tiles of one row. Each step would convert the weight
+    and the optimizer's history to the tiles of convolutions and back. The layout has the outputs as the minor axis, as
+    the gradients have, or the inputs if only the inputs fill whole tiles.
 
     Args:
-        x: the array, or its shape and dtype; float32 weights qualify.
-        sharding: its sharding.
+        x: the array, or its shape and dtype. Only float32 arrays get a layout.
+        sharding: the sharding of the array.
     """
     devices: set[Any] = sharding.device_set
     (platform, *others) = {d.platform for d in devices}
@@ -108,7 +108,7 @@ def tpu_conv_layout(x: Any, sharding: Sharding) -> ShardingOrFormat:
 
 
 def sharding_of(where: ShardingOrFormat) -> Sharding:
-    """Return the sharding without a layout."""
+    """Return the sharding in `where`, which may be a sharding or a sharding with a layout."""
     if isinstance(where, Sharding):
         return where
     assert where.sharding is not None
@@ -116,7 +116,7 @@ def sharding_of(where: ShardingOrFormat) -> Sharding:
 
 
 def with_layout(array: Any, where: ShardingOrFormat) -> jax.Array:
-    """Return an array, which has the requested sharding, in the requested layout."""
+    """Return an array in the layout of `where`. The array must already have the sharding of `where`."""
     has_layout = isinstance(where, Sharding) or array.format.layout == where.layout
     result: jax.Array = array if has_layout else jax.device_put(array, where)
     return result

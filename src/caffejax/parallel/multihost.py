@@ -1,4 +1,4 @@
-"""Communication of several processes that train together, through `jax.distributed`."""
+"""Communication between processes that train together, through `jax.distributed`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def start_processes(
     gpus: Sequence[int] | None = None,
     timeout: int = 60,
 ) -> None:
-    """Connect the processes that train together; call it in each process before JAX is first used.
+    """Connect the processes that train together. Call it in each process before JAX is first used.
 
-    JAX's handler of SIGTERM is not installed: the signal ends the process unless the program handles it.
+    JAX's handler of SIGTERM is not installed, so SIGTERM ends the process if the program does not handle it.
 
     Args:
-        coordinator: host and port of process 0, "host:port". default: `jax.distributed.initialize` detects coordinator,
-            processes and process_id under SLURM, Open MPI and Kubernetes, and on a TPU pod.
+        coordinator: the host and port of process 0, "host:port". By default `jax.distributed.initialize` detects
+            coordinator, processes and process_id under SLURM, Open MPI and Kubernetes, and on a TPU pod.
         processes: the number of processes.
         process_id: the number of this process, from 0.
-        gpus: the numbers of the GPUs that this process uses; an empty sequence: all. default: all, but under SLURM and
-            Open MPI the one GPU whose number is the process's number on its machine.
-        timeout: seconds to wait for all processes.
+        gpus: the numbers of the GPUs that this process uses; an empty sequence for all GPUs. By default a process uses
+            all GPUs, but under SLURM and Open MPI only the GPU whose number is the process's number on its machine.
+        timeout: the time to wait for all processes, in seconds.
 
     Raises:
-        CaffejaxError: if the address is not valid, or the processes do not connect.
+        CaffejaxError: if the address is not valid, or the processes cannot be connected.
     """
     if coordinator is not None:
         _check_address(coordinator, must_be_free=process_id == 0)
@@ -65,7 +65,10 @@ def start_processes(
 
 
 def _check_address(address: str, *, must_be_free: bool) -> None:
-    """Check the coordinator's address, for which JAX raises no exception, and that its port is free if required."""
+    """Raise `CaffejaxError` if the coordinator's address is not valid or, if `must_be_free`, its port is taken.
+
+    JAX itself raises no exception in these cases.
+    """
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise CaffejaxError(f"'{address}' is not of the form host:port, with a port from 1 to {2**16 - 1}")
@@ -84,19 +87,19 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
 
 
 def barrier() -> None:
-    """Wait for all processes, if there are several."""
+    """Wait until all processes have called it. Returns at once if there is only one process."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices("caffejax")
 
 
 def assert_equal(texts: Mapping[str, str]) -> None:
-    """Check that each text is the same in all processes; they must call it together.
+    """Check that each text is the same in all processes; all processes must call it together.
 
     Args:
-        texts: texts by the names that the error uses, such as "the solver".
+        texts: the texts by name. The names appear in the error, such as "the solver".
 
     Raises:
-        CaffejaxError: in all processes, with the names of the texts that differ.
+        CaffejaxError: in all processes, if a text differs. It names the texts that differ.
     """
     if jax.process_count() == 1:
         return
@@ -107,25 +110,25 @@ def assert_equal(texts: Mapping[str, str]) -> None:
 
 
 def all_processes(condition: bool) -> bool:
-    """Return whether a condition is true in all processes; they must call it together."""
+    """Return whether a condition is true in all processes; all processes must call it together."""
     if jax.process_count() == 1:
         return condition
     return bool(multihost_utils.process_allgather(np.array(condition)).all())
 
 
 def broadcast_from_first(number: int) -> int:
-    """Return the number of process 0, less than 2**31, in all processes; they must call it together."""
+    """Return the argument of process 0, less than 2**31, in all processes; all processes must call it together."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
 
 
 class Requests:
-    """Requests to save a snapshot or to stop, which all processes learn at the same iteration.
+    """Requests of single processes to save a snapshot or to stop, sent to all processes.
 
-    A request is a number from 0 (none) to 2; the largest of all processes counts. A training step adds up the encoded
-    requests of all devices together with the gradients, so that they need no further collective; hence their float32.
-    They are decoded one iteration later, so that accelerators do not wait for the host.
+    A request is a number from 0 (no request) to 2. All processes receive the largest request of all processes, at the
+    same iteration. The training step sums the encoded requests, float32, together with the gradients, so that they need
+    no other collective operation. A sum is decoded one iteration later, so that accelerators do not wait for the host.
 
     Args:
         mesh: the devices of all processes.
@@ -142,16 +145,20 @@ class Requests:
         self._last_total: jax.Array | None = None
 
     def encode(self, request: int) -> jax.Array:
-        """Return the array of all devices' requests, an argument of the training step.
+        """Return the requests of all processes as a global array, an argument of the training step.
 
         Args:
-            request: this process's request, 0 to 2, for each of its devices.
+            request: the request of this process, 0 to 2.
         """
         code = np.full((1,) * len(self._shape), self._codes[request], np.float32)
         return jax.make_array_from_callback(self._shape, self._sharding, lambda _: code)
 
     def decode(self, total: jax.Array) -> int:
-        """Store the sum of a step's requests; return the largest request of the step before it."""
+        """Return the largest request of all processes, 0 to 2, in the step before the last.
+
+        Args:
+            total: the sum of the encoded requests of the last step. It is stored until the next call.
+        """
         last, self._last_total = self._last_total, total
         number = 0.0 if last is None else float(last)
         return sum(number >= code for code in self._codes[1:])

@@ -1,4 +1,7 @@
-"""Cache keys of compiled functions, from everything that determines their results; see `kernels.program_cache`."""
+"""Keys of compiled functions in the cache of programs on disk; see `kernels.program_cache`.
+
+A key is made of everything that determines a function: the net, the run settings and the solver's settings.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ..layers.registry import is_own
 from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
 
-# settings that compiled functions do not depend on: rates are arguments, the trainer uses the others
+# settings that compiled functions do not depend on: rates are arguments of functions; only the trainer reads the others
 _LOOP_SETTINGS = (
     *("net", "net_param", "train_net", "train_net_param", "train_state", "test_net", "test_net_param", "test_state"),
     *("test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "lr_policy", "gamma"),
@@ -22,7 +25,7 @@ _LOOP_SETTINGS = (
 
 
 def training_function(name: str, net: Net, param: SolverParameter) -> bytes | None:
-    """Return the cache key of a solver's function, or None if it must not be stored.
+    """Return the cache key of a compiled function of a solver, or None if the function must not be stored.
 
     Args:
         name: the function's name, "step", "steps" or "forward".
@@ -38,10 +41,10 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
 
 
 def net_function(name: str, net: Net) -> bytes | None:
-    """Return the cache key of a function of a net, or None if it must not be stored.
+    """Return the cache key of a compiled function of a net, or None if the function must not be stored.
 
-    The key is None if the function depends on more than the net and this package's sources: for layer types registered
-    by others, and types that are built for one layer, which may read files.
+    The key is None if the function depends on code or files beside the net and caffejax: for layers on the host, layer
+    types that a user registered, and layer types that are built for a single layer, which may read files.
     """
     graph = net.graph
     if graph.has_host_layers or any(layer.context.per_layer or not is_own(layer.type) for layer in graph.layers):

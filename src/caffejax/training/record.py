@@ -1,4 +1,7 @@
-"""The record in a snapshot: positions in the data, seed, key and scores, as JSON that is validated when it is read."""
+"""Record of a snapshot: the state that Caffe does not store, as JSON.
+
+It has the positions in the data, the seed, the random key, the scores and the state of the policy `plateau`.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,14 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
 
 
 def parse_record(text: str, file: str) -> dict[str, Any]:
-    """Return the validated record of a JSON text, or an empty record if the text is empty.
+    """Parse and validate a record from JSON. An empty text is an empty record.
+
+    Args:
+        text: the JSON.
+        file: the snapshot, for error messages.
 
     Raises:
-        WeightsError: if the text is too large, not JSON, or not a record; naming the file.
+        WeightsError: if the text is too large, not JSON, or not a record.
     """
     if len(text) > _LARGEST_TEXT:
         raise WeightsError(Problem(f"damaged: its record has {in_words(len(text))}, {_at_most()}", file=file))
@@ -44,14 +51,14 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
 
 
 def validate_record(record: Any, file: str) -> dict[str, Any]:
-    """Return a record after checking its form; every field may be missing, as in Caffe's files.
+    """Validate the types of a record's fields, and return the record. Any field may be missing.
 
-    The form is `{"data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
-    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`, with positions by layer
-    name. Data sources check the positions themselves.
+    A record is `{"data": {"train": positions, "test": [positions, ...]}, "seed": int, "key": [int, ...],
+    "scores": {name: number}, "plateau": {"step": int, "minimum": number, "last_event": int}}`. Positions are dicts by
+    layer name, whose values the data sources validate.
 
     Raises:
-        WeightsError: naming the file and each field of another form.
+        WeightsError: if a field is invalid. The message names the file and each such field.
     """
     if not isinstance(record, dict):
         raise WeightsError(Problem(f"damaged: its record is {_kind(record)}, not named fields", file=file))
@@ -62,7 +69,7 @@ def validate_record(record: Any, file: str) -> dict[str, Any]:
 
 
 def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each field of another form, with its value and the expected form."""
+    """Yield `(field, message)` for each invalid field; the message has the value and the expected type."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
         yield "'data'", f"{_kind(data)}, not the places of the train net and of the test nets"

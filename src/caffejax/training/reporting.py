@@ -1,4 +1,4 @@
-"""Progress of training: Caffe's log lines, which scripts can parse, the smoothed loss and the speed."""
+"""Progress of training: the smoothed loss, the speed, and log lines in Caffe's format, which scripts can parse."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import numpy as np
 
 log = logging.getLogger("caffejax.solver")
 
-_READ_BEHIND = 200  # losses that stay unread, so that older losses, which are read, are long finished on the device
+_READ_BEHIND = 200  # newest losses that stay unread: the device has long finished older ones, so reading never waits
 
 
 class Display(NamedTuple):
-    """The values that a solver displays.
+    """The values that a solver displays every `display` iterations.
 
     Attributes:
         iteration: the number of the iteration.
         loss: the mean loss of the last `average_loss` iterations.
         rate: the learning rate of the iteration.
-        outputs: the train net's output blobs; empty after the last iteration, where Caffe displays the loss only.
+        outputs: the output blobs of the train net by name. Empty after the last iteration, for which Caffe displays
+            only the loss.
         pace: the speed of training since the last display, or None after the last iteration.
     """
 
@@ -38,7 +39,8 @@ class Display(NamedTuple):
 class SmoothedLoss:
     """The running mean of the last `window` losses, computed as in Caffe.
 
-    Losses are read from the device when `value` is read, or so late that reading them does not wait.
+    A loss is read from the device when `value` is read, or after 200 newer losses, so that `note` never waits for the
+    device.
     """
 
     def __init__(self, window: int) -> None:
@@ -61,7 +63,7 @@ class SmoothedLoss:
 
     @property
     def value(self) -> float:
-        """The mean up to the last iteration; 0 before the first."""
+        """The mean of the losses up to the last iteration; 0 before the first iteration."""
         self._read(len(self._unread))
         return self._mean
 
@@ -82,7 +84,7 @@ class SmoothedLoss:
 
 
 def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float] | None = None) -> Iterator[str]:
-    """Yield `name = value` for each element of each output blob, with its weighted loss if it has a loss weight."""
+    """Yield "name = value" for each element of each output blob, followed by the weighted loss for a loss blob."""
     for name, values in outputs.items():
         weight = (loss_weights or {}).get(name, 0)
         for value in np.ravel(values):
@@ -91,13 +93,13 @@ def score_lines(outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, fl
 
 
 def output_lines(prefix: str, outputs: Mapping[str, np.ndarray], loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield Caffe's lines for the outputs of a net; `prefix` is "Train" or "Test"."""
+    """Yield Caffe's log lines for the outputs of a net; `prefix` is "Train" or "Test"."""
     for index, line in enumerate(score_lines(outputs, loss_weights)):
         yield f"    {prefix} net output #{index}: {line}"
 
 
 def display_lines(display: Display, interval: int, loss_weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield Caffe's lines for the values displayed every `interval` iterations, or for the last loss."""
+    """Yield Caffe's log lines for a display, every `interval` iterations. Without a pace, yield only the loss."""
     if display.pace is None:
         yield f"Iteration {display.iteration}, loss = {display.loss:g}"
         return
@@ -108,7 +110,7 @@ def display_lines(display: Display, interval: int, loss_weights: Mapping[str, fl
 
 
 def precision_lines(precisions: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
-    """Yield a line for each class of each output, as the SSD fork does."""
+    """Yield a log line "class<number>: <average precision>" for each class of each output, as the SSD fork does."""
     for by_class in precisions.values():
         for label, value in by_class.items():
             yield f"class{label}: {value:g}"
@@ -118,13 +120,13 @@ _SLOW = 1e-3  # seconds; a read that takes longer can delay training
 
 
 class Pace(NamedTuple):
-    """The speed of training in a period; tests and snapshots count as time, as in Caffe.
+    """The speed of training in a period. As in Caffe, the time of tests and snapshots is included.
 
     Attributes:
         seconds: the length of the period.
         iterations_per_second: updates per second.
         images_per_second: examples per second, on all devices together.
-        waiting: the fraction of the time, 0 to 1, in which devices waited for data.
+        waiting: the fraction of the time, from 0 to 1, in which devices waited for data.
     """
 
     seconds: float
@@ -139,7 +141,7 @@ class Stopwatch:
     Args:
         iteration: the number of updates so far.
         batch_size: examples per update.
-        waited: a function that returns the seconds for which devices have waited for data so far.
+        waited: a function that returns the total time for which devices have waited for data, in seconds.
     """
 
     def __init__(self, iteration: int, batch_size: int, waited: Callable[[], float]) -> None:
@@ -148,11 +150,15 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the last lap."""
+        """The time since the last lap, in seconds."""
         return time.perf_counter() - self._time
 
     def lap(self, iteration: int) -> Pace:
-        """Return the pace since the last call."""
+        """Return the pace since the last call, and start a new lap.
+
+        Args:
+            iteration: the number of updates so far.
+        """
         seconds, wait = self.seconds, self._waited()
         done, waited = iteration - self._iteration, wait - self._wait
         self._iteration, self._time, self._wait = iteration, self._time + seconds, wait
@@ -165,11 +171,12 @@ class Stopwatch:
 class DataWait:
     """Measures the time in which a device was idle because its batches were still being read.
 
-    The host runs ahead of an accelerator, so that a slow read need not delay training: its time counts from the moment
-    when the device became idle. That moment is watched while reads are slow; otherwise half of the read is counted.
+    The host runs ahead of an accelerator, so a slow read need not delay training. Only the part of a read after the
+    device became idle is counted. If the last read took over 1 ms, a thread records when the device becomes idle;
+    otherwise half of the read is counted.
 
     Attributes:
-        seconds: the idle time so far.
+        seconds: the total idle time, in seconds.
     """
 
     def __init__(self) -> None:
@@ -179,12 +186,12 @@ class DataWait:
         self._watcher: ThreadPoolExecutor | None = None
 
     def note(self, result: jax.Array) -> None:
-        """Store an array that is ready when all started work is done."""
+        """Store a result of the last step that was started; the device is idle when the result is ready."""
         self._last = result
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Measure the block as a read of batches; this never waits for the device."""
+        """Measure the `with` block as a read of batches."""
         idle, began = self._idle(), time.perf_counter()
         ready_at = self._watch_result() if self._slow and not idle else None
         yield
@@ -200,7 +207,7 @@ class DataWait:
         return self._last is None or self._last.is_ready()  # type: ignore[attr-defined]
 
     def _watch_result(self) -> Future[float]:
-        """Return the future time at which the last result is ready; another thread waits for it."""
+        """Wait for the last result in another thread; return a future of the time at which the result is ready."""
         if self._watcher is None:
             self._watcher = ThreadPoolExecutor(1, thread_name_prefix="caffejax-data-wait")
         return self._watcher.submit(_when_ready, self._last)

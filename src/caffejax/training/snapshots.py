@@ -1,4 +1,4 @@
-"""Snapshots: `<prefix>_iter_<n>.caffemodel` and `.solverstate` for Caffe, `<prefix>.orbax/<n>` to resume from."""
+"""Snapshots: a checkpoint `<prefix>.orbax/<n>`, and for Caffe `<prefix>_iter_<n>.caffemodel` and `.solverstate`."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ FORMAT = 1  # the version of a checkpoint's record and names
 
 
 class Background:
-    """A thread that runs one job at a time; the next call of any method raises a job's error."""
+    """Runs one job at a time in a thread. The next call of `submit`, `check` or `wait` raises the error of a job."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._job: Future[object] | None = None
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Wait for the previous job, then start a job."""
+        """Wait for the previous job, raise its error, and start a job."""
         self.wait()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="caffejax-save")
         self._job = self._pool.submit(job)
 
     def check(self) -> None:
-        """Raise the error of a job that has ended; never wait."""
+        """Raise the error of the job if it has failed. Does not wait for the job."""
         if self._job is not None and self._job.done():
             self.wait()
 
     def settle(self) -> None:
-        """Wait until the job has ended, without raising its error."""
+        """Wait for the job. Its error is not raised."""
         if self._job is not None:
             wait([self._job])
 
     def wait(self) -> None:
-        """Wait for the job, and raise its error."""
+        """Wait for the job, and raise its error if it has failed."""
         job, self._job = self._job, None
         if job is not None:
             job.result()
 
     def close(self) -> None:
-        """Wait for the job, raise its error and end the thread."""
+        """Wait for the job, raise its error if it has failed, and end the thread."""
         try:
             self.wait()
         finally:
@@ -77,18 +77,18 @@ class Snapshots:
 
     Args:
         param: the solver's settings.
-        file: the solver's prototxt, or None; it determines the prefix if the settings have none.
-        keep: the checkpoints to keep. default: all.
-        checkpoint_only: whether to write no files of Caffe.
-        on_error: "stop": a snapshot that cannot be written is an error. "continue": training continues with a warning,
-            and only the newest snapshot must be complete at the end. Several processes need "stop".
+        file: the solver's prototxt, or None. Its name is the prefix if the settings have no snapshot_prefix.
+        keep: the rule for which checkpoints are kept. The default keeps all checkpoints.
+        checkpoint_only: whether to write only checkpoints and no files for Caffe.
+        on_error: "stop" to raise an error if a snapshot cannot be written. "continue" to log a warning; then an error
+            is raised at the end if the newest snapshot could not be written. Several processes need "stop".
 
     Attributes:
-        prefix: the prefix of all names.
-        on_error: as above.
+        prefix: the prefix of the paths of all snapshots.
+        on_error: the argument.
 
     Raises:
-        SolverError: if the settings ask for snapshots and their folder cannot be created or written.
+        SolverError: if the settings ask for snapshots and their folder cannot be created or written to.
     """
 
     def __init__(
@@ -117,23 +117,23 @@ class Snapshots:
         last_update: Params | None = None,
         device_statistics: Params | None = None,
     ) -> None:
-        """Start to write a snapshot, Caffe's two files and the checkpoint, while training may continue; see `wait`.
+        """Start to write a snapshot in the background: the checkpoint and Caffe's two files. `wait` waits for it.
 
-        All processes write their shards of the checkpoint. The first process writes Caffe's files, for which sharded
-        arrays are gathered in its memory one at a time.
+        All processes write their shards of the checkpoint. The first process writes Caffe's files; for them it gathers
+        sharded arrays in its memory, one at a time.
 
         Args:
             state: the train state, which may be sharded.
             graph: the train net.
             iteration: the number of updates so far.
-            record: the positions, seed and scores to store.
-            last_update: the arrays that the last update subtracted, stored as Caffe's diffs with `snapshot_diff`; None:
-                zeros.
-            device_statistics: the running statistics of each of several devices, or None.
+            record: the positions in the data, seed and scores to store; see `record.validate_record`.
+            last_update: the arrays that the last update subtracted from the parameters, or None for zeros. With the
+                setting `snapshot_diff` they are stored as Caffe's diffs.
+            device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
 
         Raises:
-            WeightsError, SolverError: if `on_error` is "stop" and this snapshot cannot be started, or the previous one
-                could not be written.
+            WeightsError: if `on_error` is "stop" and the previous snapshot could not be written.
+            SolverError: if `on_error` is "stop" and the folder of snapshots cannot be written to.
         """
         try:
             self.prepare()
@@ -167,7 +167,7 @@ class Snapshots:
     def _caffe_files(
         self, host: TrainState, graph: Graph, iteration: int, record: Mapping[str, Any], last_update: Params | None
     ) -> Callable[[], None]:
-        """Return a function that writes Caffe's files from gathered arrays; it does nothing in other processes."""
+        """Return a function that writes Caffe's files from gathered arrays; in other processes it does nothing."""
         if self._checkpoint_only or not is_first():
             return lambda: None
         hdf5 = self._param.snapshot_format == SolverParameter.HDF5
@@ -186,15 +186,17 @@ class Snapshots:
     def restore(
         self, path: str | os.PathLike[str], updater: Updater, graph: Graph
     ) -> tuple[TrainState, dict[str, Any], Params | None]:
-        """Read a snapshot; of a checkpoint, each device and process reads its shards.
+        """Read a snapshot. Each process reads only its shards of a checkpoint.
 
         Args:
-            path: a checkpoint folder, for its newest step; a step in it (`<prefix>.orbax/<n>`); or a .solverstate[.h5].
+            path: a .solverstate[.h5] file, a checkpoint folder, whose newest step is read, or a step in such a folder
+                (`<prefix>.orbax/<n>`).
             updater: the updater that will continue from the state.
             graph: the train net.
 
         Returns:
-            The train state, the record (empty for files of Caffe), and the running statistics of each device or None.
+            The train state; the record, empty if Caffe wrote the file; and the running statistics of each device, or
+            None if the snapshot does not have them.
 
         Raises:
             WeightsError: if the snapshot does not exist, cannot be read, or belongs to another net or solver type.
@@ -219,9 +221,9 @@ class Snapshots:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs from this prefix until the block ends, if this run writes snapshots.
+        """Keep other runs from writing snapshots with this prefix until the `with` block ends.
 
-        With several processes, the first holds the lock.
+        The first process holds the lock. Nothing is locked if the settings ask for no snapshots.
 
         Raises:
             SolverError: if another run holds the lock.
@@ -238,16 +240,19 @@ class Snapshots:
             yield
 
     def check(self) -> None:
-        """Raise `WeightsError` if a snapshot could not be written, or warn if `on_error` is "continue"; never wait."""
+        """Raise `WeightsError` if a snapshot could not be written, or log a warning if `on_error` is "continue".
+
+        Does not wait for a snapshot that is being written.
+        """
         self._handle_errors(self._background.check)
 
     def wait(self) -> None:
-        """Wait until the last snapshot is complete; raise `WeightsError` if it could not be written."""
+        """Wait until the last snapshot is complete, and raise `WeightsError` if it could not be written."""
         self._background.wait()
         self._check_newest()
 
     def close(self) -> None:
-        """Wait as `wait` does, and end background work; raise `WeightsError` if the last snapshot was not written."""
+        """Wait as `wait` does, and end the background thread."""
         try:
             self._background.close()
         finally:
@@ -273,7 +278,7 @@ class Snapshots:
             raise error
 
     def prepare(self) -> None:
-        """Create the folder of snapshots; raise `SolverError` if they cannot be written to it."""
+        """Create the folder of snapshots, and raise `SolverError` if snapshots cannot be written to it."""
         if not is_first():
             return
         parent = Path(self.prefix).parent
@@ -285,7 +290,7 @@ class Snapshots:
 
 
 def check_folder(prefix: str) -> None:
-    """Raise `SolverError` if snapshots of a prefix cannot be written, without creating anything."""
+    """Raise `SolverError` if the user cannot write snapshots with a prefix. No file or folder is created."""
     parent = Path(prefix).parent
     existing = next((folder for folder in (parent, *parent.parents) if os.path.exists(folder)), parent)
     if not (existing.is_dir() and os.access(existing, os.W_OK)):
@@ -311,10 +316,10 @@ def _check_record(record: dict[str, Any], path: str) -> None:
 
 
 def prefix_of(param: SolverParameter, file: Path | None) -> str:
-    """Return the prefix by Caffe's rule.
+    """Return the snapshot prefix by Caffe's rule.
 
-    If snapshot_prefix is empty, it is the solver file's path without extension; if it is a folder, the solver file's
-    stem is appended.
+    If the setting snapshot_prefix is empty, the prefix is the solver file's path without its extension. If
+    snapshot_prefix is a folder, the stem of the solver file's name is appended.
     """
     prefix = param.snapshot_prefix
     if not prefix:
@@ -323,7 +328,7 @@ def prefix_of(param: SolverParameter, file: Path | None) -> str:
 
 
 def _locate(path: Path) -> tuple[Path, int | None]:
-    """Return the checkpoint folder and, if the path names one, the step."""
+    """Split the path of a checkpoint folder or of a step in it: return `(folder, step or None)`."""
     if not os.path.exists(path):
         raise WeightsError(
             Problem("no such snapshot; give a <prefix>.orbax folder or one of its steps", file=str(path))

@@ -1,4 +1,4 @@
-"""`Solver`: training of a net by the settings of a solver prototxt."""
+"""`Solver`, which trains a net by the settings of a solver prototxt."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .updater import CompiledUpdater, fetch_step_ahead
 
 
 class Callback:
-    """Base class of objects that are called at a solver's events; append one to `Solver.callbacks`.
+    """Base class of objects whose methods a solver calls at events. Append an instance to `Solver.callbacks`.
 
-    With several processes each calls its callbacks, all together: `caffejax.parallel.is_first()` returns whether a
-    process should write records. Reading computed values, such as `solver.smoothed_loss`, waits for the iterations that
-    were started; in `on_step` that makes training slower.
+    With several processes, each process calls its callbacks, at the same events. `caffejax.parallel.is_first()` returns
+    whether a process is the one that should write records. Reading computed values, such as `solver.smoothed_loss`,
+    waits for all started iterations; in `on_step` this makes training slower.
     """
 
     def __init_subclass__(cls) -> None:
-        """Warn of methods that no event calls, such as `on_iteration`."""
+        """Warn of methods of a subclass that no event calls, such as `on_iteration`."""
         super().__init_subclass__()
         for name in vars(cls):
             if name.startswith("on_") and not hasattr(Callback, name):
@@ -42,7 +42,7 @@ class Callback:
         """Called when `solve` starts to train, after it has restored a snapshot."""
 
     def on_step(self, solver: Solver) -> None:
-        """Called after each dispatch of one or several iterations; the devices may still compute them."""
+        """Called after each dispatch of one or several iterations, which the devices may still be computing."""
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Called with the values that are displayed every `display` iterations."""
@@ -51,10 +51,10 @@ class Callback:
         """Called after a test, with the scores of each of `solver.tests.evaluators`."""
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
-        """Called with the folder of a new checkpoint; it may still be written."""
+        """Called with the folder of a new checkpoint, which may not be complete yet."""
 
     def on_end(self, solver: Solver, error: BaseException | None) -> None:
-        """Called when `solve` ends. `error` is its exception, or None.
+        """Called when `solve` ends. `error` is the exception that `solve` raises, or None.
 
         If training was stopped early, `solver.iteration` is less than `max_iter`.
         """
@@ -63,33 +63,34 @@ class Callback:
 class Solver(Trainer):
     """Trains a net, tests it, and saves snapshots.
 
-    Creating a solver has no other effect on the process. Programs that own their process call `caffejax.tune_process`
-    before, which makes training faster and stores compiled programs on disk for the next start; the command line does.
+    A solver does not change settings of the process. A program that is only for training should call
+    `caffejax.tune_process` first, as the command line does: it makes training faster and stores compiled programs on
+    disk for the next start.
+
+    With several processes, all processes create the same solver and call its methods and properties together.
 
     Args:
-        solver: a solver prototxt's path, its text, or a SolverParameter.
-        file: the file that a SolverParameter was read from: for messages, and for paths relative to it.
-        data: examples for the train net's Input layers: `{blob: array}` of all examples, which are read in order, again
-            and again; or an iterable of batches, each `{blob: array}` or a tuple of arrays in the order of the inputs,
-            which is iterated again when it ends; or a function of the epoch's number, from 0 on, that returns either.
-            Snapshots store the position in it.
-        test_data: data for the test net, in the same forms; for several test nets a list with one item for each net,
-            None for nets that read their data themselves.
-        tune: call `caffejax.tune_process` first.
+        solver: the path of a solver prototxt, its text, or a SolverParameter.
+        file: the file that a SolverParameter was read from, for messages and relative paths.
+        data: the examples for the train net's Input layers. Either `{blob: array}` of all examples, which are read in
+            order and repeated; or an iterable of batches, each `{blob: array}` or a tuple of arrays in the order of the
+            inputs, which is repeated; or a function that takes the number of the epoch, from 0, and returns one of
+            these. Snapshots store the position in the data.
+        test_data: the examples for the test net, in the same forms. For several test nets, a list with one item for
+            each net; None for a net without Input layers.
+        tune: whether to call `caffejax.tune_process` first.
         options: the fields of `caffejax.training.TrainConfig`, `caffejax.Run` and `caffejax.Reading`, by name.
 
-    With several processes, all make the same solver, and call each of its methods and properties together.
-
     Attributes:
-        file: the solver's file, or None if it was not read from one.
-        device: the device that trains; of several devices, the first of this process.
-        devices: all devices, those of other processes too.
-        callbacks: the `Callback`s to call; a plain callable is called as an `on_step`.
+        file: the solver's file, or None if the solver was not read from a file.
+        device: the device that trains; of several devices, the first device of this process.
+        devices: all devices, including the devices of other processes.
+        callbacks: the `Callback`s to call. A function is called as `on_step`, with the solver.
         param, net, loader, tests, snapshots, seed, rate_schedule, iteration, batch_size: as in `Trainer`.
 
     Raises:
-        SolverError, SchemaError, GraphError, DataError, WeightsError: for settings, nets or files that cannot work,
-            before anything runs.
+        SolverError, SchemaError, GraphError, DataError, WeightsError: if settings, nets or files are invalid. All are
+            checked before training starts.
     """
 
     def __init__(
@@ -136,9 +137,10 @@ class Solver(Trainer):
 
     @property
     def train_state(self) -> TrainState:
-        """Parameters, running statistics, optimizer state, iteration and key; may be replaced between iterations.
+        """The parameters, running statistics, optimizer state, iteration and key. May be set between iterations.
 
-        With several devices the running statistics are the first device's; those that are set are used by all.
+        With several devices, the running statistics are the statistics of the first device. Statistics that are set are
+        used by all devices.
         """
         return self._updater.train_state
 

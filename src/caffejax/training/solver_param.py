@@ -1,4 +1,4 @@
-"""A SolverParameter: checks of its settings, the nets that it names and the files that training reads and writes."""
+"""Functions of a SolverParameter: validation of its settings, and reading of its nets and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
 @dataclass(frozen=True)
 class NetSettings:
-    """A net of a solver: its definition, its state, and its file or None."""
+    """The settings of a solver's net.
+
+    Attributes:
+        message: the net's definition.
+        state: the phase, level and stages for which the net is built.
+        file: the file of the definition, or None if the solver contains it.
+    """
 
     message: NetParameter
     state: NetState
@@ -40,7 +46,11 @@ class NetSettings:
 
 
 def check_solver(param: SolverParameter, file: str | None = None) -> None:
-    """Raise `SolverError` naming every setting that Caffe would refuse, and why. Warn of settings that are ignored."""
+    """Validate a solver's settings, and log a warning for each setting that is ignored.
+
+    Raises:
+        SolverError: if Caffe would refuse a setting. The message names each such setting, with the reason.
+    """
     problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
@@ -85,17 +95,24 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
 
 
 def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
-    """Read the train net. Its state is the phase TRAIN, the file's stages and train_state together.
+    """Read the settings of the train net. Its state has the phase TRAIN, the net's state and train_state.
+
+    Args:
+        param: the solver's settings.
+        folder: the folder of the solver's file, in which files are also looked up, or None.
 
     Raises:
-        SchemaError: if its file cannot be read.
+        SchemaError: if the net's file cannot be read.
     """
     (field,) = (f for f in _TRAIN_SOURCES if param.HasField(f))
     return _settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
 
 def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
-    """Read the test nets in Caffe's order: test_net_param, test_net, then the train net for each further test_iter."""
+    """Read the settings of the test nets, in Caffe's order.
+
+    The order is each test_net_param, each test_net, and then `net` or `net_param` for each remaining test_iter.
+    """
     sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
         return []  # for any test_iter
@@ -132,7 +149,7 @@ def _settings(field: str, source: str | NetParameter, folder: Path | None, phase
 def weights_files(
     param: SolverParameter, file: Path | None, more: Sequence[str | os.PathLike[str]]
 ) -> list[str | os.PathLike[str]]:
-    """Return the weight files to start from: the files that the settings name, then `more`."""
+    """Return the paths of the weight files to load before training: the files of the setting `weights`, then `more`."""
     folder = file.parent if file else None
     return [*(find(name, folder) for entry in param.weights for name in entry.split(",")), *more]
 
@@ -143,16 +160,17 @@ def check_files(
     weights: Sequence[str | os.PathLike[str]],
     snapshot: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Check that nets, weights and the snapshot to resume from exist, and that due snapshots can be written.
+    """Check that the files of nets, weights and the snapshot exist, and that new snapshots can be written.
 
     Args:
-        param: the settings.
-        file: the solver's file, or None if it was not read from one.
+        param: the solver's settings.
+        file: the solver's file, or None if the solver was not read from a file.
         weights: the weight files to load after the files that the settings name.
         snapshot: the snapshot that will be restored, or None.
 
     Raises:
-        SchemaError, WeightsError, SolverError: naming everything that is missing or cannot be written.
+        SchemaError, WeightsError, SolverError: if a file is missing or cannot be written. The message names each such
+            file.
     """
     folder = file.parent if file else None
 

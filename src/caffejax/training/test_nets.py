@@ -1,4 +1,4 @@
-"""A solver's test nets: their schedule, their scores and the best checkpoint by score."""
+"""Test nets of a solver: when they are tested, their scores, and the rule for the best checkpoint."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ class Tests:
     Args:
         param: the solver's settings.
         nets: the test nets.
-        train: the net that is trained.
-        key: the random key of tests, and of params that only a test net has.
-        device: the device to run on.
-        open_loader: a function that opens a net's data.
-        mesh: several devices, used by nets for which `supports_parallel_eval` holds; or None.
+        train: the train net.
+        key: the random key of tests, and of the initial values of parameters that only a test net has.
+        device: the device to test on.
+        open_loader: a function that returns the loader of a net.
+        mesh: several devices, or None. Nets for which `supports_parallel_eval` is true are tested on all of them.
 
     Attributes:
         evaluators: the evaluator of each net.
-        net_variables: for each net, a function that returns its variables; arrays that the train net has are
-            placeholders.
-        scores: the mean of each output in the last test; if several nets have the same output, the first net's.
+        net_variables: for each net, a function that returns the net's variables, with placeholders for the arrays that
+            the train net has.
+        scores: the mean of each output in the last test, by name. If several nets have an output of the same name, it
+            is the output of the first of them.
 
     Raises:
-        GraphError: if a layer's blobs have other shapes than in the train net, or eval_type is "detection" and a net's
-            outputs are not detections.
+        GraphError: if a layer's blobs have other shapes than in the train net, or eval_type is "detection" and the
+            outputs of a net are not detections.
         DataError: if a test net's data cannot be opened.
     """
 
@@ -79,7 +80,7 @@ class Tests:
         self.scores: dict[str, float] = {}
 
     def due(self, iteration: int) -> bool:
-        """Return whether a test is due at this iteration and was not run ahead."""
+        """Return whether the setting test_interval asks for a test at an iteration, and it was not run ahead."""
         interval = self._param.test_interval
         return bool(interval) and iteration % interval == 0 and self._tested_ahead != iteration
 
@@ -91,18 +92,17 @@ class Tests:
         ahead: bool = False,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Scores] | None:
-        """Test every net with the train net's variables; log and return the scores.
+        """Test all nets with the train net's variables, and log and return the scores.
 
         Args:
-            iteration: the number of updates so far, for messages and keys.
+            iteration: the number of updates so far, for messages and random keys.
             variables: the train net's variables.
-            ahead: whether this test replaces the test that is due at this iteration. Otherwise that test is run too, as
-                in Caffe.
-            stopping: called before each batch; if it returns True, the test stops and the nets return to their previous
+            ahead: whether this test replaces the test that is due at this iteration, so that `due` then returns False.
+            stopping: called before each batch. If it returns True, the test ends and the nets return to their previous
                 positions in the data.
 
         Returns:
-            The scores of each net, or None if the test was stopped.
+            The scores of each net, or None if `stopping` returned True.
         """
         before = self.get_state()
         try:
@@ -119,14 +119,15 @@ class Tests:
         return results
 
     def keep(self, last: int | None, best: str | None) -> Keep:
-        """Return the checkpoints to keep.
+        """Return the rule for which checkpoints are kept.
 
         Args:
             last: the number of newest checkpoints to keep, or None.
-            best: the output by which the best checkpoint is kept, or None; a lower loss or a higher score is better.
+            best: the name of the output whose best checkpoint is kept, or None. For a loss, lower values are better;
+                for other outputs, higher values.
 
         Raises:
-            SolverError: if no test net has the output.
+            SolverError: if no test net has the output `best`.
         """
         nets = [evaluator.net for evaluator in reversed(self.evaluators)]
         outputs = {name: net.graph.losses.get(name, 0) for net in nets for name in net.outputs}
@@ -135,7 +136,7 @@ class Tests:
         return Keep(last, best, lowest=bool(best and outputs[best]))
 
     def get_state(self) -> list[Any]:
-        """Return each net's position in its data and recurrent state."""
+        """Return the position in the data and the recurrent state of each net, as JSON values."""
         return [evaluator.get_state() for evaluator in self.evaluators]
 
     def set_state(self, states: Sequence[Any]) -> None:
@@ -144,7 +145,7 @@ class Tests:
             evaluator.set_state(state)
 
     def close(self) -> None:
-        """Close the nets' data."""
+        """Close the loaders of all nets."""
         for evaluator in self.evaluators:
             evaluator.loader.close()
 
@@ -166,7 +167,7 @@ class Tests:
 
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, with 0.0 for arrays of the train net."""
+    """Return a function that returns a test net's initial variables, with 0.0 for arrays that the train net has."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_room(net.graph)
     variables = share_trained(net.graph, _shapes(net), train.graph, placeholders)
@@ -176,7 +177,7 @@ def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Var
 
 
 def _shapes(net: Net) -> Variables:
-    """Return the shapes of the arrays that `net.init` creates, without tracing it."""
+    """Return the shapes and dtypes of the arrays that `net.init` creates, without a trace."""
 
     def shape(param: Param) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(param.spec.shape, np.float32)

@@ -1,4 +1,4 @@
-"""`TrainState`, and the pure functions that build a training step."""
+"""`TrainState`, and the functions that build a training step, a pure function."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from ..net.net import average_statistics
 from ..options import Parallel
 from ..parallel import data_parallel
 
-# Elements of the largest params that are updated after a barrier behind the backward pass, so that all gradients are
-# added up together. The gradients stored for that are small compared with float32 activations, not with bfloat16 ones.
+# Parameters of at most this number of elements are updated after a barrier behind the backward pass, so that XLA can
+# sum all gradients over devices together. The barrier keeps gradients in memory, which is little next to float32
+# activations, but not next to bfloat16 activations.
 _MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
 @flax.struct.dataclass
 class TrainState:
-    """The arrays that a training step reads and changes.
+    """The arrays that a training step takes and returns.
 
     Attributes:
-        params: learnable params, `{layer: {index: array}}`.
+        params: the learned parameters, `{layer: {index: array}}`.
         state: running statistics, `{layer: {index: array}}`.
         opt_state: the optimizer's state.
         iteration: the number of updates so far, int32.
@@ -47,7 +48,7 @@ class TrainState:
 
     @property
     def variables(self) -> Variables:
-        """The params and the running statistics."""
+        """The parameters and running statistics."""
         return Variables(self.params, self.state)
 
 
@@ -55,10 +56,10 @@ class StepResult(NamedTuple):
     """The result of a training step.
 
     Attributes:
-        loss: the mean loss of the passes; for several steps in one dispatch, the loss of each step.
-        outputs: the output blobs of the last pass.
-        update: the arrays that the last step subtracted from the params, or None if they are not kept.
-        requests: the sum of all processes' encoded requests, or None for one process; see `parallel.Requests`.
+        loss: the mean loss of the passes, float32; for several steps in one dispatch, the loss of each step, (steps,).
+        outputs: the output blobs of the last pass, by name.
+        update: the arrays that the last step subtracted from the parameters, or None if they are not kept.
+        requests: the sum of the encoded requests of all processes, or None for one process; see `parallel.Requests`.
     """
 
     loss: jax.Array
@@ -68,11 +69,11 @@ class StepResult(NamedTuple):
 
 
 class Updater(Protocol):
-    """Applies updates to a train state, and owns the state.
+    """Owns a train state and applies updates to it.
 
     Attributes:
-        train_state: the state on one device; see `TrainState`.
-        last_update: the array subtracted from each parameter by the last update, if the updater keeps it.
+        train_state: the state with unsharded arrays and the first device's running statistics.
+        last_update: the array that the last update subtracted from each parameter, or None if the updater keeps none.
     """
 
     train_state: TrainState
@@ -80,7 +81,7 @@ class Updater(Protocol):
 
     @property
     def waited(self) -> float:
-        """Seconds for which the devices have waited for data; 0 if not measured."""
+        """The total time for which devices have waited for data, in seconds; 0 if it is not measured."""
 
     @property
     def variables(self) -> Variables:
@@ -88,38 +89,47 @@ class Updater(Protocol):
 
     @property
     def abstract_state(self) -> TrainState:
-        """The shapes of `train_state`, with the shardings that a checkpoint is restored with."""
+        """The shapes of `train_state`, with the shardings with which a checkpoint is read."""
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """The state with sharded arrays, and the running statistics of each of several devices."""
+        """The state with sharded arrays, and the running statistics of each device, or None on one device."""
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
+        """Replace the state by a restored state.
+
+        Args:
+            state: a state with the shapes of `abstract_state`.
+            device_statistics: the running statistics of each device, or None to use the statistics in `state`.
+        """
 
     @property
     def steps_per_dispatch(self) -> int:
-        """The number of updates that one call of `update` makes where nothing is due between them."""
+        """The number of updates for one call of `update`, if no display, test or snapshot is due between them."""
 
     def update(
         self, iteration: int, rates: Sequence[np.float32], *, debug_info: bool, requests: jax.Array | None
     ) -> StepResult:
-        """Make an update with each rate, beginning at `iteration`; log debug info if `debug_info`.
+        """Make one update for each rate.
 
-        `requests` holds the requests of all processes, if there are several; the result has their sum.
+        Args:
+            iteration: the number of the first update.
+            rates: the learning rates, float32.
+            debug_info: whether to log debug info before the update.
+            requests: the encoded requests of all processes, whose sum the result has, or None for one process.
         """
 
     def final_loss(self) -> jax.Array:
-        """Run forward once more, on the next batch; return the loss."""
+        """Return the loss of a forward pass on the next batch."""
 
 
 def iteration_key(ts: TrainState) -> jax.Array:
-    """Return the key of the next iteration."""
+    """Return the random key of the next iteration."""
     return jax.random.fold_in(ts.key, ts.iteration)
 
 
 def pass_key(ts: TrainState, number: Any) -> jax.Array:
-    """Return the key of one of an iteration's passes."""
+    """Return the random key of pass `number` of the next iteration."""
     return jax.random.fold_in(iteration_key(ts), number)
 
 
@@ -131,7 +141,13 @@ def train_key(key: jax.Array) -> jax.Array:
 def init_train_state(
     variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: jax.Array
 ) -> TrainState:
-    """Return the initial train state."""
+    """Return the train state at iteration 0, with an initial optimizer state.
+
+    Args:
+        variables: the parameters and running statistics.
+        optimizer: the update rule.
+        key: the solver's random key.
+    """
     return TrainState(
         params=variables.params,
         state=variables.state,
@@ -142,7 +158,7 @@ def init_train_state(
 
 
 def abstract_state(state: TrainState) -> TrainState:
-    """Return the shapes of a state's arrays, with shardings; the key is replaced by its data."""
+    """Return the shapes, dtypes and shardings of a state's arrays. The key is replaced by its uint32 data."""
     with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
     shapes: TrainState = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
@@ -158,14 +174,15 @@ Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 def make_update(
     optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool, most_apart: float = math.inf
 ) -> Update:
-    """Make the second half of a step, a pure function `update(grads, train_state, rate)`.
+    """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
 
-    It returns the new state and, with `keep_update`, the arrays that it subtracted from the params, otherwise None.
+    The function returns the new state and, with `keep_update`, the arrays that it subtracted from the parameters,
+    otherwise None. Its gradients are sums over the passes of an iteration, in float32 or bfloat16.
 
     Args:
-        optimizer: the update rule. It takes gradients that are sums over an iteration's passes; some may be bfloat16.
+        optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
-        most_apart: the largest number of elements of params that are updated after a barrier.
+        most_apart: the largest number of elements of a parameter that is updated after a barrier; see `updated_apart`.
     """
 
     @jax.jit
@@ -183,10 +200,11 @@ def make_update(
 
 
 def make_passes(net: Net, iter_size: int) -> Passes:
-    """Make the passes of an iteration: `passes(params, state, batches, key)` to gradients, state, loss and outputs.
+    """Return a pure function that computes the forward and backward passes of an iteration.
 
-    Gradients are sums over the passes, the loss is their mean, and outputs are the last one's. `batches` is what
-    `stack` makes of `iter_size` batches.
+    The function `passes(params, state, batches, key)` returns gradients, the new state, the loss and outputs. `batches`
+    are `iter_size` batches, stacked by `stack`. Gradients are summed over the passes, the loss is the mean over the
+    passes, and the outputs are the outputs of the last pass.
     """
 
     grad = jax.value_and_grad(net.loss, has_aux=True)
@@ -216,7 +234,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
 
 
 def make_forward(net: Net) -> Passes:
-    """Make a function as `make_passes` does that runs one forward pass; its gradients are empty."""
+    """Return a function like the result of `make_passes` that computes one forward pass; its gradients are empty."""
 
     def forward(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
@@ -236,22 +254,23 @@ def make_step(
     mesh: Mesh | None = None,
     parallel: Parallel = Parallel(),
 ) -> Step:
-    """Make a training step, a pure function `step(train_state, batches, rate, requests=None)`.
+    """Return a training step, a pure function `step(train_state, batches, rate, requests=None)`.
 
-    `batches` is the result of `stack` for `iter_size` batches; on a mesh, of `parallel.join_batches`. On a mesh, the
-    state and outputs have the form of `parallel.data_parallel`, and `requests`, one number for each device, is added up
-    over devices together with the gradients.
+    The step returns the new train state and a `StepResult`. `batches` are `iter_size` batches, stacked by `stack` on
+    one device and joined by `parallel.join_batches` on a mesh. On a mesh, state and outputs have the axes of
+    `parallel.data_parallel`, and `requests`, one number for each device, is summed over devices together with the
+    gradients.
 
     Args:
         net: the train net.
         optimizer: the update rule.
-        iter_size: the number of passes.
-        keep_update: whether the result contains the arrays that were subtracted from the params.
+        iter_size: the number of passes in an iteration.
+        keep_update: whether the result has the arrays that were subtracted from the parameters.
         mesh: the devices, or None for one device.
         parallel: the settings of training on several devices.
 
     Raises:
-        GraphError: if a layer without a backward pass would need one.
+        GraphError: if a layer needs a backward pass, but its type has none.
     """
     net.graph.check_backward()
     passes: Callable[..., Any] = _with_requests(make_passes(net, iter_size))
@@ -273,9 +292,9 @@ def make_step(
 
 
 def _with_requests(passes: Passes) -> Callable[..., Any]:
-    """Return passes that take `(batches, requests)` and return `(grads, sum of requests)` instead of the gradients.
+    """Return passes that take `(batches, requests)` for batches, and return `(grads, sum of requests)` for gradients.
 
-    The same collective then adds up gradients and requests over devices.
+    One collective operation then sums gradients and requests over the devices.
     """
 
     def with_requests(params: Params, state: Params, inputs: Any, key: jax.Array) -> Any:
@@ -287,9 +306,11 @@ def _with_requests(passes: Passes) -> Callable[..., Any]:
 
 
 def make_steps(step: Step) -> Step:
-    """Make a function of several steps, for small nets, where dispatching a step takes as long as the step.
+    """Return a function that computes several training steps in one dispatch.
 
-    Batches, rates and the result's loss have a new first axis of the steps; other results are the last step's.
+    This is faster for small nets, whose dispatch takes as long as the step. The function is called as `step`. Batches
+    and rates have a new first axis, the steps, and so has the loss in the result. The other results are the results of
+    the last step.
     """
 
     def steps(
@@ -308,7 +329,10 @@ def make_steps(step: Step) -> Step:
 
 
 def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: int) -> tuple[Any, jax.Array, Blobs]:
-    """Run an unrolled `jax.lax.scan` of n >= 1 steps; only the last outputs are kept, since shapes may change."""
+    """Run n >= 1 passes in a Python loop, like `jax.lax.scan`; return `(carry, losses, outputs of the last pass)`.
+
+    The shapes of batches and outputs may change from pass to pass.
+    """
     losses = []
     for i in range(n):
         carry, (loss, outputs) = body(carry, (jnp.int32(i), {name: array[i] for name, array in batches.items()}))
@@ -317,12 +341,12 @@ def _loop(body: Callable[..., Any], carry: Any, batches: Mapping[str, Any], n: i
 
 
 def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
-    """Return whether the batches of one iteration differ in their shapes."""
+    """Return whether batches that `stack` returned differ in shape, so that their blobs are lists."""
     return any(isinstance(arrays, list) for arrays in batches.values())
 
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Stack the batches of one iteration along a new first axis; blobs are lists if the batches' shapes differ."""
+    """Stack the batches of an iteration along a new first axis, by blob. If shapes differ, each blob is a list."""
     if len(batches) == 1:  # a view, without a copy
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):

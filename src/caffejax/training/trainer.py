@@ -1,4 +1,4 @@
-"""The training loop: when to update, test, display and save a snapshot."""
+"""Training loop, which makes updates and runs tests, displays and snapshots when they are due."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
 from .train_step import Updater
 
 Request = Literal["snapshot", "stop"]
-_REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # with several requests the last of these counts
+_REQUESTS: tuple[Request | None, ...] = (None, "snapshot", "stop")  # of several requests, the last in this order wins
 Event = Literal["on_start", "on_step", "on_display", "on_test", "on_snapshot", "on_end"]
 
 
 class Trainer:
-    """Trains a net: makes updates, tests it, and saves snapshots when settings, signals and callers ask for them.
+    """Trains a net, tests it, and saves snapshots when settings, signals or callers ask for them.
 
-    With several processes, all call each of its methods and properties together.
+    With several processes, all processes must call each method and property together.
 
     Attributes:
         param: the solver's settings.
         net: the train net.
-        loader: the loader of its batches.
-        tests: the test nets and their positions in the data.
+        loader: the loader of the train net's batches.
+        tests: the test nets.
         snapshots: writes and reads snapshots.
         seed: the seed of all randomness.
         rate_schedule: the learning rate as a function of the iteration.
-        iteration: number of updates so far.
-        batch_size: examples per iteration, on all devices together.
+        iteration: the number of updates so far.
+        batch_size: the number of examples per iteration, on all devices together.
     """
 
     def __init__(self, setup: Setup, updater: Updater, finite_check: FiniteCheck) -> None:
@@ -81,7 +81,8 @@ class Trainer:
         """Train for a number of iterations, with the tests, displays and snapshots that are due.
 
         Raises:
-            SolverError: if a loss or a parameter is not finite; detected before a snapshot at the latest.
+            SolverError: if a loss or a parameter is not finite. It may be raised iterations later, but always before a
+                snapshot.
             WeightsError: if a snapshot could not be written.
         """
         self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.stopwatch()
@@ -107,10 +108,12 @@ class Trainer:
                     return
 
     def request(self, what: Request) -> None:
-        """Request a "snapshot" after the current iteration, or to "stop" after it; safe in a signal handler.
+        """Request a snapshot after the current iteration ("snapshot"), or the end of training ("stop").
+
+        It may be called in a signal handler.
 
         Raises:
-            ValueError: for any other request.
+            ValueError: for another request.
         """
         if what not in get_args(Request):
             raise ValueError(f"a request must be {' or '.join(map(repr, get_args(Request)))}, not {what!r}")
@@ -118,11 +121,11 @@ class Trainer:
             self._request = what
 
     def solve(self, resume: str | os.PathLike[str] | None = None) -> None:
-        """Train to `max_iter`, and end as Caffe does, with a snapshot and a test.
+        """Train up to iteration `max_iter`, and end as Caffe does, with a snapshot and a test.
 
         Args:
-            resume: the snapshot to restore first; see `restore`. default: the `resume` that the solver was made with,
-                in the first call.
+            resume: the snapshot to restore first; see `restore`. The default in the first call is the solver's option
+                `resume`.
         """
         try:
             self._solve(resume)
@@ -132,21 +135,21 @@ class Trainer:
         self._notify("on_end", None)
 
     def test(self) -> list[Scores]:
-        """Test each test net with the current parameters; log and return the scores."""
+        """Test all test nets with the current parameters, and log and return the scores of each net."""
         results = self.tests.run(self.iteration, self._updater.sharded_state[0].variables)
         assert results is not None  # nothing stops it
         self._notify("on_test", results)
         return results
 
     def snapshot(self, wait: bool = True) -> None:
-        """Save a checkpoint and, unless `checkpoint_only`, Caffe's two files in `snapshot_format`.
+        """Save a checkpoint and, if the option `checkpoint_only` is not set, Caffe's two files in `snapshot_format`.
 
         Args:
-            wait: return when everything is written. Otherwise training may continue meanwhile, and an error is raised
-                as the solver's `on_snapshot_error` says.
+            wait: whether to return only when the snapshot is complete. Otherwise it is written in the background, and
+                the solver's option `on_snapshot_error` determines how an error is reported.
 
         Raises:
-            WeightsError: if this or the previous snapshot could not be written.
+            WeightsError: if this snapshot or the previous snapshot could not be written.
             SolverError: if the parameters are not finite.
         """
         self._finite_check.check(self._updater.sharded_state[0].variables)
@@ -157,12 +160,16 @@ class Trainer:
             self.snapshots.wait()
 
     def restore(self, snapshot: str | os.PathLike[str]) -> None:
-        """Go back to a snapshot: a checkpoint folder (its newest step), a step in it, or a .solverstate[.h5].
+        """Restore a snapshot: parameters, optimizer state, iteration and positions in the data.
 
-        A .solverstate written by Caffe has no position in the data: reading restarts at the first row.
+        A .solverstate that Caffe wrote has no positions in the data. The data are then read from their start.
+
+        Args:
+            snapshot: a checkpoint folder, whose newest step is restored, a step in such a folder, or a
+                .solverstate[.h5] file.
 
         Raises:
-            WeightsError: if it cannot be read or is of another net; the solver then stays as it was.
+            WeightsError: if the snapshot cannot be read or belongs to another net. The solver then stays unchanged.
         """
         state, record, device_statistics = self.snapshots.restore(snapshot, self._updater, self.net.graph)
         assert_equal({"the snapshot": str(int(state.iteration))})
@@ -182,13 +189,13 @@ class Trainer:
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
 
     def close(self) -> None:
-        """End background work: data readers and the writer of snapshots."""
+        """Close the loaders, and end the thread that writes snapshots."""
         self.snapshots.close()
         self.loader.close()
         self.tests.close()
 
     def _notify(self, event: Event, *details: Any) -> None:
-        """Handle an event; `details` are the arguments of the `Callback` method of this name."""
+        """Handle an event. `details` are the arguments of the method of `Callback` of this name, after the solver."""
 
     def _solve(self, resume: str | os.PathLike[str] | None) -> None:
         p = self.param
@@ -223,9 +230,12 @@ class Trainer:
         return request
 
     def _test(self, *, ahead: bool = False) -> list[Scores] | None:
-        """Run a test that is due, or `ahead` of its iteration; return None if a request to stop ended it.
+        """Run a test, and return the scores, or None if a request to stop ended it.
 
-        Several processes receive requests at different times, so their test runs to its end.
+        With several processes a test always runs to its end, because the processes receive requests at different times.
+
+        Args:
+            ahead: whether the test replaces the test that is due at this iteration.
         """
         alone = self._requests is None
         results = self.tests.run(
@@ -254,7 +264,7 @@ class Trainer:
         return bool(interval) and self.iteration % interval == 0
 
     def _steps_to_dispatch(self, end: int) -> int:
-        """Return the number of updates to dispatch: no end, test, snapshot or display may be due between them."""
+        """Return the number of updates to dispatch together, between which no test, snapshot or display is due."""
         tests, p, n = self.tests, self.param, self._updater.steps_per_dispatch
         between = range(self.iteration, self.iteration + n - 1)
         anything_due = any(
@@ -265,7 +275,7 @@ class Trainer:
         return 1 if by_loss or anything_due or self.iteration + n > end else n
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
-        """Make n updates; return the request that any of several processes made before."""
+        """Make n updates. With several processes, return the request of any process, which the updates have sent."""
         if isinstance(self.rate_schedule, Plateau) and self._loss.noted:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
@@ -289,7 +299,7 @@ class Trainer:
         self._notify("on_display", display)
 
     def _finish(self) -> None:
-        """Make the last snapshot, display and test, if they are due."""
+        """Run the last snapshot, display and test, if they are due after the last update."""
         p = self.param
         self._finite_check.check(self._updater.sharded_state[0].variables)
         if p.snapshot_after_train and not self._is_due(p.snapshot):

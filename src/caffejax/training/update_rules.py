@@ -1,8 +1,9 @@
 """Caffe's update rules as optax transformations.
 
-A rule computes the update u that is subtracted from a parameter, from its gradient g, its rate r = learning rate x
-lr_mult, and the slots: arrays like the parameter that the rule keeps from step to step. Before the rule, gradients are
-clipped, divided by iter_size and regularized, in this order. `update` needs `rate` and `iteration` as extra arguments:
+A rule computes the update u that is subtracted from a parameter. It takes the gradient g, the rate r = learning rate *
+lr_mult, and the slots: arrays of the parameter's shape that the rule keeps from step to step. Before the rule,
+gradients are clipped, divided by iter_size and regularized, in this order. `update` needs the arguments `rate` and
+`iteration`:
 
     updates, state = tx.update(grads, state, params, rate=0.01, iteration=0)
 """
@@ -31,9 +32,11 @@ class Rule:
 
     Attributes:
         name: Caffe's name of the type.
-        slots: number of arrays kept per parameter. They start at zero, and have the order of Caffe's history.
-        update: `update(param, g, r, t, *slots) -> (u, *new slots)`, where t is the update's number, from 1.
-        momentum: whether the rule uses the setting momentum.
+        slots: the number of arrays that the rule keeps for each parameter. They start at zero. Their order is the order
+            of Caffe's history.
+        update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`. `param` is the
+            SolverParameter, t the number of the update, from 1.
+        momentum: whether the rule uses the setting `momentum`.
     """
 
     name: str
@@ -43,7 +46,7 @@ class Rule:
 
 
 class History(NamedTuple):
-    """The slots of a rule: a tree like the parameters for each."""
+    """The slots of a rule. For each slot, `history` has a tree of arrays like the parameters."""
 
     history: tuple[Any, ...]
 
@@ -68,7 +71,7 @@ RULES: dict[str, Rule] = {}
 def rule(
     name: str, *, slots: int, momentum: bool = True
 ) -> Callable[[Callable[..., tuple[Array, ...]]], Callable[..., tuple[Array, ...]]]:
-    """Register an update function as a solver type; a decorator."""
+    """Return a decorator that registers an update function as the solver type `name`; see `Rule` for the arguments."""
 
     def decorate(update: Callable[..., tuple[Array, ...]]) -> Callable[..., tuple[Array, ...]]:
         RULES[name] = Rule(name, slots, update, momentum)
@@ -86,28 +89,28 @@ def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
 
 @rule("Nesterov", slots=1)
 def nesterov(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Nesterov's accelerated gradient, on SGD's momentum buffer."""
+    """Nesterov's accelerated gradient, with the momentum buffer of SGD."""
     new = r * g + p.momentum * h
     return (1 + p.momentum) * new - p.momentum * h, new
 
 
 @rule("AdaGrad", slots=1, momentum=False)
 def adagrad(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Divide the rate by the root of the sum of squared gradients."""
+    """AdaGrad: the rate is divided by the root of the sum of all squared gradients."""
     h = h + g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("RMSProp", slots=1, momentum=False)
 def rmsprop(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """Divide the rate by the root of a running mean of squared gradients."""
+    """RMSProp: the rate is divided by the root of a running mean of squared gradients."""
     h = p.rms_decay * h + (1 - p.rms_decay) * g * g
     return r * g / (jnp.sqrt(h) + p.delta), h
 
 
 @rule("AdaDelta", slots=2)
 def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tuple[Array, ...]:
-    """Scale steps by the ratio of two running means, of squared steps and of squared gradients."""
+    """AdaDelta: the gradient is scaled by the root of a ratio: running means of squared steps and squared gradients."""
     h1 = p.momentum * h1 + (1 - p.momentum) * g * g
     v = g * jnp.sqrt((h2 + p.delta) / (h1 + p.delta))
     h2 = p.momentum * h2 + (1 - p.momentum) * v * v
@@ -116,7 +119,7 @@ def adadelta(p: Any, g: Array, r: Array, t: Array, h1: Array, h2: Array) -> tupl
 
 @rule("Adam", slots=2)
 def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Array, ...]:
-    """Adam, with the bias correction in the rate and delta added after the root."""
+    """Adam. As in Caffe, the bias correction multiplies the rate, and delta is added to the uncorrected root."""
     m = p.momentum * m + (1 - p.momentum) * g
     v = p.momentum2 * v + (1 - p.momentum2) * g * g
     correction = jnp.sqrt(1 - p.momentum2**t) / (1 - p.momentum**t)
@@ -124,7 +127,7 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
 
 
 def check_rule(param: Any) -> list[str]:
-    """Return the problems of a SolverParameter's type, and of settings that only some types take."""
+    """Return a message for an unknown solver type or for a setting that the type does not allow; else an empty list."""
     if param.type not in RULES:
         return [f"unknown solver type '{param.type}'{did_you_mean(param.type, RULES)}"]
     if param.momentum and not RULES[param.type].momentum:
@@ -135,11 +138,11 @@ def check_rule(param: Any) -> list[str]:
 
 
 def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """Return the rule of a SolverParameter's type as a transformation of all parameters.
+    """Return the update rule of a SolverParameter's type as an optax transformation.
 
     Args:
-        param: the SolverParameter: type and hyper-parameters.
-        lr_mults: a tree like the parameters, of lr_mult.
+        param: the SolverParameter.
+        lr_mults: a tree like the parameters, with the lr_mult of each parameter.
     """
     chosen = RULES[param.type]
 
@@ -172,13 +175,14 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
 
 
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """Chain the transformations of a SolverParameter: clipping, scaling by 1 / iter_size, decay and update rule.
+    """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay and update rule.
+
+    The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping, so the
+    slots of the update rule include it.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
-        lr_mults, decay_mults: trees like the parameters, of their multipliers.
-
-    Gradients are sums over `iter_size` passes. Decay is added after clipping, and so enters the rules' slots.
+        lr_mults, decay_mults: trees like the parameters, with the multipliers of each parameter.
     """
     update = optax.chain(
         add_decay(param.weight_decay, param.regularization_type, decay_mults), transformation(param, lr_mults)
@@ -193,10 +197,11 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
 def with_local_rates(
     update: optax.GradientTransformationExtraArgs, param: Any, lr_mults: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """Use a local rate per blob, as NVIDIA's `larc`: larc_eta x |param| / |gradient|, without decay.
+    """Return the update rule with a local rate for each blob, the setting `larc` of the NVIDIA fork.
 
-    With `larc_policy` "scale" it multiplies the rate, with "clip" it limits the rate. A blob with lr_mult 0 has rate 0;
-    other values of lr_mult have no effect.
+    The local rate is larc_eta * |parameter| / |gradient|, with L2 norms and without weight decay. With the larc_policy
+    "scale" it multiplies the learning rate, with "clip" it is an upper limit. A blob with lr_mult 0 has the local rate
+    0; other values of lr_mult have no effect.
     """
 
     def run(grads: Any, state: Any, params: Any = None, *, rate: Any, **extra: Any) -> tuple[Any, Any]:
@@ -213,7 +218,10 @@ def with_local_rates(
 
 
 def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
-    """Scale gradients down to a total L2 norm of `limit` if it is exceeded; a negative limit disables clipping."""
+    """Return a transformation that scales all gradients down to a total L2 norm of at most `limit`.
+
+    A negative limit disables clipping.
+    """
     if limit < 0:
         return optax.identity()
 
@@ -226,7 +234,15 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
 
 
 def add_decay(decay: float, kind: str, decay_mults: Any) -> optax.GradientTransformation:
-    """Add decay x decay_mult x the parameter (L2) or its sign (L1; the sign of 0 is 0)."""
+    """Return a transformation that adds weight decay to gradients.
+
+    It adds decay * decay_mult * p for L2 regularization, and decay * decay_mult * sign(p) for L1.
+
+    Args:
+        decay: the setting `weight_decay`.
+        kind: "L1" or "L2".
+        decay_mults: a tree like the parameters, with the decay_mult of each parameter.
+    """
     if not decay:
         return optax.identity()
     direction = jnp.sign if kind == "L1" else (lambda blob: blob)

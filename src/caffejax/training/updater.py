@@ -28,36 +28,37 @@ Batches = Mapping[str, Any]
 
 
 def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
-    """Return the options that a step on one device is compiled with."""
+    """Return the options of `Net.jit` for a training step on one device: cache key and donated arguments."""
     return {"kept_as": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
-    """Start to load the compiled step for one device that another process has stored, if there is one."""
+    """Start to load the compiled training step for one device from the cache on disk, in another thread."""
     program = net.jit(_unused, **step_options(net, param, debug_nans))
     if isinstance(program, Jitted):
         program.fetch_ahead()
 
 
 def _unused(*_: Any) -> None:
-    """Placeholder for a function that is not called."""
+    """Placeholder for a function that is never called: programs are found by their keys."""
 
 
 class CompiledUpdater:
-    """Updates a train state with a compiled step, on batches of the loader.
+    """An `Updater` that runs compiled training steps on the batches of a loader.
 
     Args:
-        setup: the parts of training.
+        setup: the nets, data, optimizer and options of training.
         start: the initial state, placed on the devices.
-        finite_check: the check for NaN and infinity, called after each step if its `every_step` is set.
-        steps_per_dispatch: the number of updates to dispatch together, if the net allows that.
+        finite_check: the check for NaN and infinity. It is called after each step if its `every_step` is set.
+        steps_per_dispatch: the number of updates to dispatch together. It is 1 for nets that do not allow several, such
+            as nets with layers on the host.
 
     Attributes:
         last_update, steps_per_dispatch, waited: as in `Updater`.
 
     Raises:
-        GraphError: if a layer without a backward pass would need one.
-        SolverError: if every step is to be checked on several devices.
+        GraphError: if a layer needs a backward pass, but its type has none.
+        SolverError: if `every_step` is set on several devices.
     """
 
     def __init__(self, setup: Setup, start: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1) -> None:
@@ -94,7 +95,7 @@ class CompiledUpdater:
 
     @property
     def train_state(self) -> TrainState:
-        """The state in the form of one device, with the first device's running statistics."""
+        """The state with unsharded arrays and the first device's running statistics."""
         return self._placement.gather(self._state)
 
     @train_state.setter
@@ -109,21 +110,21 @@ class CompiledUpdater:
 
     @property
     def abstract_state(self) -> TrainState:
-        """The shapes of `train_state`, with the shardings that a checkpoint is restored with."""
+        """The shapes of `train_state`, with the shardings with which a checkpoint is read."""
         return self._placement.abstract_state(self._state)
 
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
-        """The state with sharded arrays, and the running statistics of each of several devices or None."""
+        """The state with sharded arrays, and the running statistics of each device, or None on one device."""
         return self._placement.sharded(self._state)
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
-        """Continue from a state of the form `abstract_state` and the running statistics of each device, or None."""
+        """Replace the state by a restored state; see `Updater.restore`."""
         self._state, self.last_update = self._placement.place_restored(state, device_statistics), None
 
     @property
     def waited(self) -> float:
-        """Seconds for which the devices have waited for data."""
+        """The total time for which devices have waited for data, in seconds."""
         return self._wait.seconds
 
     def update(
@@ -134,7 +135,7 @@ class CompiledUpdater:
         debug_info: bool = False,
         requests: jax.Array | None = None,
     ) -> StepResult:
-        """Make an update with each rate.
+        """Make one update for each rate.
 
         Args:
             iteration: the number of the first update.
@@ -144,7 +145,7 @@ class CompiledUpdater:
 
         Raises:
             DataError: if a batch cannot be read.
-            LayerError: for an index out of range.
+            LayerError: if an index, such as a label, is out of range.
             SolverError: if `finite_check` checks every step and a number is not finite.
         """
         with self._wait.reading():
@@ -176,7 +177,7 @@ class CompiledUpdater:
         return result
 
     def final_loss(self) -> jax.Array:
-        """Run forward once more, on the next batch; return the loss."""
+        """Return the loss of a forward pass on the next batch."""
         placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
         _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
         self._state = before.replace(state=state)  # type: ignore[attr-defined]
