@@ -95,7 +95,7 @@ class Report:
     Attributes:
         file: the path of the file.
         kind: "net", "solver" or "other".
-        findings: problems of the file itself, or of a solver's settings.
+        findings: problems of the file's text, or of a solver's settings.
         phases: reports on the states of the net, or of the nets that a solver's file contains.
         notes: old forms, ignored settings of Caffe's forks, and nets that a solver names by path.
     """

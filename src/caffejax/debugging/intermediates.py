@@ -83,7 +83,7 @@ class LayerGradients(NamedTuple):
 
 
 class IsolatedInputs(NamedTuple):
-    """Arrays for running each layer by itself, by layer key and blob.
+    """Arrays for running each layer independently of the other layers, by layer key and blob.
 
     Attributes:
         bottoms: values of each layer's bottoms. For bottoms without a value a layer reads the results of the layers

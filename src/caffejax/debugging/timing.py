@@ -1,4 +1,4 @@
-"""Timing of a net: each layer compiled by itself, and the whole net compiled as one program."""
+"""Timing of a net: each layer compiled separately, and the whole net compiled as one program."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from ._blob_store import Memories
 
 
 class FedLayers:
-    """Writes the next batches of data layers into their tops. Tops of Input layers are written by the caller.
+    """Data layers and MemoryData layers, whose next batches are written to their tops. Input layers are not written.
 
     Args:
         loader: reads the data layers.
-        memories: the net's memories, which hold the tops.
+        memories: the net's memories, with the tops.
 
     Attributes:
         arrays: sources of MemoryData layers, by layer key.

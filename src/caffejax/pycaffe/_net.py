@@ -219,7 +219,7 @@ class Net:
         Args:
             blobs: names of blobs to return in addition to the outputs.
             start, end: names of the first and the last layer to run; default: the net's first and last layer.
-            kwargs: an array for each of the net's inputs, or nothing.
+            kwargs: an array for each of the net's inputs; without arrays the current blobs are used.
 
         Returns:
             The net's outputs, or with `end` that layer's tops: views of the blobs, which the next pass overwrites.
@@ -242,7 +242,7 @@ class Net:
         Args:
             diffs: blobs whose diffs to return in addition to the inputs' diffs.
             start, end: names of the first and the last layer to run; the order is from outputs to inputs.
-            kwargs: a diff for each of the net's outputs, or nothing.
+            kwargs: a diff for each of the net's outputs; without diffs the current diffs are used.
 
         Returns:
             The diffs of the net's inputs, or with `end` the diffs of that layer's bottoms.

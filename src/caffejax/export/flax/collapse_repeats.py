@@ -123,7 +123,7 @@ _SHORT = {"out_features": "features", "num_features": "features"}
 
 
 def extract_blocks(program: Program) -> Program:
-    """Return the program with a block class in exchange for each repeated group of steps."""
+    """Return the program with calls of a block class instead of each repeated group of steps."""
     while segments := find_repeats(program):
         program = _with_block(program, segments)
     return program

@@ -1,4 +1,4 @@
-"""`import caffe` where it is to mean caffejax: the import system gives caffejax.pycaffe in this package's place."""
+"""Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`."""
 
 import sys
 
