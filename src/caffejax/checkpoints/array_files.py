@@ -24,7 +24,7 @@ from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]
 
-_COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # those that NumPy writes
+_COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the compressions that NumPy writes
 _ENCRYPTED = 1
 # errors of zipfile and NumPy for a damaged member; NumPy parses the header of an .npy as Python
 _DAMAGE_ERRORS = (

@@ -161,7 +161,7 @@ def read_caffemodel_h5(path: str | os.PathLike[str], section: str = "data") -> S
         section: "data" for the weights, or "diff" for the gradients, which not every file has.
 
     Returns:
-        The blobs by layer name, in the file's order. A missing blob with a smaller number than a stored blob is None.
+        The blobs by layer name, in the file's order. A blob that the file omits is None if a later blob is stored.
 
     Raises:
         WeightsError: if the file cannot be read, is not a .caffemodel.h5, or is damaged.

@@ -213,10 +213,10 @@ def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], obje
 
 
 def _misaligned(array: Array) -> Array:
-    """Return an array of which JAX makes a copy: a copy of `array` if its address is a multiple of 64 bytes.
+    """Return the array, or a copy of it if its address is a multiple of 64 bytes.
 
-    JAX on a CPU does not copy an array at a multiple of 64 bytes. The array may be part of a mapped file, whose bytes
-    can change.
+    JAX on a CPU shares the memory of an array at such an address instead of copying it. The array may be part of a
+    mapped file, whose bytes can change.
     """
     return array.copy() if array.ctypes.data % 64 == 0 else array
 

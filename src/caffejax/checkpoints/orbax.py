@@ -107,7 +107,7 @@ class CheckpointFolder:
                         multiprocessing_options=processes,
                         create=False,
                         todelete_subdir=REMOVED,
-                        enable_async_checkpointing=self._together,  # a single process saves in its own thread
+                        enable_async_checkpointing=self._together,  # a single process saves in the thread of `Snapshots`
                     ),
                     item_handlers={
                         ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=processes),
@@ -236,8 +236,8 @@ class CheckpointFolder:
         Args:
             step: the number of the step, or None for the newest step.
             target: a function `target(record, shapes)` that returns a tree like `shapes`. Each leaf is a NumPy array to
-                read into, or a `jax.ShapeDtypeStruct` with a sharding, of which each process reads its shards. The
-                default reads NumPy arrays.
+                read into, or a `jax.ShapeDtypeStruct` with a sharding; each process then reads its shards. The default
+                reads NumPy arrays.
             all_succeed: a function that returns whether its argument is true in all processes that restore together.
 
         Raises:
@@ -343,7 +343,7 @@ class StepReader:
 
 
 def on_host(record: dict[str, Any], shapes: Arrays) -> Arrays:
-    """Return a tree of empty NumPy arrays of the given shapes and dtypes: the default target of reading."""
+    """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`: the default `target` of `restore`."""
     arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
     return arrays
 

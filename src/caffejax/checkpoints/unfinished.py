@@ -77,12 +77,12 @@ class _Silence:
     """Silences errors of orbax's threads between `hold` and `release`.
 
     It replaces Python's three hooks for uncaught exceptions and filters two loggers. Several threads may hold it at the
-    same time. The last `release` restores the hooks, except for a hook that another library has replaced meanwhile.
+    same time. The last `release` restores the hooks, except for a hook that another library has replaced since `hold`.
     """
 
     def __init__(self) -> None:
         self._lock, self._holders = threading.Lock(), 0
-        self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, hook before, hook meanwhile
+        self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
 
     def hold(self) -> None:
         with self._lock:

@@ -56,7 +56,7 @@ class Frozen:
     def _set(self, graph: Graph, variables: Trees, options: Run) -> None:
         self.graph, self._folded, self._options = graph, variables, options
         self._fed = graph.input_names
-        self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # those in use
+        self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # the packed weights in use
         self._forget()
 
     def __reduce__(self) -> Any:

@@ -72,8 +72,8 @@ def _stages_of(
 ) -> list[tuple[Part, _PartBuilder | None]]:
     """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
 
-    All layers of types with a lowering are first tried for oneDNN. If layers have unsupported settings, the part is
-    split another time, with these layers left to XLA.
+    First, oneDNN gets all layers whose types have a lowering. If lowerings refuse the settings of layers, the part is
+    split again with these layers left to XLA, until all lowerings succeed.
     """
     able = {layer.key for layer in part.layers if _may_lower(graph, layer)}
     while True:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-_PARTS = 8  # XLA does not fuse a sum of more parts
+_PARTS = 8  # XLA does not fuse a sum of over 8 parts
 _EXACT = jax.lax.Precision.HIGHEST  # these products are sums, which must not be rounded to TF32
 
 

@@ -34,8 +34,8 @@ class _ChannelsLast:
 def relu(x: jax.Array) -> jax.Array:
     """Return max(x, 0), with gradient 0 at 0.
 
-    The gradient is computed from the result, which the next layers keep in memory anyway. On CPUs it is computed from
-    `x`, because XLA would recompute the result and everything that leads to it.
+    The gradient is computed from the result, which is usually in memory for the gradients of the next layers. On CPUs
+    it is computed from `x`, because XLA would recompute the result and everything that leads to it.
     """
     return Operation(_relu, _relu_on_cpu)(x)[0]
 

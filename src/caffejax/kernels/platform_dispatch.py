@@ -89,7 +89,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class _InPrecision:
-    """A function that runs with a given default precision of matrix products."""
+    """A function that runs with a fixed default precision of matrix products."""
 
     function: Function
     precision: str | None
@@ -193,7 +193,7 @@ ad.primitive_jvps[_operation] = _jvp
 
 @dataclass(frozen=True)
 class _Transposed:
-    """The transpose of a function that is linear in some of its arguments.
+    """The transpose of a function with respect to the arguments in which it is linear.
 
     A call takes the other arguments, followed by the cotangents of the results. It returns the cotangents of the linear
     arguments.

@@ -77,7 +77,7 @@ class Kept:
             _AHEAD[prefix] = _Ahead(prefix)
 
     def find(self, args: tuple[Any, ...]) -> Program | None:
-        """Return the stored program for arguments of these types, or None if there is no such program."""
+        """Return the stored program for arguments of these types, or None if it is not stored."""
         prefix, types = self._prefix(), types_of(args)
         if prefix is None or types is None:
             return None

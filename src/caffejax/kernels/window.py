@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def reach(size: int, n: int) -> int:
-    """Return how far a centred window reaches on each side of its centre along an axis of n cells."""
+    """Return the number of cells on each side of the centre of a window of `size` cells, along an axis of n cells."""
     return min(size // 2, n - 1)
 
 

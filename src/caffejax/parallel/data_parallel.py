@@ -37,7 +37,7 @@ def data_parallel(passes: Passes, mesh: Mesh, *, in_bfloat16: bool = False) -> P
         a new second axis, the devices; their first axis is the passes. Outputs are a pair of dictionaries: blobs that
         differ between devices, with a new first axis, and blobs that are the same on all devices.
     """
-    # on CPUs XLA aborts the process when bfloat16 is added up over some of a mesh's axes only
+    # on CPUs XLA aborts the process when bfloat16 is summed over only a part of a mesh's axes
     in_bfloat16 = in_bfloat16 and set(mesh.axis_names) == {DATA}
     if mesh.shape[DATA] == 1:  # one batch, which all devices compute together
 

@@ -18,7 +18,7 @@ from .reporting import log
 # XLA's measured use was 0.7 to 1.1 of the estimate, so a net that is refused really does not fit
 _MARGIN = 1.5
 _NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fit"
-_UPPER_BOUND = 8 * 4  # bytes for each element of params and tops; training never takes more
+_UPPER_BOUND = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
 
 
 def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[Run], Net]) -> None:

@@ -171,7 +171,7 @@ def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Var
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_room(net.graph)
     variables = share_trained(net.graph, _shapes(net), train.graph, placeholders)
-    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks some arrays
+    if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks an array
         variables = share_trained(net.graph, net.init(key), train.graph, placeholders)
     return lambda: variables
 
