@@ -107,7 +107,7 @@ class CheckpointFolder:
                         multiprocessing_options=processes,
                         create=False,
                         todelete_subdir=REMOVED,
-                        enable_async_checkpointing=self._together,  # a single process saves in the thread of `Snapshots`
+                        enable_async_checkpointing=self._together,  # `Snapshots` has a thread for one process
                     ),
                     item_handlers={
                         ARRAYS: ocp.StandardCheckpointHandler(multiprocessing_options=processes),

@@ -101,7 +101,8 @@ def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[
 def scored_blobs(graph: Graph) -> tuple[str, ...]:
     """Return the names of a net's outputs and loss blobs, from which its loss can be computed.
 
-    Empty if the loss cannot be computed from blobs by name, because a loss blob is overwritten in place.
+    Empty if the loss cannot be computed from blobs by name: a loss blob has no name in the net, or two layers have a
+    top of its name.
     """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
     if AUTOMATIC in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):

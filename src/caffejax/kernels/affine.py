@@ -32,7 +32,7 @@ def by_channel(
 
 
 def add_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
-    """Add a bias (outputs,) to each row of `x`, (*rows, outputs)."""
+    """Return `x + bias`, for `x` of shape (*rows, outputs) and a bias of shape (outputs,)."""
     return Operation(_added, _added_on_cpu)(x, bias)[0] if fast else x + bias
 
 

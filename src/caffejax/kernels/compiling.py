@@ -66,7 +66,7 @@ class Jitted:
         self._last: tuple[Any, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the function's result."""
+        """Call the function, compiled for arguments of these types, and return its result."""
         if Jitted.collecting:
             return self._run(args, kwargs)
         with _uncollected():

@@ -283,7 +283,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """Declare the functions' types to ctypes."""
+    """Declare the result and argument types of the library's functions to ctypes."""
     pointer, text, integer, real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
     for name, result, *arguments in (
         ("open", pointer, pointer, integer, ctypes.POINTER(_Answer)),

@@ -61,7 +61,7 @@ class Programs:
 
 
 class Kept:
-    """The stored programs of one function.
+    """The programs of one function in the cache; a program for each combination of argument types.
 
     Args:
         function: bytes that identify the function.
@@ -160,7 +160,8 @@ def settings() -> str:
 def types_of(args: tuple[Any, ...]) -> str | None:
     """Return the types and tree structure of arguments, as text.
 
-    None if an argument is traced or on another device than the first CPU, or if there are several processes.
+    None if an argument is traced, if an argument or JAX's default device is another device than the first CPU, or if
+    there are several processes.
     """
     leaves, tree = jax.tree.flatten(args)
     home, chosen = _home(), jax.config.values["jax_default_device"]

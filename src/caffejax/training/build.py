@@ -269,7 +269,7 @@ def _seed(param: SolverParameter, default: int | None) -> int:
 
 
 def _limited(run: Run, device: jax.Device) -> Run:
-    """Set the memory limit to the device's free memory, if rematerialization needs a limit and the user set none."""
+    """Return the run settings; for remat "auto" without a memory limit, with the device's free memory as the limit."""
     if run.remat == "auto" and run.memory_limit is None:
         return replace(run, memory_limit=memory_budget(device))
     return run

@@ -58,7 +58,7 @@ class Placement(Protocol):
         """The mesh of devices, or None on one device."""
 
     def shardings(self, state: TrainState) -> Any:
-        """Return the shardings (and layouts) of the train state that a step returns, or None on one device."""
+        """Return the shardings, or formats with layouts, of the arrays of the train state; None on one device."""
 
     def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
         """Return a net's initial variables, or a function that creates the variables that no weights file has."""
@@ -144,7 +144,7 @@ class OnDevice:
         return state
 
     def place(self, state: TrainState) -> TrainState:
-        """Place a state that the user has set.
+        """Return a state that the user has set, placed on the device.
 
         A state on one device, or sharded by the user over several, stays where it is. A state on the host or replicated
         on several devices, such as the state of a solver with several devices, is copied to the device.

@@ -19,7 +19,11 @@ _KEY_LENGTHS = (2, 4)  # 32-bit numbers in a JAX key
 
 
 def format_record(record: Mapping[str, Any], file: str) -> str:
-    """Return a record as JSON.
+    """Return a record as JSON text.
+
+    Args:
+        record: the record; see `validate_record`.
+        file: the snapshot, for error messages.
 
     Raises:
         WeightsError: if the record is larger than `parse_record` accepts.

@@ -51,7 +51,7 @@ class SmoothedLoss:
         self._mean = 0.0
 
     def note(self, losses: jax.Array) -> None:
-        """Store the loss of an iteration, or the losses of several iterations."""
+        """Add the loss of an iteration, a scalar, or the losses of consecutive iterations, (n,), to the mean."""
         self._unread.append(losses)
         if len(self._unread) > _READ_BEHIND:
             self._read(1)

@@ -299,7 +299,7 @@ def check_folder(prefix: str) -> None:
 
 
 def check_snapshot(path: str | os.PathLike[str]) -> None:
-    """Raise `WeightsError` if a snapshot to resume from does not exist."""
+    """Raise `WeightsError` if there is no snapshot at a path: no .solverstate file, checkpoint folder or step."""
     if is_caffe_state(Path(path)):
         check_there([path], WeightsError)
     else:

@@ -45,10 +45,10 @@ class Callback:
         """Called after each dispatch of one or several iterations, which the devices may still be computing."""
 
     def on_display(self, solver: Solver, display: Display) -> None:
-        """Called with the values that are displayed every `display` iterations."""
+        """Called every `display` iterations, with the values that are displayed."""
 
     def on_test(self, solver: Solver, results: list[Scores]) -> None:
-        """Called after a test, with the scores of each of `solver.tests.evaluators`."""
+        """Called after a test. `results` has the scores of each test net, in the order of `solver.tests.evaluators`."""
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
         """Called with the folder of a new checkpoint, which may not be complete yet."""

@@ -82,7 +82,7 @@ def rule(
 
 @rule("SGD", slots=1)
 def sgd(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
-    """SGD with momentum. The rate is applied before the momentum buffer, as in Caffe."""
+    """SGD with momentum. As in Caffe, the momentum buffer sums gradients that are multiplied by the rate."""
     h = r * g + p.momentum * h
     return h, h
 
