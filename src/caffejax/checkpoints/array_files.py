@@ -162,7 +162,7 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
 
     with replacing_path(path, WeightsError) as partial:
         partial.touch()
-        mode = partial.stat().st_mode  # the umask's; the package would let only the owner read the file
+        mode = partial.stat().st_mode  # the mode by the umask; safetensors would let only the owner read the file
         try:
             save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
             partial.chmod(mode)

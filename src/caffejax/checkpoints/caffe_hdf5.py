@@ -64,7 +64,7 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
         try:
             with h5py.File(partial, "x") as file:
                 yield file
-        except (RuntimeError, ValueError, TypeError) as error:  # of h5py, for a full disk and for repeated names
+        except (RuntimeError, ValueError, TypeError) as error:  # h5py raises them for a full disk and repeated names
             raise WeightsError(Problem(f"cannot be written: {error}", str(path))) from error
 
 

@@ -208,7 +208,7 @@ def _read_orbax(path: str, with_state: bool = False) -> Weights:
         checkpoints.close()
     params = {name: dict(blobs) for name, blobs in arrays.get("params", {}).items()}
     for name, blobs in arrays.get("state", {}).items():
-        # arrays after the params of a layer are recurrent state (LSTM), not blobs
+        # arrays with numbers above the params of a layer are recurrent state (LSTM), not blobs
         last = max(map(int, params.get(name, {})), default=_MAX_BLOBS)
         params.setdefault(name, {}).update({i: b for i, b in blobs.items() if with_state or int(i) < last})
     named = {f"{name}/{i}": np.asarray(blob) for name, blobs in params.items() for i, blob in blobs.items()}

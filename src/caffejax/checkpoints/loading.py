@@ -27,7 +27,7 @@ log = logging.getLogger("caffejax")
 
 Initializer = Callable[[Mapping[Slot, jax.Array]], Variables]
 
-_LARGE = 1 << 20  # bytes
+_LARGE = 1 << 20  # bytes of an array after which the memory of the mapped file is freed
 
 
 def load_weights(
@@ -130,7 +130,7 @@ def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
-    return as_jax(_misaligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a copy
+    return as_jax(_misaligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a program
 
 
 def save_weights(

@@ -48,7 +48,7 @@ class Keep:
         from orbax.checkpoint import checkpoint_managers as managers
 
         if self.last is None and self.best is None:
-            return None  # keeps all
+            return None  # orbax then keeps all checkpoints
         policies: list[Any] = [managers.LatestN(self.last or 1)]  # the newest is needed to resume
         if self.best is not None:
             name = self.best
@@ -222,7 +222,7 @@ class CheckpointFolder:
             log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, self._aside, numbers)
         self._aside.mkdir(exist_ok=True)
         for step in steps:
-            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # this run may save a step twice
+            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # exists if this run has saved the step twice
             (self.path / str(step)).rename(self._aside / str(step))
 
     def restore(
@@ -278,7 +278,7 @@ def _error(path: Path, message: str) -> WeightsError:
 
 ARRAYS, RECORD = "arrays", "record"  # the items of a step
 Arrays = Mapping[str, Any]  # names to arrays, or to such mappings
-Target = Callable[[dict[str, Any], Arrays], Arrays]  # of the record and the arrays' shapes: the arrays to read into
+Target = Callable[[dict[str, Any], Arrays], Arrays]  # (record, shapes) to the arrays to read into
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
         sums: the checksums of the arrays, by path.
         name: the key for `sums` in the result.
     """
-    plain = json.loads(json.dumps(record))  # as it will be read
+    plain = json.loads(json.dumps(record))  # the values that reading the JSON gives
     return {
         "record": plain,
         name: dict(sums),

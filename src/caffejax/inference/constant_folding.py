@@ -16,7 +16,7 @@ from ..graph import Graph, Layer, Param, Slot
 from ..layers import ParamSpec, Traced
 
 Arrays = tuple[Any, ...]
-Constants = dict[str, Any]  # arrays of NumPy or JAX
+Constants = dict[str, Any]  # NumPy or JAX arrays by blob name
 
 
 def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
@@ -73,7 +73,7 @@ class _Folding:
         self._readers = Counter([*(b for layer in graph.layers for b in layer.bottoms), *graph.outputs])
         self._layers: dict[str, Layer] = {}  # by key
         self._arrays: dict[str, Arrays] = {}
-        self._makers: dict[str, str] = {}  # by blob: the key of the layer that makes it
+        self._makers: dict[str, str] = {}  # the key of the producer of each blob
 
     def add(self, layer: Layer) -> None:
         arrays = layer.arrays(*self._variables)

@@ -30,7 +30,7 @@ from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
 Packed = MutableMapping[tuple[Any, str], np.ndarray]
-Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # (blobs by name, key): adds its results
+Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # step(blobs by name, key) adds its results to the blobs
 
 
 class CompiledShapes:
@@ -156,7 +156,7 @@ class CompiledShapes:
         """True if a layer may draw random numbers, so that a call needs a key."""
         if self.graph.has_host_layers:
             return True
-        if not self.compiles:  # neither programs nor layers on NumPy arrays draw
+        if not self.compiles:  # programs and layers on NumPy draw no random numbers
             return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
         packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())

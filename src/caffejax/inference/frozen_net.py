@@ -77,7 +77,7 @@ class Frozen:
         self._ready: OrderedDict[Any, CompiledShapes] = OrderedDict()
         self._direct: dict[
             Any, Callable[[Mapping[str, Any]], Blobs]
-        ] = {}  # by shapes only, for calls with less overhead
+        ] = {}  # by shapes only, to find the compiled net faster
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Mapping[str, Any], key: jax.Array | None = None) -> Blobs:

@@ -143,7 +143,7 @@ def hoist_strides(
     hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
     subsampled: list[dict[int, Steps]] = [
         {} for _ in hoisted
-    ]  # for each operation: strides of the values that it reads subsampled
+    ]  # for each operation: the values that it must read subsampled, with their strides
     readers_of: dict[int, list[Operation]] = defaultdict(list)
     for o in hoisted:
         for number in {*_many(o.fields["in"]), *_added(o)}:

@@ -75,7 +75,7 @@ class Jitted:
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._kept_as is not None and not kwargs and nothing_traced():
             if self._last is not None and self._last[0] == _SETTINGS():
-                with contextlib.suppress(TypeError, ValueError):  # arguments of other types, before anything is run
+                with contextlib.suppress(TypeError, ValueError):  # raised for other types of arguments, before it runs
                     return self._last[1](*args)
             if (program := self._program(args)) is not None:
                 return program(*args)

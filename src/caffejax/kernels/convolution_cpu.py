@@ -24,7 +24,7 @@ from .layout import channels_first, channels_last, materialise, materialise_chan
 from .window import Window
 
 Arrays = tuple[jax.Array, ...]
-Pad = tuple[int, int, int]  # low, high, between
+Pad = tuple[int, int, int]  # cells added at the low end, at the high end, and between neighbours
 # a 1x1 convolution of at most this number of rows is a matrix product: oneDNN's convolution reorders the weight first,
 # which takes too long for few rows
 _FEW_ROWS = 1024
@@ -92,7 +92,7 @@ def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: 
 
 
 def _product(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # also for an empty batch
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for an empty batch
     return (rows @ weight.reshape(weight.shape[:2]).T).reshape(*x.shape[:-1], len(weight))
 
 

@@ -52,7 +52,7 @@ def correlate(
     """
     window = window.without_rest(x.shape[2:])
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
-    if factor is not None and isinstance(size, int) and size < weight.size:  # cheaper on the output
+    if factor is not None and isinstance(size, int) and size < weight.size:  # scaling the output is cheaper
         y = correlate(x, weight, window, fast=fast)
         return by_channel(y, factor, bias, relu=relu, fast=fast)
     if factor is not None:

@@ -39,7 +39,7 @@ def with_gradient(
             a bool for each array. `backward` must be linear in `diffs`.
         alone: `alone(*args)` returns the result in calls that are not differentiated. The default calls `forward`.
     """
-    precision = jax.config.values["jax_default_matmul_precision"]  # of the call; differentiation comes later
+    precision = jax.config.values["jax_default_matmul_precision"]  # of this call; the derivative may be traced later
 
     @jax.custom_jvp
     def call(*args: Tree) -> Tree:
@@ -129,7 +129,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, *
     run = partial(_tangent.bind, n_residuals=n_residuals, **how)
     tops = run(*primals)
     zero = [type(t) is ad.Zero for t in tangents]
-    if all(zero[:n_residuals]):  # linear in the rest
+    if all(zero[:n_residuals]):  # the operation is linear in the other arguments
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
     which = [i for i, z in enumerate(zero) if not z]
 

@@ -52,7 +52,7 @@ def _relu(x: jax.Array) -> Arrays:
 
 
 def _relu_on_cpu(x: jax.Array) -> Arrays:
-    return (jnp.where(x <= 0, 0, x),)  # NaN stays
+    return (jnp.where(x <= 0, 0, x),)  # unlike maximum, keeps NaN
 
 
 def concatenate_channels(arrays: tuple[jax.Array, ...]) -> jax.Array:

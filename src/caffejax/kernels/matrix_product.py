@@ -76,7 +76,7 @@ def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Arr
 def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
     (rows, weight), (axis, of_weight) = arrays, axes
     if axis is None or of_weight is not None:
-        return None  # XLA's product of many matrices
+        return None  # XLA computes a batch of matrix products
     size = rows.shape[axis]
     return (out_of_rows(_product(transpose)(into_rows(leading(rows, axis, size)), weight)[0], size),)
 

@@ -56,14 +56,14 @@ def missing() -> str | None:
         return "this caffejax has no compiled kernels; there are wheels with them for Linux on x86-64"
     try:
         library = next(f for f in importlib.metadata.files(PACKAGE) or () if f.name == "libdnnl.so.3")
-        ctypes.CDLL(str(library.locate()))  # the loader then finds it by its name
+        ctypes.CDLL(str(library.locate()))  # the dynamic loader then finds oneDNN by its name
         functions = ctypes.CDLL(spec.origin)
         for name in _FUNCTIONS:
             capsule = jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}"))
             jax.ffi.register_ffi_target(f"caffejax_{name}", capsule, platform="cpu")
     except (importlib.metadata.PackageNotFoundError, StopIteration):
         return f"the package {PACKAGE} is not installed"
-    except Exception as error:  # of the loader, or of a jaxlib with another version of the interface
+    except Exception as error:  # from the dynamic loader, or from a jaxlib with another interface
         return f"it cannot be loaded: {error}"
     return None
 

@@ -271,13 +271,13 @@ def _library() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(spec.origin)
         _declare(library)
-        jax.local_devices(backend="cpu")  # XLA wants types before functions, but JAX keeps only functions for it
+        jax.local_devices(backend="cpu")  # XLA needs types before functions; JAX delays functions only
         kind = {name: _capsule(getattr(library, f"caffejax_program_{name}")()) for name in ("type_id", "type_info")}
         jax.ffi.register_ffi_type("caffejax_program", kind, platform="cpu")  # type: ignore[arg-type]
         make = jax.ffi.pycapsule(library.caffejax_program_make)
         stages = {"instantiate": make, "execute": jax.ffi.pycapsule(library.caffejax_program_run)}
         jax.ffi.register_ffi_target("caffejax_program_run", stages, platform="cpu")
-    except Exception:  # of the loader, or of a jaxlib with another version of the interface
+    except Exception:  # from the dynamic loader, or from a jaxlib with another interface
         return None
     return library
 

@@ -120,7 +120,7 @@ def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Arra
     kernel, out = window.kernel, dy.shape[1:3]
     stride = [
         k if o == 1 else s for k, s, o in zip(kernel, window.stride, out, strict=True)
-    ]  # one block for a single window
+    ]  # a single window is one block
     reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
     blocks = [-(-(n + low) // s) for n, s, low in zip(size, stride, window.low, strict=True)]
     around = [(0, 0, 0), *((r - 1, b - o, 0) for r, b, o in zip(reach, blocks, out, strict=True)), (0, 0, 0)]

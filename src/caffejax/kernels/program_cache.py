@@ -45,7 +45,7 @@ _MARK = b"caffejax program 1\n"
 _IMPORTED = time.time_ns()
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", onednn.PACKAGE)
-_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of names
+_VARIABLES = ("XLA_", "JAX_", "TF_", "ONEDNN_", "DNNL_", "NPROC", "PJRT_")  # prefixes of environment variables
 # prefixes of the names of JAX's settings that do not change compiled programs
 _IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_enable_compilation_cache", "jax_log", "jax_dump")
 
@@ -137,14 +137,14 @@ def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> ja
     Returns:
         The compiled program, or None if compilation fails.
     """
-    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # has no effect on a CPU
+    unlike_all: dict[str, Any] = {"xla_gpu_redzone_padding_bytes": secrets.randbits(62)}  # does nothing on a CPU
     least = "jax_persistent_cache_min_compile_time_secs"
     with _COMPILING:
         before = jax.config.values[least]
         jax.config.update(least, math.inf)  # do not store it in JAX's cache, too
         try:
             return lowered.compile({**options, **unlike_all})
-        except Exception as error:  # the type depends on the jaxlib; another error will be raised again
+        except Exception as error:  # the type depends on the jaxlib; other errors recur without the cache
             log.debug("Cannot compile a program for the cache: %s", error)
             return None
         finally:
@@ -251,7 +251,7 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
             file.write(_MARK + hashlib.sha256(body).digest() + body)
         os.chmod(path, 0o600)
         _make_room(path.parent)
-    except (CaffejaxError, OSError) as error:  # such as a full disk: the program runs anyway
+    except (CaffejaxError, OSError) as error:  # such as a full disk: the program can still run
         log.info("Cannot store a compiled program: %s", error)
     except Exception as error:  # the type depends on the version of JAX
         log.debug("Cannot serialize a compiled program: %s", error)

@@ -15,7 +15,7 @@ from ..errors import CaffejaxError
 from .mesh import DATA
 
 _HEARTBEAT_TIMEOUT = 30  # seconds without a heartbeat, after which a process counts as lost
-_SHUTDOWN_TIMEOUT = 300  # seconds to wait for the others at the end
+_SHUTDOWN_TIMEOUT = 300  # seconds to wait for the other processes at the end
 
 
 def start_processes(

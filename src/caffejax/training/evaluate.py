@@ -221,7 +221,7 @@ def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
     return problems
 
 
-_WIDTH = 5  # of the rows of DetectionEvaluate
+_WIDTH = 5  # numbers in a row of the output of DetectionEvaluate
 
 Precisions = dict[int, float]
 """The average precision of each class."""
@@ -410,7 +410,7 @@ class MeshEvaluator:
             for batch in local_batches:
                 check_shapes(batch, self._shapes)
             by_row = dict(zip((row for row in rows if self._share.owns(row)), local_batches, strict=True))
-            spare = local_batches[0] if local_batches else spare or self._zeros()  # for rows without a batch
+            spare = local_batches[0] if local_batches else spare or self._zeros()  # for mesh rows that take no batch
             local_rows = range(self._share.first, self._share.first + self._share.count)
             placed = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
             keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]

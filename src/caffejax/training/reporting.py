@@ -214,6 +214,6 @@ class DataWait:
 
 
 def _when_ready(result: jax.Array | None) -> float:
-    with suppress(Exception):  # errors of the device are raised where results are read
+    with suppress(Exception):  # errors of the device are raised when results are read
         jax.block_until_ready(result)
     return time.perf_counter()

@@ -139,7 +139,7 @@ class Snapshots:
             self.prepare()
         except SolverError as error:
             return self._failed(error)
-        self._handle_errors(self._background.wait)  # of the previous snapshot
+        self._handle_errors(self._background.wait)  # errors of the previous snapshot
         self._newest_error = None
         full_record = {**record, "format": FORMAT, "solver": format_text(self._param)}
         several = jax.process_count() > 1
@@ -299,7 +299,7 @@ def check_folder(prefix: str) -> None:
 
 
 def check_snapshot(path: str | os.PathLike[str]) -> None:
-    """Raise `WeightsError` if there is no snapshot at a path: no .solverstate file, checkpoint folder or step."""
+    """Raise `WeightsError` if a path is not an existing .solverstate file, checkpoint folder or step of one."""
     if is_caffe_state(Path(path)):
         check_there([path], WeightsError)
     else:

@@ -85,7 +85,7 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
             yield f"unknown {name} '{value}'; it is {' or '.join(allowed)}{did_you_mean(value, allowed)}"
     named, total = len(_test_sources(param)), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
-    untested = not (named or generic or param.test_interval)  # test_iter in forks older than its check
+    untested = not (named or generic or param.test_interval)  # test_iter then has no effect, and old forks allow it
     if not untested and (total < named or (total > named and not generic)):
         yield f"test_iter must be given once per test net: {total} for {counted(named, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
@@ -115,7 +115,7 @@ def test_nets(param: SolverParameter, folder: Path | None) -> list[NetSettings]:
     """
     sources = _test_sources(param)
     if not (sources or param.HasField("net") or param.HasField("net_param")):
-        return []  # for any test_iter
+        return []  # whatever test_iter is
     generic = ("net", param.net) if param.HasField("net") else ("net_param", param.net_param)
     sources += [generic] * (len(param.test_iter) - len(sources))
     states = list(param.test_state) or [NetState()] * len(sources)
@@ -129,7 +129,7 @@ def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
 
 def _existing_file(field: str, source: str, folder: Path | None) -> str:
     file = str(find(source, folder))
-    if not os.path.exists(file):  # nor if it is too long for a name
+    if not os.path.exists(file):  # also False for a text that is too long for a file name
         beside = f" and in the solver's folder {folder}" if folder is not None else ""
         raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
     return file
@@ -142,7 +142,7 @@ def _settings(field: str, source: str | NetParameter, folder: Path | None, phase
     for part in (message.state, extra):  # stages are appended, a phase or level is replaced
         state.MergeFrom(part)
     if wrong:
-        build_graph(message, state, file=file, wrong=wrong)  # raises
+        build_graph(message, state, file=file, wrong=wrong)  # raises an error with all problems of the net
     return NetSettings(message, state, file)
 
 

@@ -347,7 +347,7 @@ def has_varying_shapes(batches: Mapping[str, Any]) -> bool:
 
 def stack(batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Stack the batches of an iteration along a new first axis, by blob. If shapes differ, each blob is a list."""
-    if len(batches) == 1:  # a view, without a copy
+    if len(batches) == 1:  # a view: one batch is not copied
         return {name: array[None] for name, array in batches[0].items()}
     if any(np.shape(array) != np.shape(batches[0][name]) for b in batches[1:] for name, array in b.items()):
         return {name: [b[name] for b in batches] for name in batches[0]}

@@ -137,7 +137,7 @@ class Trainer:
     def test(self) -> list[Scores]:
         """Test all test nets with the current parameters, and log and return the scores of each net."""
         results = self.tests.run(self.iteration, self._updater.sharded_state[0].variables)
-        assert results is not None  # nothing stops it
+        assert results is not None  # only `stopping` makes it None
         self._notify("on_test", results)
         return results
 
@@ -154,7 +154,7 @@ class Trainer:
         """
         self._finite_check.check(self._updater.sharded_state[0].variables)
         if self._keep_best and self.tests.due(self.iteration):
-            self._test(ahead=True)  # now, not with the next iteration: its score ranks the checkpoint
+            self._test(ahead=True)  # before the next iteration, because its score ranks the checkpoint
         self._save_snapshot()
         if wait:
             self.snapshots.wait()

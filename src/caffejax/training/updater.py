@@ -207,6 +207,6 @@ class CompiledUpdater:
     def _log_debug_info(self, placed: Batches) -> None:
         assert self._debug_info is not None
         passes = self._placement.passes(self._state, placed, self._iter_size)
-        for arguments in itertools.islice(passes, self._iter_size):  # the passes of the first device
+        for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
             for line in self._debug_info.lines(*arguments):
                 log.info(line)
