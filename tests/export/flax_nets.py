@@ -89,6 +89,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], str]] = {
     "hard sigmoid": ((2, 50), 'type: "HardSigmoid"'),
     "mish": ((2, 5), 'type: "Mish"'),
     "clip": ((2, 5), 'type: "Clip" clip_param { min: -0.5 max: 0.25 }'),
+    "clip, min above max": ((2, 5), 'type: "Clip" clip_param { min: 0.5 max: -0.25 }'),
     "threshold": ((2, 5), 'type: "Threshold" threshold_param { threshold: 0.1 }'),
     "power": ((2, 5), 'type: "Power" power_param { power: 2 scale: -0.5 shift: 3 }'),
     "power, constant": ((2, 5), 'type: "Power" power_param { power: 3 scale: 0 shift: 0.5 }'),

@@ -84,8 +84,10 @@ def hard_sigmoid(e: Emission) -> Value:
 
 @writes("Clip")
 def clip(e: Emission) -> Value:
-    """Write clipping to the range from min to max."""
-    return e.elementwise(f"jnp.clip({{0}}, {number(e.p.min)}, {number(e.p.max)})", *e.bottoms)
+    """Write clipping to the range from min to max; if min is the larger number, min wins as in the layer."""
+    low, high = number(e.p.min), number(e.p.max)
+    text = f"jnp.clip({{0}}, {low}, {high})" if low <= high else f"jnp.maximum(jnp.minimum({{0}}, {high}), {low})"
+    return e.elementwise(text, *e.bottoms)
 
 
 @writes("Threshold")
