@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from caffejax.process import hide_late_errors
+
 from .finding import MEMORY, SECONDS, Outcome
 from .harness import case_files, intact_files, read_files
 from .judging import judge, wanted
@@ -28,6 +30,7 @@ _HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that on
 
 def main() -> None:
     """Answer requests until there are no more."""
+    hide_late_errors()  # as the command line does: threads of orbax may fail after the first error
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
     folder = Path(sys.argv[1])
