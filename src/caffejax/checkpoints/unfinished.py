@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,8 @@ def suppress_orbax_errors() -> Iterator[None]:
 def _is_relevant(record: logging.LogRecord) -> bool:
     if record.exc_info and _is_late(record.exc_info[1]):
         return False
+    if record.exc_info and "orbax" in "".join(traceback.format_exception(record.exc_info[1])):
+        return False  # absl logs it with the path of absl if its logger existed before absl was imported
     return "orbax" not in record.pathname and "orbax" not in record.getMessage()
 
 
