@@ -69,9 +69,9 @@ def hide_late_errors() -> None:
     """Hide errors that threads of orbax print after a checkpoint could not be written or read.
 
     The first error is raised as usual. Further reads and writes fail later, in threads of orbax and tensorstore, and
-    are printed through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. This function replaces these
-    hooks until the process ends. The command line calls it. Without it, the hooks are replaced only while a checkpoint
-    is written or read.
+    are printed through `sys.excepthook`, `sys.unraisablehook` and `threading.excepthook`. After a call of this function
+    these hooks stay replaced from the first checkpoint that is written or read until the process ends. The command
+    line calls it. Without it, the hooks are replaced only while a checkpoint is written or read.
     """
     from .checkpoints.unfinished import hide_late_errors as hide
 

@@ -9,7 +9,6 @@ import shutil
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,6 @@ from ..errors import Problem, WeightsError
 _TEMPORARY = ".orbax-checkpoint-tmp"  # part of orbax's names of temporary folders
 REMOVED = f"removed{_TEMPORARY}"  # old steps are moved here before they are deleted, so that no step is ever incomplete
 _MAX_WAIT, _QUIET_TIME = 2, 0.3  # seconds
-_LOGGERS = logging.getLogger("absl"), logging.getLogger("asyncio")
 _EXCEPTHOOK_ARGUMENTS = 3  # of `sys.excepthook`: type, value, traceback
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")  # in tensorstore's messages
 
@@ -82,6 +80,7 @@ class _Silence:
     """
 
     def __init__(self) -> None:
+        self.is_kept = False  # whether the first holder's release restores nothing
         self._lock, self._holders = threading.Lock(), 0
         self._hooks: list[tuple[Any, str, Any, Any]] = []  # module, name, previous hook, filtering hook
 
@@ -94,11 +93,13 @@ class _Silence:
                 before = getattr(module, name)
                 setattr(module, name, filtering := _without_late_errors(before))
                 self._hooks.append((module, name, before, filtering))
-            for logger in _LOGGERS:
+            for logger in _loggers():
                 logger.addFilter(_is_relevant)
 
     def release(self) -> None:
         with self._lock:
+            if self.is_kept:
+                return
             self._holders -= 1
             if self._holders:
                 return
@@ -106,16 +107,23 @@ class _Silence:
                 if getattr(module, name) is filtering:
                     setattr(module, name, before)
             self._hooks.clear()
-            for logger in _LOGGERS:
+            for logger in _loggers():
                 logger.removeFilter(_is_relevant)
+
+
+def _loggers() -> tuple[logging.Logger, logging.Logger]:
+    """Return the loggers of orbax and asyncio. Absl makes its logger: records of any other have no path of orbax."""
+    from absl import logging as absl_logging
+
+    return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
 
 
 _silence = _Silence()
 
 
 def hide_late_errors() -> None:
-    """Hide, until the process ends, errors of reads and writes that orbax's threads have abandoned."""
-    _silence.hold()
+    """Hide errors of orbax's threads from the first checkpoint that is read or written until the process ends."""
+    _silence.is_kept = True
 
 
 @contextmanager
@@ -131,8 +139,6 @@ def suppress_orbax_errors() -> Iterator[None]:
 def _is_relevant(record: logging.LogRecord) -> bool:
     if record.exc_info and _is_late(record.exc_info[1]):
         return False
-    if record.exc_info and "orbax" in "".join(traceback.format_exception(record.exc_info[1])):
-        return False  # absl logs it with the path of absl if its logger existed before absl was imported
     return "orbax" not in record.pathname and "orbax" not in record.getMessage()
 
 
