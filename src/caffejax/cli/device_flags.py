@@ -258,10 +258,6 @@ def _warn_of_tasks() -> None:
             log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])
 
 
-if TYPE_CHECKING:
-    import jax
-
-
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
     """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
     place = flags.group(parser, "where it runs")
@@ -283,8 +279,6 @@ def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 
         CaffejaxError: if the flags name a device that does not exist.
     """
     import jax
-
-    from ..glog import log
 
     if options.gpu is not None and options.device is not None:
         raise CaffejaxError("give --gpu or --device, not both")

@@ -18,7 +18,7 @@ from ..human_readable import counted
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
-    from ..export import Subject
+    from ..export import Preprocessing, Subject
     from ..net import Net
 
 T = TypeVar("T")
@@ -28,6 +28,8 @@ HELP = "export a net as StableHLO, ONNX or flax source"
 EXAMPLE = "caffejax export deploy.prototxt --weights=net.caffemodel --to=net.stablehlo"
 
 _ANY = "any"
+_CLASSIFY, _TRANSFORM = "classify", "transform_param"
+_MEAN = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
 _FORMS = {".stablehlo": "stablehlo", ".onnx": "onnx", "flax": "flax"}
 _ONLY_FOR = {  # the forms to which a flag applies
     "platforms": ("stablehlo",),
@@ -203,14 +205,6 @@ def _rows(text: str) -> Any:
 
 def _listed(shapes: Shapes) -> str:
     return ", ".join(f"{name} {blob.dtype}[{','.join(map(str, blob.shape))}]" for name, blob in shapes.items())
-
-
-if TYPE_CHECKING:
-    from ..export import Preprocessing, Subject
-    from ..net import Net
-
-_CLASSIFY, _TRANSFORM = "classify", "transform_param"
-_MEAN = "mean_file", "raw_scale", "input_scale"  # flags with a counterpart in transform_param
 
 
 def add_preprocessing_flags(parser: argparse.ArgumentParser) -> None:

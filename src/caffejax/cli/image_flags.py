@@ -94,8 +94,6 @@ def default_mean(options: argparse.Namespace) -> None:
 
     If the file is not found, log a warning that no mean is subtracted, with the remedy.
     """
-    from pathlib import Path
-
     from ..glog import log
 
     if options.mean_file is not None:
@@ -162,10 +160,6 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise DataError(Problem(f"is no .npy file, or cannot be read: {reason}", str(path))) from error
 
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
 def add_tile_flags(parser: argparse.ArgumentParser) -> None:
     """Add flags for the net, its weights, and the picture."""
     parser.add_argument("model", help="the net prototxt", metavar="NET")
@@ -188,8 +182,6 @@ def add_tile_flags(parser: argparse.ArgumentParser) -> None:
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
-    from pathlib import Path
-
     from ..atomic import replacing
     from ..debugging.visualize import encoded, enlarged, grid
     from ..errors import located

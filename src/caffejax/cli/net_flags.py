@@ -83,7 +83,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
             determine its shapes.
     """
     from ..data.placeholder_sources import AbsentError, assumed_graphs
-    from ..errors import CaffejaxError, Problem
+    from ..errors import Problem
     from ..glog import log
     from ..graph import net_state
     from ..paths import check_there

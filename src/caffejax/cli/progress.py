@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ..training import Solver
 
+_OFF = "off"
+
 
 @contextmanager
 def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
@@ -82,16 +84,6 @@ def _bar() -> Iterator[Progress]:
             start_logging()
 
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-
-if TYPE_CHECKING:
-    from ..training import Solver
-
-_OFF = "off"
-
-
 def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--metrics`, `--tensorboard` and `--show`."""
     records = flags.group(parser, "what is recorded and shown")
@@ -120,7 +112,6 @@ def add_recording_flags(parser: argparse.ArgumentParser) -> None:
 def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[None]:
     """Return a context that writes metrics and shows the progress of a solver, as the flags select."""
     from ..metrics import JsonLines, TensorBoard
-    from .progress import shown
 
     recorders: list[JsonLines | TensorBoard] = []
     if options.metrics != _OFF:
