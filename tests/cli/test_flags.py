@@ -2,16 +2,18 @@
 
 import argparse
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
-from caffejax.cli import flags
+from caffejax.cli import flags, main
+from caffejax.cli.parser import Parser
 from caffejax.options import LIMITS, Reading, Run
 
 
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
+    made = Parser()
     flags.add_options(made)
     flags.add_options(made, *LIMITS)
     return made
@@ -45,3 +47,87 @@ def test_a_value_that_an_option_cannot_have_is_refused(
     with pytest.raises(SystemExit):
         parser.parse_args(["--precision=float16"])
     assert "choose from" in capsys.readouterr().err
+
+
+@pytest.fixture
+def tool() -> Parser:
+    made = Parser()
+    flags.add_switch(made, "gray", "")
+    flags.add_switch(made, "no_color", "")
+    flags.add(made, "size", "", type=flags.count, default=0)
+    flags.add(made, "name", "")
+    made.add_argument("first")
+    made.add_argument("second", nargs="?")
+    return made
+
+
+TRUE, FALSE = ["1", "t", "T", "true", "True", "tRUE", "y", "yes", "YES"], ["0", "f", "F", "false", "False", "n", "No"]
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_switches_are_read_as_gflags_reads_them(tool: Parser, dashes: str) -> None:
+    cases = {"gray": True, "nogray": False, "nogray=true": False}  # gflags takes no value after "no" into account
+    cases |= {f"gray={value}": value in TRUE for value in TRUE + FALSE}
+    for text, on in cases.items():
+        for before in ([], ["--gray"], ["--nogray"]):
+            assert tool.parse_args([*before, dashes + text, "a"]).gray is on
+    assert tool.parse_args([f"{dashes}no_color", "a"]).no_color
+    assert not tool.parse_args([f"{dashes}nono_color", "a"]).no_color
+    assert tool.parse_args([f"{dashes}gray", "True", "a"]).first == "True"  # a switch never takes the next argument
+
+
+@pytest.mark.parametrize("value", ["", "2", "on", "tru", "yes "])
+def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tool.parse_args([f"--gray={value}", "--nosize", "--sise=3"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"--gray={value}: '{value}' is not true or false" in said
+    assert "there is no flag --nosize" in said
+    assert "there is no flag --sise; did you mean '--size'?" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ("a --size 3 b --gray", ("a", "b", 3, None)),
+        ("a -size=3 b", ("a", "b", 3, None)),
+        ("--name --gray a", ("a", None, 0, "--gray")),  # the next argument is the value, whatever it is
+        ("--name -1 -- --gray -b", ("--gray", "-b", 0, "-1")),
+        ("a - --name=", ("a", "-", 0, "")),
+        ("a -5", ("a", "-5", 0, None)),
+        ("--size=2 --size 4 a", ("a", None, 4, None)),
+        ("-logtostderr --log_dir logs -v 2 --minloglevel=1 --nolog_prefix a", ("a", None, 0, None)),
+        ("--undefok=new,other --new --noother=3 a", ("a", None, 0, None)),
+    ],
+)
+def test_arguments_are_divided_as_gflags_divides_them(tool: Parser, arguments: str, wanted: tuple[object, ...]) -> None:
+    read = tool.parse_args(arguments.split())
+    assert (read.first, read.second, read.size, read.name) == wanted
+
+
+def test_flag_files(tool: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inner, outer, bad = (tmp_path / name for name in ("inner", "outer", "bad"))
+    inner.write_text("# sizes\n\n  --size=7\n")
+    outer.write_text(f"-gray=T\n--flagfile={inner}\n--name=a b")
+    read = tool.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
+    assert (read.size, read.name, read.gray, read.first) == (7, "a b", False, "x")
+    bad.write_text(f"--flagfile={bad}")
+    for name, message in (bad, "was read already"), (tmp_path / "none", "cannot be read"), (inner, "is no flag"):
+        inner.write_text("size=7")
+        with pytest.raises(SystemExit):
+            tool.parse_args([f"--flagfile={name}", "x"])
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["-help", "--helpfull", "--helpshort"])
+def test_help_has_gflags_names(tool: Parser, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        tool.parse_args([flag])
+    assert caught.value.code == 0
+    assert "usage:" in capsys.readouterr().out
+
+
+def test_flags_may_precede_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["-solver", "none.prototxt", "train"], ["--solver=none.prototxt", "--gpu=", "train"]):
+        assert main(arguments) == 1
+        assert "none.prototxt: no such file" in capsys.readouterr().err

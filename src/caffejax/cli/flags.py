@@ -37,12 +37,7 @@ def add(parser: Flags, name: str, help: str, **more: Any) -> None:
 
 def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
     """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
-    dest = dest or name
-    add(parser, name, help, dest=dest, action="store_true")
-    for value, spellings in (True, ("=true", "=1")), (False, ("=false", "=0")):
-        for spelling in spellings:
-            add(parser, name + spelling, argparse.SUPPRESS, dest=dest, action="store_const", const=value)
-    add(parser, f"no{name}", argparse.SUPPRESS, dest=dest, action="store_const", const=False)
+    add(parser, name, help, dest=dest or name, action="store_true")
 
 
 def count(text: str) -> int:

@@ -1,15 +1,25 @@
-"""An argument parser that reports unknown flags before missing ones, and lists each flag once, with its default."""
+"""An argument parser that reads flags as gflags does, reports all unknown flags, and lists each flag once."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import did_you_mean
 
 _NUMBER = re.compile(r"-(\d|\.\d)")
+_TRUE, _FALSE = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")
+_HELP = {dashes + name for dashes in ("-", "--") for name in ("help", "helpfull", "helpshort")}
+# glog's flags; the first two describe where the log goes in any case
+_GLOG_SWITCHES = {"logtostderr", "alsologtostderr", "colorlogtostderr", "log_prefix", "stop_logging_if_full_disk"}
+_GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold", "logbuflevel", "logbufsecs"} | {
+    "max_log_size",
+    "log_backtrace_at",
+}
 
 
 class Help(argparse.HelpFormatter):
@@ -39,7 +49,14 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An `argparse.ArgumentParser` that reports all unknown flags at once; its subparsers have the same class."""
+    """An `argparse.ArgumentParser` with gflags' rules; its subparsers have the same class.
+
+    A switch, which is a flag with the action "store_true", is also written `--name=value` or `--noname`, where value
+    is 1, t, true, y, yes, 0, f, false, n or no in any case. A flag takes the next argument, whatever it is, as its
+    value. Flags may precede the command, and follow other arguments up to `--`. `--flagfile` names files with a flag on
+    each line, `--undefok` flags that need not exist. glog's flags are ignored. All unknown flags and wrong values of
+    switches are reported at once, before missing arguments.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": Help, **options})
@@ -54,25 +71,91 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. Unknown commands and flags are reported before missing arguments."""
         if args is not None:
-            problems = list(self._problems(list(args)))
-            if problems:
-                self.error("; ".join(problems))
+            args = self._put_command_first(list(args)) if self.of_commands else self._put_flags_first(args)
         return super().parse_known_args(args, namespace)
 
-    def _problems(self, arguments: Sequence[str]) -> Iterable[str]:
+    def _put_command_first(self, arguments: list[str]) -> list[str]:
+        if arguments and arguments[0] in _HELP:
+            return ["--help"]
         words = [a for a in arguments if not a.startswith("-")]
-        if self.of_commands:
-            if words and words[0] not in self.of_commands:
-                yield f"there is no command '{words[0]}'{did_you_mean(words[0], self.of_commands)}"
-            return
-        rest = any(action.nargs == argparse.REMAINDER for action in self._actions)  # arguments of another program
-        for argument in arguments:
-            if argument == "--" or (rest and not argument.startswith("-")):
-                return
-            flag = argument.partition("=")[0]
-            if len(flag) > 1 and flag.startswith("-") and not _NUMBER.match(flag) and not self._has(argument):
-                visible = [name for name in self.spellings if name.startswith("--") and "=" not in name]
-                yield f"there is no flag {flag}{did_you_mean(flag, visible)}"
+        command = next((a for a in words if a in self.of_commands), None)
+        if arguments and words[:1] != arguments[:1] and arguments[0] not in self.spellings and command:
+            arguments.remove(command)
+            return [command, *arguments]
+        if words and words[0] not in self.of_commands:
+            self.error(f"there is no command '{words[0]}'{did_you_mean(words[0], self.of_commands)}")
+        return arguments
 
-    def _has(self, argument: str) -> bool:
-        return not self.spellings.isdisjoint((argument, argument.partition("=")[0]))
+    def _put_flags_first(self, arguments: Sequence[str]) -> list[str]:
+        """Return the arguments with each flag as one word before all others, and switches without values."""
+        opaque = any(action.nargs == argparse.REMAINDER for action in self._actions)  # arguments of another program
+        flags: list[str] = []
+        switches: dict[str, str] = {}  # the switches that are on, by dest
+        words: list[str] = []
+        problems: dict[str, str] = {}  # by the flag's name
+        undefined: set[str] = set()
+        queue, files = deque(arguments), set[str]()
+        while queue:
+            argument = queue.popleft()
+            flag, equals, value = argument.partition("=")
+            name = flag.lstrip("-").replace("-", "_")
+            if argument == "--" or (opaque and not argument.startswith("-")):
+                words += [argument] * opaque + list(queue)
+                break
+            if len(flag) < 2 or not flag.startswith("-") or _NUMBER.match(flag):
+                words.append(argument)
+                continue
+            action, is_on = self._find(flag)
+            if flag in _HELP:
+                flags.append("--help")
+            elif isinstance(action, argparse._StoreTrueAction):
+                if equals and is_on and value.lower() not in _TRUE + _FALSE:
+                    problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"
+                elif is_on and value.lower() not in _FALSE:
+                    switches[action.dest] = action.option_strings[0]
+                else:
+                    switches.pop(action.dest, None)
+            elif name in _GLOG_SWITCHES or name.removeprefix("no") in _GLOG_SWITCHES:
+                continue
+            elif action and action.nargs == 0:
+                flags.append(argument)
+            elif not equals and queue and (action or name in _GLOG or name in ("flagfile", "undefok")):
+                queue[0] = f"{flag}={queue[0]}"
+            elif action:
+                flags.append(argument)
+            elif name == "undefok":
+                undefined.update(part.lstrip("-").replace("-", "_") for part in value.split(","))
+            elif name == "flagfile":
+                queue.extendleft(reversed(self._read_flag_files(value, files)))
+            elif name not in _GLOG:
+                visible = [spelling for spelling in self.spellings if spelling.startswith("--")]
+                problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible)}"
+        wrong = [text for name, text in problems.items() if undefined.isdisjoint((name, name.removeprefix("no")))]
+        if wrong:
+            self.error("; ".join(wrong))
+        return [*flags, *switches.values(), *["--"] * bool(words and not opaque), *words]
+
+    def _find(self, flag: str) -> tuple[argparse.Action | None, bool]:
+        """Return the action of a flag, and False if the flag is a switch with "no" before its name."""
+        action = self._option_string_actions.get(flag)
+        if action is None and (match := re.match("(--?)no(.+)", flag)):
+            switch = self._option_string_actions.get(match[1] + match[2])
+            if isinstance(switch, argparse._StoreTrueAction):
+                return switch, False
+        return action, True
+
+    def _read_flag_files(self, names: str, read: set[str]) -> list[str]:
+        """Return the lines with flags in the files `names`, which are separated by commas; add the names to `read`."""
+        lines: list[str] = []
+        for name in names.split(","):
+            if name in read:
+                self.error(f"--flagfile={name}: the file was read already")
+            read.add(name)
+            try:
+                text = Path(name).read_text(errors="surrogateescape")
+            except OSError as error:
+                self.error(f"--flagfile={name}: the file cannot be read: {error.strerror}")
+            lines += [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
+        if other := next((line for line in lines if not line.startswith("-")), None):
+            self.error(f"--flagfile={names}: '{other}' is no flag of the form --name=value")
+        return lines
