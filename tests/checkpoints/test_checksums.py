@@ -7,10 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax.checkpoints import checksums as module
 from caffejax.checkpoints import orbax
-from caffejax.checkpoints.checksums import checksums, old_checksums
-from caffejax.checkpoints.orbax import CheckpointFolder
+from caffejax.checkpoints.orbax import CheckpointFolder, checksums, old_checksums
 from caffejax.errors import WeightsError
 
 RNG = np.random.default_rng(0)
@@ -38,7 +36,7 @@ def by_hand(array: np.ndarray) -> int:
 @pytest.mark.parametrize("part", [4, 2**20])
 def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, part by part; and by the program of devices, which takes large arrays."""
-    monkeypatch.setattr(module, "_SMALL", part)
+    monkeypatch.setattr(orbax, "_SMALL", part)
     wanted = {"['x']": by_hand(ARRAYS[name])}
     assert checksums({"x": ARRAYS[name]}) == wanted
     if name != "float64":  # which JAX has not, by default

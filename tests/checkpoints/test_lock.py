@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from caffejax.checkpoints.lock import lock_prefix
 from caffejax.errors import SolverError
+from caffejax.training.snapshots import lock_prefix
 
 HOLDER = """
 import sys, time
-from caffejax.checkpoints.lock import lock_prefix
+from caffejax.training.snapshots import lock_prefix
 with lock_prefix(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

@@ -1,25 +1,223 @@
-"""`Solver`, which trains a net by the settings of a solver prototxt."""
+"""`Solver`, which trains a net by the settings of a solver prototxt, and the compiled updates that it runs."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from ..data.user_data import Data
+from ..debugging import IndexCheck
+from ..debugging.debug_info import DebugInfo
 from ..errors import SolverError
 from ..human_readable import counted
+from ..kernels.compiling import Jitted
+from ..net import Net, Params, Variables
 from ..options import SolverOptions, TrainConfig
+from ..parallel import data_parallel, wait_on_cpu
 from ..process import tune_process
 from ..schema.caffe_pb2 import SolverParameter
-from .build import build
+from .build import Setup, build
 from .evaluate import Scores
 from .finite_check import FiniteCheck
-from .reporting import Display
-from .train_step import TrainState
+from .native_states import check_state
+from .program_keys import training_function
+from .reporting import DataWait, Display, log
+from .train_step import StepResult, TrainState, has_varying_shapes, make_forward, make_step, make_steps, stack
 from .trainer import Event, Trainer
-from .updater import CompiledUpdater, fetch_step_ahead
+
+Batches = Mapping[str, Any]
+
+
+def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
+    """Return the options of `Net.jit` for a training step on one device: cache key and donated arguments."""
+    return {"kept_as": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
+
+
+def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
+    """Start to load the compiled training step for one device from the cache on disk, in another thread."""
+    program = net.jit(_unused, **step_options(net, param, debug_nans))
+    if isinstance(program, Jitted):
+        program.fetch_ahead()
+
+
+def _unused(*_: Any) -> None:
+    """Placeholder for a function that is never called: programs are found by their keys."""
+
+
+class CompiledUpdater:
+    """An `Updater` that runs compiled training steps on the batches of a loader.
+
+    Args:
+        setup: the nets, data, optimizer and options of training.
+        start: the initial state, placed on the devices.
+        finite_check: the check for NaN and infinity. It is called after each step if its `every_step` is set.
+        steps_per_dispatch: the number of updates to dispatch together. It is 1 for nets that do not allow several, such
+            as nets with layers on the host.
+
+    Attributes:
+        last_update, steps_per_dispatch, waited: as in `Updater`.
+
+    Raises:
+        GraphError: if a layer needs a backward pass, but its type has none.
+        SolverError: if `every_step` is set on several devices.
+    """
+
+    def __init__(self, setup: Setup, start: TrainState, finite_check: FiniteCheck, steps_per_dispatch: int = 1) -> None:
+        param, net, placement = setup.param, setup.net, setup.placement
+        self.last_update: Params | None = None
+        self._net, self._loader, self._iter_size, self._placement = net, setup.loader, param.iter_size, placement
+        self._finite_check, self._wait = finite_check, DataWait()
+        self._check_indices = IndexCheck(net)
+        self._debug_info = DebugInfo(net) if param.debug_info else None
+        debug_nans = finite_check.every_step
+        if debug_nans and placement.mesh is not None:
+            raise SolverError("debug_nans checks the numbers of one device; train on one device")
+        mesh = placement.mesh
+        parallel = setup.config.parallel
+        step = make_step(
+            net, setup.optimizer, param.iter_size, keep_update=param.snapshot_diff, mesh=mesh, parallel=parallel
+        )
+        self._state = start
+        if mesh is None:
+            self._forward = net.jit(make_forward(net), kept_as=training_function("forward", net, param))
+            self._step = net.jit(step, **step_options(net, param, debug_nans))
+            steps = training_function("steps", net, param)
+            self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
+        else:
+            options = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
+            self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))
+            self._step, self._steps = self._jit_on_mesh(step, **options), self._jit_on_mesh(make_steps(step), **options)
+        one_by_one = debug_nans or param.debug_info or net.has_host_layers or self._check_indices.needed
+        self.steps_per_dispatch = 1 if one_by_one else steps_per_dispatch
+
+    def _jit_on_mesh(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        run = self._net.jit(function, **options)
+        return lambda *args: wait_on_cpu(run(*args))
+
+    @property
+    def train_state(self) -> TrainState:
+        """The state with unsharded arrays and the first device's running statistics."""
+        return self._placement.gather(self._state)
+
+    @train_state.setter
+    def train_state(self, new: TrainState) -> None:
+        check_state(new, self.abstract_state)
+        self._state = self._placement.place(new)
+
+    @property
+    def variables(self) -> Variables:
+        """The parameters and running statistics of `train_state`."""
+        return self._placement.variables(self._state)
+
+    @property
+    def abstract_state(self) -> TrainState:
+        """The shapes of `train_state`, with the shardings with which a checkpoint is read."""
+        return self._placement.abstract_state(self._state)
+
+    @property
+    def sharded_state(self) -> tuple[TrainState, Params | None]:
+        """The state with sharded arrays, and the running statistics of each device, or None on one device."""
+        return self._placement.sharded(self._state)
+
+    def restore(self, state: TrainState, device_statistics: Params | None) -> None:
+        """Replace the state by a restored state; see `Updater.restore`."""
+        self._state, self.last_update = self._placement.place_restored(state, device_statistics), None
+
+    @property
+    def waited(self) -> float:
+        """The total time for which devices have waited for data, in seconds."""
+        return self._wait.seconds
+
+    def update(
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        *,
+        debug_info: bool = False,
+        requests: jax.Array | None = None,
+    ) -> StepResult:
+        """Make one update for each rate.
+
+        Args:
+            iteration: the number of the first update.
+            rates: the learning rates, float32.
+            debug_info: whether to log debug info before the update.
+            requests: as for `make_step`.
+
+        Raises:
+            DataError: if a batch cannot be read.
+            LayerError: if an index, such as a label, is out of range.
+            SolverError: if `finite_check` checks every step and a number is not finite.
+        """
+        with self._wait.reading():
+            batches = [self._placement.read(self._loader, self._iter_size) for _ in rates]
+        result = self._updates(iteration, rates, batches, requests, debug_info)
+        self._wait.note(result.loss)
+        return result
+
+    def _updates(
+        self,
+        iteration: int,
+        rates: Sequence[np.float32],
+        batches: Sequence[Sequence[Batches]],
+        requests: jax.Array | None,
+        debug_info: bool,
+    ) -> StepResult:
+        if len(batches) == 1:
+            return self._update(iteration, batches[0], rates[0], requests, debug_info)
+        stacked = [stack(device_batches) for device_batches in zip(*batches, strict=True)]
+        if any(map(has_varying_shapes, [*stacked, *batches[0]])):
+            results = [
+                self._update(iteration + i, *inputs, requests)
+                for i, inputs in enumerate(zip(batches, rates, strict=True))
+            ]
+            return results[-1]._replace(loss=jnp.stack([result.loss for result in results]))
+        placed = self._placement.put(stacked, 2)
+        self._state, result = self._steps(self._state, placed, np.array(rates, np.float32), requests)
+        self.last_update = result.update
+        return result
+
+    def final_loss(self) -> jax.Array:
+        """Return the loss of a forward pass on the next batch."""
+        placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
+        _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
+        self._state = before.replace(state=state)  # type: ignore[attr-defined]
+        return loss
+
+    def _update(
+        self,
+        iteration: int,
+        batches: Sequence[Batches],
+        rate: np.float32,
+        requests: jax.Array | None,
+        debug_info: bool = False,
+    ) -> StepResult:
+        placed = self._placement.put(batches)
+        before = self._state
+        if self._check_indices.needed:
+            for arguments in self._placement.passes(before, placed, self._iter_size):
+                self._check_indices(*arguments)
+        if debug_info:
+            self._log_debug_info(placed)
+        self._state, result = self._step(before, placed, rate, requests)
+        self.last_update = result.update
+        if self._finite_check.every_step:
+            self._finite_check.trace(iteration, before, placed, self._state, result.loss)
+        return result
+
+    def _log_debug_info(self, placed: Batches) -> None:
+        assert self._debug_info is not None
+        passes = self._placement.passes(self._state, placed, self._iter_size)
+        for arguments in itertools.islice(passes, self._iter_size):  # only the passes of the first device
+            for line in self._debug_info.lines(*arguments):
+                log.info(line)
 
 
 class Callback:
