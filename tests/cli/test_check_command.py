@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from caffejax.cli import main
-from caffejax.layers import registry
+from caffejax.layers import layer_types, registry
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }\n'
 MODULE = """
@@ -59,7 +59,7 @@ def test_exit_codes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
     (tmp_path / "of_my_own.py").write_text(MODULE)
     assert main(["check", str(models), "--import=of_my_own"]) == 0  # the process that looks at the nets imports it, too
     for wrong in (["check"], ["check", str(tmp_path / "absent")], ["check", str(models), "--weights=absent"]):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caffejax.cli import main
-from caffejax.layers import registry
+from caffejax.layers import layer_types, registry
 
 MODULE = """
 import caffejax
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a net of a type of its own; the working directory, which Python does not look in by itself."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
-    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
     monkeypatch.delitem(sys.modules, "thrice", raising=False)
     (tmp_path / "thrice.py").write_text(MODULE)
     (tmp_path / "net.prototxt").write_text(NET)

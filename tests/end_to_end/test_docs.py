@@ -30,7 +30,7 @@ def python_blocks(page: str) -> list[str]:
 
 def test_the_guide_to_adding_a_layer_works(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     layer_types()  # all are imported: the guide's type is registered in a copy, which the next tests do not see
-    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost
     blocks = python_blocks("adding_a_layer.md")
     assert len(blocks[0].splitlines()) < 40
     namespace: dict[str, object] = {}
