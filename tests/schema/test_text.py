@@ -87,7 +87,11 @@ def test_escapes_as_in_cpp(text, name):
         (f"phase: {'7' * 6000}", "1:8: phase: a number of 6000 digits is out of range: -2147483648 to 2147483647"),
         (f"phase: 0x{'7' * 6000}", "1:8: phase: the number is out of range: -2147483648 to 2147483647"),
         ("dummy_data_param { num: -1 }", "1:25: num: -1 is out of range: 0 to 4294967295"),
-        ("name: bare", "1:7: name: expected a string in quotes, found 'bare'"),
+        ("name: 5", "1:7: name: expected a string in quotes, found '5'"),
+        (
+            "name: top: 'a'",
+            "1:7: name: expected a string in quotes, found 'top'\n1:10: expected the name of a field of LayerParameter, found ':'",
+        ),
         ("name: ['a']", "1:7: name takes one value, not a list"),
         ('name: "a', "1:7: name: expected a string in quotes, found a string without end"),
         ('name: "a" "b', "1:11: this string has no end on its line"),
@@ -111,6 +115,21 @@ def test_a_mistake_is_named_with_its_line_and_column(text, said):
     with pytest.raises(SchemaError) as caught:
         parse_text(text, LAYER)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "top"),
+    [
+        ("name: bare top: t", "bare", ["t"]),
+        ("name:models/a-b_1.0,top: [t, u]", "models/a-b_1.0", ["t", "u"]),
+        ("name: C:\\nets\\a;top: t # c", "C:\\nets\\a", ["t"]),
+        ("name: 3d#c\ntop: 'x y'", "3d", ["x y"]),
+    ],
+)
+def test_strings_without_quotes_end_at_a_space(text, name, top, caplog):
+    layer = parse_text(text, LAYER, file=text)
+    assert (layer.name, list(layer.top)) == (name, top)
+    assert f"name: {name}" in caplog.text and "strings without quotes" in caplog.text
 
 
 def test_all_mistakes_at_once_and_the_values_of_unknown_fields_are_skipped():

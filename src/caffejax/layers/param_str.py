@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 from ..errors import LayerError, did_you_mean, require
 
@@ -17,25 +19,50 @@ def settings(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Read a param_str such as `'feat_stride': 16` or `{'feat_stride': 16, 'scales': [8, 16]}`; no code is run.
 
     Args:
-        text: the param_str: a Python dict, with or without braces and quotes, or a line for each pair.
+        text: the param_str: a Python dict, with or without braces and quotes, or YAML, with `!!python/tuple` for a list.
         defaults: all supported names with their default values; a default of None accepts values of any type.
 
     Raises:
         LayerError: for a text in another format, an unknown name, or a value of another type than the default.
     """
-    body = text.strip()
-    body = body if body.startswith("{") else "{" + body.replace("\n", ",\n") + "}"
-    body = re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _BARE.sub(r"\1\2'\3'\4:", body))
-    try:
-        values = ast.literal_eval(body)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+    values = next((v for v in map(_dict_or_none, (_read_python, _read_yaml), (text, text)) if v is not None), None)
+    if values is None:
         raise LayerError(f"cannot read param_str {text!r}: write it like \"{{'feat_stride': 16}}\"")
     for key, value in values.items():
         require(key in defaults, f"param_str has no setting '{key}'{did_you_mean(key, defaults)}")
         require(_alike(value, defaults[key]), f"param_str's {key} must be like {defaults[key]!r}, not {value!r}")
     return {**defaults, **values}
+
+
+def _dict_or_none(read: Callable[[str], Any], text: str) -> dict[str, Any] | None:
+    try:
+        values = read(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, yaml.YAMLError):
+        return None
+    return values if isinstance(values, dict) and all(isinstance(key, str) for key in values) else None
+
+
+def _read_python(text: str) -> Any:
+    """Evaluate a Python literal, a dict that may lack its braces and the quotes of its keys."""
+    body = text.strip()
+    body = body if body.startswith("{") else "{" + body.replace("\n", ",\n") + "}"
+    return ast.literal_eval(re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _BARE.sub(r"\1\2'\3'\4:", body)))
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader of plain YAML values and of `!!python/tuple`. It refuses aliases, which make short texts huge."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: tuple(loader.construct_sequence(node)))
+
+
+def _read_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
 
 
 def _alike(value: Any, default: Any) -> bool:

@@ -21,6 +21,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
+from ..glog import warn_once
 from .tokens import CLOSING, END, Cursor, GiveUpError
 
 _INTEGER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*", re.ASCII)
@@ -180,6 +181,10 @@ def parse_what_is_right(text: str, message_class: type[M], *, file: str | None =
     message = message_class()
     with suppress(GiveUpError):
         parser.parse_fields(message, END, 0, 0)
+    if parser.bare_words:
+        more = f" and {len(parser.bare_words) - 1} more" if parser.bare_words[1:] else ""
+        words = f"{parser.bare_words[0]}{more}: strings without quotes, which BVLC Caffe refuses"
+        warn_once(f"{file}: {words}" if file else words)
     return message, (*parser.problems, *parser.incomplete)
 
 
@@ -216,6 +221,7 @@ class _Parser(Cursor):
 
     def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text, file)
+        self.bare_words: list[str] = []  # fields and values of strings without quotes
         self.incomplete: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
@@ -369,7 +375,9 @@ class _Parser(Cursor):
             ValueError: if the next token is not a literal, an escape is invalid, or the string is not UTF-8.
         """
         tokens, content, start = self.tokens, b"", self.at
-        if tokens[start][:1] not in ('"', "'") or len(tokens[start]) < 2:
+        if tokens[start][:1] not in ('"', "'"):
+            return self.parse_bare_word(field)
+        if len(tokens[start]) < 2:
             raise ValueError(f"expected a string in quotes, found {self.quote(start)}")
         try:
             while tokens[self.at][:1] in ('"', "'"):
@@ -380,6 +388,21 @@ class _Parser(Cursor):
             return content if field.bytes else content.decode()
         except UnicodeError:
             raise ValueError("the string is not UTF-8; save the file as UTF-8") from None
+
+    def parse_bare_word(self, field: _Field) -> str:
+        """Parse a string without quotes, such as a path or the name of a type, which ends at a space.
+
+        Raises:
+            ValueError: if there is none, or another value follows it on its line: then its end is not known.
+        """
+        word, end = self.tokens.bare_word(self.at)
+        after = self.tokens[end]
+        follows = after and after not in "},;>]" and not (after[0].isalpha() or after[0] == "_")
+        if not word or field.bytes or follows:
+            raise ValueError(f"expected a string in quotes, found {self.quote(self.at)}")
+        self.bare_words.append(f"{field.name}: {word}")
+        self.at = end
+        return word
 
     def skip_unknown(self, owner: str, known: dict[str, _Field], opened: int) -> None:
         """Record a problem for a name that the message `owner` does not have, and skip the name and its value."""

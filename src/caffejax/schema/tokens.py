@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import NoReturn
 
@@ -20,6 +20,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
+_BARE_WORD = re.compile(r"(?=[\d.]*[A-Za-z_/~\\])[\w./~\\](?:[\w./\\~+*$%@()-]|:(?!\s|$))*", re.ASCII)
+
 END = ""
 
 
@@ -31,6 +33,15 @@ class Tokens(list[str]):
         super().__init__(token for token in _TOKEN.findall(text) if token)
         self.append(END)
 
+    def bare_word(self, index: int) -> tuple[str, int]:
+        """Return the text without quotes from the token at `index` up to a space, and the index of the token after it.
+
+        The text is empty if the token does not begin such a word.
+        """
+        starts, _ = self._starts
+        match = _BARE_WORD.match(self.text, starts[index]) if index < len(starts) else None
+        return (match[0], bisect_left(starts, match.end())) if match else ("", index)
+
     def position(self, index: int) -> tuple[int, int]:
         """Return the 1-based line and column of the token at `index`; for `END`, of the end of the text."""
         starts, lines = self._starts
@@ -40,7 +51,7 @@ class Tokens(list[str]):
 
     @cached_property
     def _starts(self) -> tuple[list[int], list[int]]:
-        """The offsets of tokens and of lines. They are computed only if the text has problems."""
+        """The offsets of tokens and of lines. They are computed only for problems and words without quotes."""
         tokens = [match.start(1) for match in _TOKEN.finditer(self.text) if match[1]]
         return tokens, [0, *(match.end() for match in re.finditer("\n", self.text))]
 

@@ -205,10 +205,25 @@ def test_a_param_str(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "'scales': !!python/tuple [4, 8]\n",
+        "'feat_stride': 16 \n'scales': [4,\n 8,]",
+        "scales:\n- 4\n- 8",
+        "'scales': (4, 8)",
+    ],
+)
+def test_a_param_str_with_a_list(text: str) -> None:
+    assert tuple(read_settings(text, {"feat_stride": 16, "scales": (8, 16)})["scales"]) == (4, 8)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("'scales': !!python/object/apply:print ['x']", "cannot read param_str"),
+        ("feat_stride: &a 8\nscales: [*a]", "cannot read param_str"),
         ("__import__('os')", "cannot read param_str"),
-        ("'feat_stride': open('x')", "cannot read param_str"),
+        ("'feat_stride': open('x')", "feat_stride must be like 16, not"),
         ("'feet_stride': 8", "no setting 'feet_stride'; did you mean 'feat_stride'"),
         ("'feat_stride': 'x'", "feat_stride must be like 16, not 'x'"),
     ],
