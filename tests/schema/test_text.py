@@ -129,7 +129,8 @@ def test_a_mistake_is_named_with_its_line_and_column(text, said):
 def test_strings_without_quotes_end_at_a_space(text, name, top, caplog):
     layer = parse_text(text, LAYER, file=text)
     assert (layer.name, list(layer.top)) == (name, top)
-    assert f"name: {name}" in caplog.text and "strings without quotes" in caplog.text
+    assert f"name: {name}" in caplog.text
+    assert "strings without quotes" in caplog.text
 
 
 def test_all_mistakes_at_once_and_the_values_of_unknown_fields_are_skipped():
