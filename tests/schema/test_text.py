@@ -90,7 +90,8 @@ def test_escapes_as_in_cpp(text, name):
         ("name: 5", "1:7: name: expected a string in quotes, found '5'"),
         (
             "name: top: 'a'",
-            "1:7: name: expected a string in quotes, found 'top'\n1:10: expected the name of a field of LayerParameter, found ':'",
+            "1:7: name: expected a string in quotes, found 'top'\n"
+            "1:10: expected the name of a field of LayerParameter, found ':'",
         ),
         ("name: ['a']", "1:7: name takes one value, not a list"),
         ('name: "a', "1:7: name: expected a string in quotes, found a string without end"),
@@ -123,6 +124,7 @@ def test_a_mistake_is_named_with_its_line_and_column(text, said):
         ("name: bare top: t", "bare", ["t"]),
         ("name:models/a-b_1.0,top: [t, u]", "models/a-b_1.0", ["t", "u"]),
         ("name: C:\\nets\\a;top: t # c", "C:\\nets\\a", ["t"]),
+        ("name: A=x.y;B=C:\\d~e;", "A=x.y;B=C:\\d~e;", []),
         ("name: 3d#c\ntop: 'x y'", "3d", ["x y"]),
     ],
 )

@@ -19,7 +19,7 @@ def settings(text: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Read a param_str such as `'feat_stride': 16` or `{'feat_stride': 16, 'scales': [8, 16]}`; no code is run.
 
     Args:
-        text: the param_str: a Python dict, with or without braces and quotes, or YAML, with `!!python/tuple` for a list.
+        text: the param_str: a Python dict, with or without braces and quotes, or YAML with `!!python/tuple`.
         defaults: all supported names with their default values; a default of None accepts values of any type.
 
     Raises:

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
-_BARE_WORD = re.compile(r"(?=[\d.]*[A-Za-z_/~\\])[\w./~\\](?:[\w./\\~+*$%@()-]|:(?!\s|$))*", re.ASCII)
+_BARE_WORD = re.compile(r"(?=[\d.]*[A-Za-z_/~\\])[\w./~\\](?:[\w./\\~+*$%@()-]|:(?!\s|$)|=[^\s}]*)*", re.ASCII)
 
 END = ""
 
