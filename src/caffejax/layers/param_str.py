@@ -49,7 +49,7 @@ def _read_python(text: str) -> Any:
     return ast.literal_eval(re.sub(r"\b(true|false|null)\b", lambda m: _WORDS[m[1]], _BARE.sub(r"\1\2'\3'\4:", body)))
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """A loader of plain YAML values and of `!!python/tuple`. It refuses aliases, which make short texts huge."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
