@@ -26,7 +26,9 @@ class Alias(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return a spec for the alias or a module in it; None for other names and for modules that do not exist."""
-        if fullname.partition(".")[0] != self.alias or importlib.util.find_spec(self._real(fullname)) is None:
+        if fullname.partition(".")[0] != self.alias or self._hides_attribute(fullname):
+            return None
+        if importlib.util.find_spec(self._real(fullname)) is None:
             return None
         return ModuleSpec(fullname, self)
 
@@ -41,6 +43,12 @@ class Alias(MetaPathFinder, Loader):
         """Restore the module's real spec, which the import system has overwritten. The module has already run."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
+
+    def _hides_attribute(self, name: str) -> bool:
+        """Return whether an import would replace an attribute of the package, such as `layers`, by a module."""
+        package, _, attribute = name.rpartition(".")
+        module = sys.modules.get(package)
+        return not isinstance(getattr(module, attribute, sys), ModuleType)
 
     def _real(self, name: str) -> str:
         return self.package + name.removeprefix(self.alias)

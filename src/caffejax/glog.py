@@ -71,6 +71,30 @@ def start_logging(write: Callable[[str], object] = _to_stderr, process: int = 0)
     log.propagate = False
 
 
+@contextmanager
+def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
+    """Print caffejax's log in glog's form within a `with` block, without changing the logger afterwards.
+
+    The block changes nothing if the logger has a handler or a level already. If Python's logging prints to stderr or
+    stdout, the log is printed there only.
+
+    Args:
+        level: the lowest level that is printed, one of `logging`.
+    """
+    if log.handlers or log.level:
+        yield
+        return
+    streams = [getattr(handler, "stream", None) for handler in logging.getLogger().handlers]
+    handlers = [] if sys.stderr in streams or sys.stdout in streams else [_Handler(_to_stderr, "")]
+    log.handlers[:] = handlers
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
+        log.handlers[:] = [handler for handler in log.handlers if handler not in handlers]
+
+
 def warn_once(message: str) -> None:
     """Log a warning, except if this process has already logged the same message."""
     logged = _logged.get()

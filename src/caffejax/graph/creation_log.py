@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 
@@ -15,8 +16,9 @@ _BYTES = 4  # Caffe's blobs are float32
 
 def log_creation(graph: Graph) -> None:
     """Log the lines of `creation_lines`. Parsers of Caffe's logs look for them."""
-    for line in creation_lines(graph):
-        log.info(line)
+    if log.isEnabledFor(logging.INFO):
+        for line in creation_lines(graph):
+            log.info(line)
 
 
 def creation_lines(graph: Graph) -> Iterator[str]:

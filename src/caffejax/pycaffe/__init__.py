@@ -1,6 +1,12 @@
-"""Caffe's Python interface: `import caffejax.pycaffe as caffe`."""
+"""Caffe's Python interface: `import caffejax.pycaffe as caffe`.
+
+Modules that forks add to it, such as SSD's `caffe.model_libs`, are found in folders `caffe` on Python's path.
+"""
 
 import importlib
+import os
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from ..layers.python.blob import Blob
@@ -18,6 +24,7 @@ from ._global_state import (
     log,
     set_device,
     set_limits,
+    set_logging,
     set_mode_cpu,
     set_mode_gpu,
     set_multiprocess,
@@ -71,6 +78,7 @@ __all__ = [
     "pycaffe",
     "set_device",
     "set_limits",
+    "set_logging",
     "set_mode_cpu",
     "set_mode_gpu",
     "set_multiprocess",
@@ -81,6 +89,17 @@ __all__ = [
     "solver_rank",
     "to_proto",
 ]
+
+
+class _SearchPath(list[str]):
+    """This package's folder, followed by the folder `caffe` in each folder on Python's path at the time of a search."""
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        yield from (os.path.join(folder, "caffe") for folder in sys.path)
+
+
+__path__ = _SearchPath(__path__)
 
 
 def __getattr__(name: str) -> Any:

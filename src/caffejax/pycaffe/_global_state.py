@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -14,7 +17,7 @@ import numpy as np
 
 from ..aliases import declared
 from ..errors import CaffejaxError, did_you_mean
-from ..glog import start_logging
+from ..glog import log_to_stderr, start_logging
 from ..layers import layer_types
 from ..layers.bucketed_random import folded_bits, key_of_seed
 from ..options import LIMITS, Reading
@@ -27,7 +30,7 @@ _log = logging.getLogger("caffejax.pycaffe")
 
 
 class _Process:
-    """The settings of the process: mode, GPU number, solvers, random seed, limits."""
+    """The settings of the process: mode, GPU number, solvers, random seed, log, limits."""
 
     def __init__(self) -> None:
         self.mode = ""  # "cpu" or "gpu"; "" for JAX's default device
@@ -37,6 +40,7 @@ class _Process:
         self.key: jax.Array | None = None
         self.drawn = 0
         self.warned = False
+        self.logs = True
         self.limits: dict[str, Any] = {}
         self.lock = threading.Lock()
 
@@ -197,8 +201,11 @@ def layer_type_list() -> list[str]:
     return list(layer_types())
 
 
+_LEVELS = {0: logging.INFO, 1: logging.WARNING, 2: logging.ERROR}  # by glog's numbers
+
+
 def init_log(level: int = 0, to_stderr: bool = True) -> None:
-    """Send the log to stderr in Caffe's form.
+    """Send the log of the whole process to stderr in Caffe's form, including what caffejax logs outside of pycaffe.
 
     Args:
         level: 0 for all records, 1 for warnings and errors, 2 for errors.
@@ -206,9 +213,35 @@ def init_log(level: int = 0, to_stderr: bool = True) -> None:
     """
     if to_stderr:
         start_logging()
-    logging.getLogger("caffejax").setLevel({0: logging.INFO, 1: logging.WARNING}.get(level, logging.ERROR))
+    logging.getLogger("caffejax").setLevel(_LEVELS.get(level, logging.CRITICAL))
 
 
+def set_logging(enabled: bool) -> None:
+    """Switch on or off the log that nets and solvers write to stderr. It is on at first, as in Caffe.
+
+    False also undoes `init_log`. `GLOG_minloglevel` in the environment limits the log as in Caffe: 1 to warnings and
+    errors, 2 to errors, 3 to nothing.
+    """
+    _process.logs = bool(enabled)
+    if not enabled:
+        logger = logging.getLogger("caffejax")
+        logger.handlers.clear()
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
+
+
+@contextmanager
+def caffe_log() -> Iterator[None]:
+    """Write the log to stderr in Caffe's form within a `with` block or a decorated function, unless it is off."""
+    if not _process.logs:
+        yield
+        return
+    least = os.environ.get("GLOG_minloglevel", "")
+    with log_to_stderr(_LEVELS.get(int(least), logging.CRITICAL) if least.isdecimal() else logging.INFO):
+        yield
+
+
+@caffe_log()
 def log(message: str) -> None:
     """Write a line to the log."""
     _log.info("%s", message)

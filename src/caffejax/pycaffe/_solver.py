@@ -174,6 +174,7 @@ class Solver:
 
     _type = ""  # the type of the update rule; "" for the type in the file
 
+    @_global_state.caffe_log()
     def __init__(self, solver_file: AnyPath, *, tune: bool = False) -> None:
         param = read_solver(solver_file)
         if self._type:
@@ -226,6 +227,7 @@ class Solver:
         """The learning rate of the next update."""
         return self._trainer.rate
 
+    @_global_state.caffe_log()
     def step(self, iterations: int) -> None:
         """Train for `iterations` iterations; test, display and write snapshots at the solver's intervals.
 
@@ -238,10 +240,12 @@ class Solver:
         self._trainer.step(iterations)
         self._trainer.snapshots.wait()
 
+    @_global_state.caffe_log()
     def solve(self, resume_file: AnyPath | None = None) -> None:
         """Train to iteration `max_iter`, from the current state or from a snapshot."""
         self._trainer.solve(resume_file)
 
+    @_global_state.caffe_log()
     def snapshot(self) -> None:
         """Write a snapshot: Caffe's two files and a checkpoint.
 
@@ -250,6 +254,7 @@ class Solver:
         """
         self._trainer.snapshot()
 
+    @_global_state.caffe_log()
     def restore(self, state_file: AnyPath) -> None:
         """Restore the state of a snapshot: a .solverstate, a .solverstate.h5 or a checkpoint.
 

@@ -15,6 +15,7 @@ from ..data.loader import Loader
 from ..execution.backward import has_backward
 from ..execution.memory_check import check_room
 from ..graph import Graph
+from ..graph.creation_log import log_creation
 from ..graph.reshape import reshape_graph
 from ..layers import Fed
 from ..layers.bucketed_random import fold_in
@@ -212,6 +213,7 @@ class Workspace:
             callback(layer)
 
 
+@_global_state.caffe_log()
 def open_workspace(
     network_file: str | os.PathLike[str],
     phase: Phase,
@@ -233,6 +235,7 @@ def open_workspace(
     """
     reading = replace(_global_state.reading(), seed=_global_state.next_seed())
     net = pure.Net(network_file, phase, level=level, stages=stages, reading=reading)
+    log_creation(net.graph)
     key, number = _global_state.next_key()
     loader = Loader(net.graph, by_hand=dict)
     own_key = fold_in(key, name_number(f"net {number}"))

@@ -1,0 +1,88 @@
+"""`import caffe` of the package in the folder `shim`, beside checkouts of Caffe that were not built."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from caffejax import shim
+
+SCRIPT = """
+import multiprocessing, sys
+sys.path.insert(0, "checkout/python")
+import caffe
+from caffe import layers as L, model_libs
+import caffe.tools.more
+
+if __name__ == "__main__":
+    print(caffe.__name__, model_libs.KIND, caffe.tools.more.KIND, type(L).__name__)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(eval, ("__import__('caffe').__name__",)))
+"""
+MODEL_LIBS = "from caffe import layers as L\nfrom caffe.proto import caffe_pb2\nimport caffe\nKIND = type(L).__name__"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a checkout whose Caffe was not built, but has modules of its own."""
+    package = tmp_path / "checkout" / "python" / "caffe"
+    for name, text in {
+        "__init__.py": "from ._caffe import Net",
+        "model_libs.py": MODEL_LIBS,
+        "layers.py": "",
+        "tools/__init__.py": "",
+        "tools/more.py": "from .. import model_libs\nKIND = model_libs.KIND",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def python(folder: Path, *arguments: str, path: str = "") -> str:
+    paths = filter(None, [path, os.environ.get("PYTHONPATH")])
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder, env=environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [True, False])
+def test_scripts_put_a_checkout_first(folder: Path, run: bool) -> None:
+    arguments = ("-m", "caffejax", "run") if run else ()
+    lines = python(folder, *arguments, "script.py", path="" if run else str(shim.FOLDER)).splitlines()
+    assert lines == ["caffejax.pycaffe Layers Layers Layers", "caffejax.pycaffe"]
+
+
+@pytest.mark.parametrize("name", ["_caffe.so", "_caffe.abi3.so"])
+def test_a_built_caffe_is_left_alone(folder: Path, name: str) -> None:
+    package = folder / "checkout" / "python" / "caffe"
+    (package / name).touch()
+    (package / "__init__.py").write_text("built = True")
+    code = "import sys; sys.path.insert(0, 'checkout/python'); import caffe; print(caffe.built)"
+    assert python(folder, "-c", code, path=str(shim.FOLDER)) == "True\n"
+
+
+def test_another_sitecustomize_still_runs(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("import builtins; builtins.customized = 1")
+    path = os.pathsep.join([str(shim.FOLDER), str(folder)])
+    assert python(folder, "-c", "print(customized)", path=path) == "1\n"
+
+
+@pytest.mark.slow
+def test_the_wheel_imports_the_hook_when_python_starts(tmp_path: Path) -> None:
+    repository = Path(__file__).parents[2]
+    for folder in ("shim", "src/caffejax/shim"):  # pip builds in the folder itself
+        shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(tmp_path)]
+    subprocess.run([*build, str(tmp_path / "shim")], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info" not in name}
+        assert names == {"caffe_first.pth", "caffe_first.py", "caffe/__init__.py"}
+        assert archive.read("caffe_first.pth") == b"import caffe_first\n"

@@ -1,0 +1,60 @@
+"""The log that nets and solvers write to stderr."""
+
+import logging
+import re
+import sys
+
+import pytest
+
+import caffejax.pycaffe as caffe
+from pycaffe.conftest import SMALL, Write
+
+SOLVER = """
+train_net: "small.prototxt" test_net: "small.prototxt" test_iter: 1 test_interval: 2 base_lr: 0.001
+lr_policy: "fixed" max_iter: 3 display: 1 snapshot: 2 snapshot_prefix: "here"
+"""
+LINES = ["Creating Layer conv", "Iteration 0, Testing net (#0)", "Iteration 2, Testing net (#0)", "Test net output #0: ",
+         "Snapshotting to binary proto file here_iter_2.caffemodel", "Train net output #0: ", "Iteration 2, lr = 0.001",
+         "Solving small", "Optimization Done."]  # fmt: skip
+
+
+def solved(write: Write) -> None:
+    write("small.prototxt", SMALL)
+    caffe.SGDSolver(write("solver.prototxt", SOLVER)).solve()
+
+
+@pytest.mark.slow
+def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    solved(write)
+    log = capsys.readouterr().err
+    assert not [line for line in LINES if line not in log]
+    losses = re.findall(r"^I\d{4} [\d:.]+ +\d+ \w+\.py:\d+\] Iteration (\d) \(.*\), loss = [\d.]+$", log, re.MULTILINE)
+    assert losses == ["0", "1", "2"]
+    caffe.log("a line of the user's")
+    assert capsys.readouterr().err.endswith("] a line of the user's\n")
+    logger = logging.getLogger("caffejax")
+    assert (logger.level, logger.handlers, logger.propagate) == (logging.NOTSET, [], True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["set_logging", "GLOG_minloglevel"])
+def test_the_log_can_be_switched_off(
+    way: str, write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "set_logging":
+        caffe.init_log()
+        caffe.set_logging(False)
+    else:
+        monkeypatch.setenv(way, "2")
+    solved(write)
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_are_printed_once_where_python_logs_to_stderr(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    root, handler = logging.getLogger(), logging.StreamHandler(sys.stderr)
+    root.addHandler(handler)
+    try:
+        caffe.log("hello")
+    finally:
+        root.removeHandler(handler)
+    assert capsys.readouterr().err == "hello\n"
