@@ -236,7 +236,7 @@ def caffe_log() -> Iterator[None]:
     if not _process.logs:
         yield
         return
-    least = os.environ.get("GLOG_minloglevel", "")
+    least = os.environ.get("GLOG_minloglevel", "")  # noqa: SIM112  glog's spelling
     with log_to_stderr(_LEVELS.get(int(least), logging.CRITICAL) if least.isdecimal() else logging.INFO):
         yield
 
