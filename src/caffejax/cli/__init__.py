@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from .._version import __version__
 from ..errors import UNKNOWN_TYPE, CaffejaxError
@@ -42,15 +43,19 @@ from . import (
     supervisor,
     test,
     time,
+    tools,
     train,
     upgrade_net_proto_binary,
     upgrade_net_proto_text,
     upgrade_solver_proto_text,
     view,
 )
+from .convert_datasets import convert_cifar_data, convert_mnist_data, convert_mnist_siamese_data
+from .image_lists import create_label_map, get_image_size
 from .parser import Parser
 
-_COMMANDS = (
+# modules, or classes, with HELP, EXAMPLE, `add_flags` and `run`, named as the commands
+_COMMANDS: tuple[Any, ...] = (
     train,
     test,
     time,
@@ -65,6 +70,11 @@ _COMMANDS = (
     convert,
     convert_imageset,
     convert_annoset,
+    convert_mnist_data,
+    convert_mnist_siamese_data,
+    convert_cifar_data,
+    get_image_size,
+    create_label_map,
     compute_image_mean,
     extract_features,
     features,
@@ -81,6 +91,7 @@ _COMMANDS = (
     upgrade_net_proto_binary,
     upgrade_solver_proto_text,
     run,
+    tools,
     completion,
 )
 _ON_NETS = (

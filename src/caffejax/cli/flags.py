@@ -78,9 +78,9 @@ def several(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
 
 
-def add_backend_flag(parser: argparse.ArgumentParser) -> None:
+def add_backend_flag(parser: argparse.ArgumentParser, default: str = DATABASES[0]) -> None:
     """Add `--backend`."""
-    add(parser, "backend", "the database format", choices=DATABASES, default=DATABASES[0])
+    add(parser, "backend", "the database format", choices=DATABASES, default=default)
 
 
 _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {

@@ -1,0 +1,175 @@
+"""Commands that convert MNIST and CIFAR-10 from their authors' files to databases, as Caffe's tools do.
+
+The arguments, their order, and the keys and datums that are written are the same as in Caffe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from struct import unpack_from
+from typing import TYPE_CHECKING
+
+from ..errors import DataError, Problem
+from ..glog import log, start_logging
+from . import flags
+from .progress import counter
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_CIFAR_SHAPE = (3, 32, 32)
+_AXES = {1: "labels", 3: "images"}  # of MNIST's files
+
+
+class convert_mnist_data:  # noqa: N801  named as the command
+    """Make a database of MNIST's images and labels, or of another data set in its format (IDX)."""
+
+    HELP = "make a database of MNIST's files"
+    EXAMPLE = "caffejax convert_mnist_data train-images-idx3-ubyte train-labels-idx1-ubyte mnist_train_lmdb"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        _add_mnist_arguments(parser)
+        flags.add_backend_flag(parser)
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Make the database."""
+        start_logging()
+        images, labels = _read_mnist(options)
+        _write(options.backend, options.database, images[:, None], labels, digits=8)
+
+
+class convert_mnist_siamese_data:  # noqa: N801
+    """Make a database of random pairs of MNIST's images, as two channels, with label 1 if both have the same label."""
+
+    HELP = "make a database of pairs of MNIST's images"
+    EXAMPLE = "caffejax convert_mnist_siamese_data train-images-idx3-ubyte train-labels-idx1-ubyte pairs_leveldb"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        _add_mnist_arguments(parser)
+        flags.add_backend_flag(parser, "leveldb")  # the only format of Caffe's tool
+        flags.add(parser, "seed", "the seed of the random pairs", type=flags.count, default=0, metavar="N")
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Make the database."""
+        start_logging()
+        import numpy as np
+
+        images, labels = _read_mnist(options)
+        pairs = np.random.default_rng(options.seed).integers(0, len(images), (len(images), 2))
+        first, second = labels[pairs].T
+        _write(options.backend, options.database, images, first == second, digits=8, rows=pairs)
+
+
+class convert_cifar_data:  # noqa: N801
+    """Make databases of CIFAR-10's training and test images, cifar10_train_DB_TYPE and cifar10_test_DB_TYPE."""
+
+    HELP = "make databases of CIFAR-10's files"
+    EXAMPLE = "caffejax convert_cifar_data cifar-10-batches-bin . lmdb"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        parser.add_argument(
+            "input", help="the folder with data_batch_1.bin, ..., test_batch.bin", metavar="INPUT_FOLDER"
+        )
+        parser.add_argument("output", help="the folder for the two databases", metavar="OUTPUT_FOLDER")
+        parser.add_argument("db_type", help="the database format", choices=flags.DATABASES)
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Make the databases."""
+        start_logging()
+        import numpy as np
+
+        train = np.concatenate([_read_cifar(f"{options.input}/data_batch_{number}.bin") for number in range(1, 6)])
+        test = _read_cifar(f"{options.input}/test_batch.bin")
+        for name, title, records in ("train", "Training", train), ("test", "Testing", test):
+            log.info("Writing %s data", title)
+            database = f"{options.output}/cifar10_{name}_{options.db_type}"
+            labels, pixels = records[:, 0].astype(np.int8), records[:, 1:]
+            _write(options.db_type, database, pixels.reshape(-1, *_CIFAR_SHAPE), labels, digits=5)
+
+
+def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("images", help="the images, an IDX file", metavar="INPUT_IMAGE_FILE")
+    parser.add_argument("labels", help="the labels, an IDX file", metavar="INPUT_LABEL_FILE")
+    parser.add_argument("database", help="the folder to make", metavar="OUTPUT_DB_FILE")
+
+
+def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images, uint8 (N, H, W), and the labels, int8 (N,) as Caffe's `char`."""
+    import numpy as np
+
+    images, labels = read_idx(options.images, 3), read_idx(options.labels, 1)
+    if len(images) != len(labels):
+        raise DataError(f"{options.images} has {len(images)} images, but {options.labels} has {len(labels)} labels")
+    log.info("A total of %d items.", len(images))
+    log.info("Rows: %d Cols: %d", *images.shape[1:])
+    return images, labels.astype(np.int8)
+
+
+def read_idx(path: str, axes: int) -> np.ndarray:
+    """Read an IDX file of bytes: MNIST's labels, with one axis, or images, with three.
+
+    Raises:
+        DataError: naming the file, if it cannot be read, is in another format, is truncated or has no items.
+    """
+    import numpy as np
+
+    from ..data.image_decoding import read_file
+
+    data, magic, start = read_file(path), 0x800 + axes, 4 + 4 * axes
+    if len(data) < start or unpack_from(">I", data) != (magic,):
+        hint = "; it is compressed: unpack it with gunzip first" if data.startswith(b"\x1f\x8b") else ""
+        raise DataError(Problem(f"is no IDX file of {_AXES[axes]}, which begins with the number {magic}{hint}", path))
+    shape = unpack_from(f">{axes}I", data, 4)
+    size = math.prod(shape)
+    if not 0 < size <= len(data) - start:
+        sizes = " x ".join(map(str, shape))
+        raise DataError(Problem(f"says that it has {sizes} bytes after its header, but has {len(data) - start}", path))
+    return np.frombuffer(data, np.uint8, size, start).reshape(shape)
+
+
+def _read_cifar(path: str) -> np.ndarray:
+    """Read a batch of CIFAR-10, uint8 (N, 3073): the label and the pixels of each image."""
+    import numpy as np
+
+    from ..data.image_decoding import read_file
+
+    data, size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
+    if not data or len(data) % size:
+        raise DataError(Problem(f"has {len(data)} bytes, which is no multiple of the {size} bytes of an image", path))
+    return np.frombuffer(data, np.uint8).reshape(-1, size)
+
+
+def _write(
+    kind: str, database: str, images: np.ndarray, labels: np.ndarray, *, digits: int, rows: np.ndarray | None = None
+) -> None:
+    """Write a database with a datum for each label.
+
+    Args:
+        kind: the format of the database.
+        database: its folder.
+        images: uint8 (N, C, H, W), or (M, H, W) with `rows`.
+        labels: integers (N,).
+        digits: the number of digits of the keys, which count the items.
+        rows: the images that are the channels of each datum, integers (N, C).
+    """
+    from ..data.database import WRITERS
+    from ..schema.caffe_pb2 import Datum
+
+    with WRITERS[kind](database) as put, counter(len(labels), "images") as advance:
+        for number, label in enumerate(labels.tolist()):
+            image = images[number if rows is None else rows[number]]
+            channels, height, width = image.shape
+            datum = Datum(channels=channels, height=height, width=width, data=image.tobytes(), label=int(label))
+            put(b"%0*d" % (digits, number), datum.SerializeToString())
+            advance()
+    log.info("Processed %d files.", len(labels))

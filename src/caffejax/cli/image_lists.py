@@ -1,0 +1,115 @@
+"""Commands that prepare lists for convert_annoset: the sizes of images, and the map from class names to numbers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from ..errors import DataError, Problem
+from ..glog import log, start_logging
+from . import flags
+from .progress import counter
+
+
+class get_image_size:  # noqa: N801  named as the command
+    """Write a line `name height width` for each image of a list, as the SSD fork's tool does.
+
+    The name is without folder and ending, or the number that --name_id_file has for this name.
+    """
+
+    HELP = "write the sizes of the images in a list"
+    EXAMPLE = "caffejax get_image_size VOCdevkit/ test.txt test_name_size.txt"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        parser.add_argument("root", help="the folder of the images", metavar="ROOTFOLDER/")
+        parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
+        parser.add_argument("output", help="the file to write", metavar="OUTFILE")
+        flags.add(parser, "name_id_file", "a file with lines `name number`, one for each image", default="")
+        flags.add_options(parser, "max_image_pixels")
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Write the sizes."""
+        start_logging()
+        from ..atomic import replacing
+        from ..data.image_decoding import decode_file, read_file
+        from ..data.image_list import find_files, read_pairs
+
+        names, _ = read_pairs(Path(options.list))
+        paths = find_files(Path(options.list), names, os.path.join(options.root, ""), ())
+        log.info("A total of %d images.", len(paths))
+        stems = [Path(path).stem for path in paths]
+        if options.name_id_file:
+            numbers = _read_numbers(options.name_id_file)
+            if missing := [stem for stem in stems if stem not in numbers]:
+                raise DataError(Problem(f"has no number for image '{missing[0]}'", options.name_id_file))
+            stems = [numbers[stem] for stem in stems]
+        with replacing(options.output) as file, counter(len(paths), "images") as advance:
+            for stem, path in zip(stems, paths, strict=True):
+                _, height, width = decode_file(path, read_file(path), max_pixels=options.max_image_pixels).shape
+                file.write(f"{stem} {height} {width}\n".encode("utf-8", "surrogateescape"))
+                advance()
+        log.info("Processed %d files.", len(paths))
+
+
+class create_label_map:  # noqa: N801
+    """Write a label map of lines `name`, `name number` or `name number display_name`, as the SSD fork's tool does."""
+
+    HELP = "write a label map of a list of class names"
+    EXAMPLE = "caffejax create_label_map --include_background names.txt labelmap.prototxt"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        parser.add_argument("list", help="the list of names", metavar="MAPFILE")
+        parser.add_argument("output", help="the label map to write", metavar="OUTFILE")
+        flags.add_switch(parser, "include_background", "begin with none_of_the_above as class 0")
+        flags.add(parser, "delimiter", "the characters that separate the parts of a line", default=" ")
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Write the label map."""
+        start_logging()
+        from ..atomic import replacing
+        from ..data.image_decoding import read_file
+        from ..schema import format_text
+        from ..schema.caffe_pb2 import LabelMap
+
+        items = [("none_of_the_above", 0, "background")] if options.include_background else []
+        separator = f"[{re.escape(options.delimiter)}]" if options.delimiter else r"\Z"
+        lines = read_file(options.list).decode("utf-8", "replace").splitlines()
+        rows = [re.split(separator, line) for line in lines]
+        for number, row in enumerate(rows, 1):
+            wrong = len(row) != len(rows[0]) or len(row) > 3 or not row[0]
+            if wrong or not (len(row) == 1 or re.fullmatch(r"[+-]?\d{1,9}", row[1])):
+                raise DataError(Problem(f"'{lines[number - 1]}' is not {_parts(len(rows[0]))}", options.list, number))
+            items.append((row[0], int(row[1]) if len(row) > 1 else len(items), row[-1] if len(row) == 3 else row[0]))
+        label_map = LabelMap()
+        for name, label, display_name in items:
+            label_map.item.add(name=name, label=label, display_name=display_name)
+        with replacing(options.output) as file:
+            file.write(format_text(label_map).encode())
+        log.info("Wrote %d classes to %s", len(items), options.output)
+
+
+def _parts(count: int) -> str:
+    """Return the form of a line with `count` parts, for messages."""
+    return {1: "a name", 2: "a name and a number"}.get(count, "a name, a number and a name to display")
+
+
+def _read_numbers(path: str) -> dict[str, str]:
+    """Read pairs of a name and a number, separated by white space."""
+    from ..data.image_decoding import read_file
+
+    words = read_file(path).decode("utf-8", "surrogateescape").split()
+    names, numbers = words[::2], words[1::2]
+    if len(names) != len(numbers) or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
+        raise DataError(Problem("is not a list of lines with a name and a number", path))
+    if len(set(names)) < len(names):
+        name = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(Problem(f"has name '{name}' twice", path))
+    return dict(zip(names, numbers, strict=True))
