@@ -11,7 +11,7 @@ import pytest
 from caffejax.errors import SolverError
 from caffejax.schema import read_solver
 from caffejax.training import rate_schedule, solver_param
-from caffejax.training.lr_schedules import Plateau
+from caffejax.training.lr_schedules import Plateau, StepEarly
 from caffejax.training.update_rules import caffe_optimizer
 
 SOLVERS = Path(__file__).parents[3] / "shared" / "corpus" / "solvers"
@@ -77,21 +77,124 @@ def test_larc_gives_each_blob_a_rate_of_its_own(policy: str) -> None:
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
 
     w, g = params["a"][0], grads["a"][0]
-    own = 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
+    own = (1 - 0.9) * 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
     rate = min(0.5, own) if policy == "clip" else 0.5 * own
     np.testing.assert_allclose(updates["a"][0], -rate * (g + 0.1 * w), rtol=1e-5)
     np.testing.assert_allclose(updates["a"][1], -0.5 * np.ones(3), rtol=1e-6)  # a blob of zeros: the rate itself
     np.testing.assert_array_equal(updates["b"][0], 0)
 
 
+def test_stepearly_falls_where_the_accuracy_does_not_rise() -> None:
+    param = read_solver(BASE + 'lr_policy: "stepearly" gamma: 0.1 stepearly: 2 test_interval: 1\n')
+    solver_param.check_solver(param)
+    schedule = rate_schedule(param)
+    assert isinstance(schedule, StepEarly)
+    found = []
+    for accuracy in [0.5, 0.6, 0.6, 0.55, 0.6, 0.7, 0.7, 0.7]:
+        schedule.note_test(accuracy)
+        found.append(float(schedule(0)))
+    np.testing.assert_allclose(found, [0.5, 0.5, 0.5, 0.05, 0.05, 0.05, 0.05, 0.005], rtol=1e-6)
+    with pytest.raises(SolverError, match="needs a positive stepearly"):
+        rates('lr_policy: "stepearly" gamma: 0.1', 0)
+
+
+def test_sigmoid_inv_is_the_sigmoid_that_falls() -> None:
+    settings = "gamma: 0.5 stepsize: 4"
+    rising, falling = (rates(f"lr_policy: {policy} {settings}", 0, 3, 4, 9) for policy in ("sigmoid", "sigmoid_inv"))
+    np.testing.assert_allclose(falling, 0.5 - np.asarray(rising), rtol=1e-5)
+
+
+def trained(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The weights (steps + 1, 4) and gradients of a blob with lr_mult 2 and decay_mult 0.5 under a solver's rule."""
+    param = read_solver(BASE + f"{text}\n")
+    solver_param.check_solver(param)
+    schedule, rng = rate_schedule(param), np.random.default_rng(1)
+    optimizer = caffe_optimizer(param, {"a": (2.0,)}, {"a": (0.5,)})
+    weights, grads = [rng.normal(size=4).astype("f")], list(rng.normal(size=(steps, 4)).astype("f"))
+    state = optimizer.init({"a": (weights[0],)})
+    for i, g in enumerate(grads):
+        params: Any = {"a": (weights[-1],)}
+        updates, state = optimizer.update({"a": (g,)}, state, params, rate=schedule(i), iteration=i)
+        weights.append(np.asarray(optax.apply_updates(params, updates)["a"][0]))
+    return weights, grads
+
+
+def sgd(w: np.ndarray, grads: list[np.ndarray], rate: Any, momentum: Any, decay: Any) -> np.ndarray:
+    h = np.zeros_like(w)
+    for i, g in enumerate(grads):
+        h = momentum(i) * h + 2 * rate(i) * (g + 0.5 * decay(i) * w)
+        w = w - h
+    return w
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "momentum", "decay"),
+    [
+        ('momentum: 0.5 momentum_policy: "poly" max_momentum: 0.9 momentum_power: 2', lambda i: 0.5,
+         lambda i: 0.5 + 0.4 * (i / 100) ** 2, lambda i: 0),
+        ('momentum_policy: "opt"', lambda i: 0.5, lambda i: (1 - 0.5 * 0.5**0.5) ** 2, lambda i: 0),
+        ('momentum_policy: "opt" max_momentum: 0.2', lambda i: 0.5, lambda i: 0.2, lambda i: 0),
+        ('weight_decay: 0.1 weight_decay_policy: "poly" max_weight_decay: 1 weight_decay_power: 0.5', lambda i: 0.5,
+         lambda i: 0, lambda i: 0.1 + 0.9 * (i / 100) ** 0.5),
+        ("momentum: 0.5 warmup_iter: 2 warmup_start_lr: 0.1", lambda i: [0.1, 0.3, 0.5][i],
+         lambda i: [0, 0.5 * 0.3 / 0.1, 0.5][i], lambda i: 0),
+        ("weight_decay: 0.1 regularization_type: NONE", lambda i: 0.5, lambda i: 0, lambda i: 0),
+    ],
+)  # fmt: skip
+def test_rates_momentum_and_decay_that_follow_the_iteration(text: str, rate: Any, momentum: Any, decay: Any) -> None:
+    weights, grads = trained(f"lr_policy: fixed type: SGD {text}")
+    np.testing.assert_allclose(weights[-1], sgd(weights[0], grads, rate, momentum, decay), rtol=1e-5)
+
+
+def test_sag_follows_the_mean_of_the_gradients() -> None:
+    weights, grads = trained('lr_policy: "fixed" type: "SAG" momentum: 0.5')
+    mean = 0.125 * grads[0] + 0.25 * grads[1] + 0.5 * grads[2]
+    np.testing.assert_allclose(weights[3], weights[2] - mean, rtol=1e-5)
+
+
+def test_adamw_decays_apart_from_the_gradient() -> None:
+    with_decay, _ = trained("lr_policy: fixed type: ADAMW adamw_decay: 0.1", 1)
+    adam, _ = trained('lr_policy: "fixed" type: "Adam"', 1)
+    np.testing.assert_allclose(with_decay[1], adam[1] - 0.5 * 2 * 0.1 * 0.5 * adam[0], rtol=1e-5)
+
+
+def test_local_lr_auto_gives_each_blob_a_rate_of_its_own() -> None:
+    weights, (g,) = trained('lr_policy: "fixed" weight_decay: 0.2 local_lr_auto: true local_gw_ratio: 0.3', 1)
+    size, steepness = np.linalg.norm(weights[0]), np.linalg.norm(g)
+    rate = 0.5 * 0.3 * size / (steepness + 0.2 * size)
+    np.testing.assert_allclose(weights[1], weights[0] - rate * (g + 0.1 * weights[0]), rtol=1e-5)
+
+
+def test_weights_are_scaled_and_clipped_after_the_update() -> None:
+    plain, _ = trained('lr_policy: "fixed"', 1)
+    scaled, _ = trained('lr_policy: "fixed" clip_weights: 0.5', 1)
+    np.testing.assert_allclose(scaled[1], plain[1] * 0.5 / np.linalg.norm(plain[1]), rtol=1e-5)
+    clamped, _ = trained('lr_policy: "fixed" clamp_weights_lower: -0.1 clamp_weights_upper: 0.2', 1)
+    np.testing.assert_allclose(clamped[1], np.clip(plain[1], -0.1, 0.2), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("type: RMSPROP", "type", "RMSProp"),
+        ("type: ADAMW", "type", "AdamW"),
+        ("ap_version: integral", "ap_version", "Integral"),
+    ],
+)
+def test_mycaffes_names_are_caffes(text: str, name: str, value: str) -> None:
+    param = read_solver(BASE + f"{text} lr_policy: fixed test_compute_loss: False\n")
+    solver_param.check_solver(param)
+    assert getattr(param, name) == value
+
+
 def test_all_settings_that_are_not_followed_are_refused_together() -> None:
-    text = BASE + 'lr_policy: "fixed" momentum_policy: "poly" clip_weights: 0.01 larc: true larc_policy: "other"\n'
+    text = BASE + 'lr_policy: "fixed" momentum_policy: "poli" gan_solver: true larc: true larc_policy: "other"\n'
     with pytest.raises(SolverError) as caught:
         solver_param.check_solver(read_solver(text))
     said = [p.message.split(";")[0] for p in caught.value.problems]
     assert said == [
-        "setting clip_weights (of happynear) is not supported",
-        "setting momentum_policy (of nvidia) is not supported",
+        "setting gan_solver (of synopsys) is not supported",
+        "unknown momentum_policy 'poli'",
         "unknown larc_policy 'other'",
     ]
 

@@ -18,6 +18,7 @@ _SPEED = "it concerns the fork's own speed or memory"
 _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it spreads training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
+_TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only says what is printed"
 
 # the reason why a field is ignored, by message and field
@@ -71,6 +72,14 @@ HINTS: dict[str, dict[str, str]] = {
         "store_blobs_in_old_format": "snapshots are in BVLC Caffe's form, which all forks read",
         "group_id": _NODES,
         "richness": "it limits the memory of a GPU library",
+        "disabled_update": _NODES,
+        **dict.fromkeys(("custom_trainer", "custom_trainer_properties"), _TRAINER),
+        **dict.fromkeys(("output_average_results", "accuracy_average_window", "enable_clip_gradient_status"), _PRINTS),
+        "verbose_optimization_output": _PRINTS,
+        **dict.fromkeys(("snapshot_include_weights", "snapshot_include_state"), "snapshots always have both"),
+        **dict.fromkeys(("use_test_net_for_running", "use_training_net_for_testing"), _TRAINER),
+        "lbgfs_corrections": "there is no L-BFGS solver",
+        "ransom_seed": "MyCaffe writes random_seed so, and does not read it",
         "test_and_snapshot_last_epochs": "tests and snapshots are when test_interval and snapshot say",
     },
 }

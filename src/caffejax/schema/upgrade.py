@@ -203,6 +203,11 @@ _SOLVER_TYPES = {
     SolverParameter.ADAM: "Adam",
     SolverParameter.SAG: "SAG",
 }
+# MyCaffe's spelling of names, and Caffe's
+_SOLVER_NAMES = {
+    "type": {name.upper(): name for name in (*_SOLVER_TYPES.values(), "AdamW")},
+    "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")},
+}
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
@@ -241,6 +246,10 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
         solver.type = _SOLVER_TYPES[solver.solver_type]
         solver.ClearField("solver_type")
         warnings.append(f'solver_type is old; write type: "{solver.type}"')
+    for field, names in _SOLVER_NAMES.items():
+        setting = getattr(solver, field)
+        if names.get(setting, setting) != setting:
+            setattr(solver, field, names[setting])
     nets = [getattr(solver, name) for name in ("net_param", "train_net_param") if solver.HasField(name)]
     for net in [*nets, *solver.test_net_param]:
         warnings += upgrade_net(net)

@@ -18,7 +18,45 @@ RateSchedule = Callable[[int], np.float32]
 _f32 = np.float32
 
 
-class Plateau:
+class AdaptiveSchedule:
+    """A schedule that multiplies the rate by `gamma` at iterations that depend on the training.
+
+    Attributes:
+        state: "step", the number of reductions so far, and values of the policy. Snapshots save the state.
+    """
+
+    def __init__(self, param: Any, **state: Any) -> None:
+        self._param = param
+        self.state: dict[str, Any] = {"step": 0, **state}
+
+    def __call__(self, iteration: int) -> np.float32:
+        """Return the rate of iteration `iteration`: the rate of the warm-up, or `base_lr * gamma**step`."""
+        p, warmup = self._param, warmup_rate(self._param, iteration)
+        rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
+        return max(rate, _f32(p.min_lr))
+
+
+class StepEarly(AdaptiveSchedule):
+    """The policy `stepearly` of Caffe in 2014: reduces the rate when the test accuracy has stopped rising.
+
+    The rate is multiplied by `gamma` when the highest accuracy has not risen in `stepearly` tests.
+    """
+
+    def __init__(self, param: Any) -> None:
+        super().__init__(param, maximum=-float(np.finfo(np.float32).max), tests=0)
+
+    def note_test(self, accuracy: float) -> None:
+        """Update the state after a test, with the mean of the first test net's first output that is not a loss."""
+        state = self.state
+        if accuracy > state["maximum"]:
+            state.update(maximum=accuracy, tests=0)
+            return
+        state["tests"] += 1
+        if state["tests"] >= self._param.stepearly:
+            state.update(step=state["step"] + 1, tests=0)
+
+
+class Plateau(AdaptiveSchedule):
     """The policy `plateau` of the SSD fork: reduces the rate when the loss has stopped falling.
 
     The rate is multiplied by `gamma` when the smoothed loss has had no new minimum for `plateau_winsize` iterations.
@@ -26,13 +64,11 @@ class Plateau:
     needed before the loss is computed.
 
     Attributes:
-        state: "step", the number of reductions so far; "minimum", the lowest smoothed loss; "last_event", the iteration
-            of the last minimum or reduction. Snapshots save the state.
+        state: "step"; "minimum", the lowest smoothed loss; "last_event", the iteration of the last change.
     """
 
     def __init__(self, param: Any) -> None:
-        self._param = param
-        self.state: dict[str, Any] = {"step": 0, "minimum": float(np.finfo(np.float32).max), "last_event": 0}
+        super().__init__(param, minimum=float(np.finfo(np.float32).max), last_event=0)
 
     def note(self, iteration: int, smoothed_loss: float) -> None:
         """Update the state before iteration `iteration`, with the smoothed loss of the iterations before it."""
@@ -42,12 +78,6 @@ class Plateau:
         if state["step"] < len(windows) and iteration >= state["last_event"] + windows[state["step"]]:
             state.update(step=state["step"] + 1, last_event=iteration)
 
-    def __call__(self, iteration: int) -> np.float32:
-        """Return the rate of iteration `iteration`: the rate of the warm-up, or `base_lr * gamma**step`."""
-        p, warmup = self._param, warmup_rate(self._param, iteration)
-        rate = _f32(_f32(p.base_lr) * _f32(float(p.gamma) ** self.state["step"])) if warmup is None else warmup
-        return max(rate, _f32(p.min_lr))
-
 
 def rate_schedule(param: Any) -> RateSchedule:
     """Return the learning-rate schedule of a solver.
@@ -56,12 +86,12 @@ def rate_schedule(param: Any) -> RateSchedule:
         param: the solver's settings, a SolverParameter that `check_policy` accepts.
 
     Returns:
-        A function of the iteration, counted from 0, that returns the float32 rate of the iteration. For the policy
-        `plateau` it is a `Plateau`, whose rate also depends on the loss.
+        A function of the iteration, counted from 0, that returns the float32 rate of the iteration. For the policies
+        `plateau` and `stepearly` it is an `AdaptiveSchedule`, whose rate also depends on losses or tests.
     """
-    if param.lr_policy == "plateau":
-        return Plateau(param)
     policy_rate = POLICIES[param.lr_policy](param)
+    if isinstance(policy_rate, AdaptiveSchedule):
+        return policy_rate
 
     def schedule(iteration: int) -> np.float32:
         with np.errstate(all="ignore"):  # poly beyond max_iter is NaN, an exp may overflow: as in Caffe
@@ -105,7 +135,10 @@ def check_policy(param: Any) -> list[str]:
         problems.append(f"lr_policy 'plateau': plateau_winsize must be positive: {list(param.plateau_winsize)}")
     if param.gamma < 0 and param.lr_policy not in ("fixed", "poly", "multifixed"):
         problems.append(f"lr_policy '{param.lr_policy}': gamma must not be negative, but is {param.gamma:g}")
-    if param.lr_policy in ("step", "sigmoid") and param.stepsize <= 0:
+    if param.lr_policy == "stepearly" and (param.stepearly <= 0 or param.test_interval <= 0):
+        values = f"they are {param.stepearly} and {param.test_interval}"
+        problems.append(f"lr_policy 'stepearly' needs a positive stepearly, in tests, and test_interval: {values}")
+    if param.lr_policy in ("step", "sigmoid", "sigmoid_inv") and param.stepsize <= 0:
         problems.append(f"lr_policy '{param.lr_policy}': stepsize must be positive, but is {param.stepsize}")
     if param.lr_policy == "poly" and param.max_iter <= 0:
         problems.append("lr_policy 'poly' needs max_iter, at which the rate reaches 0")
@@ -158,8 +191,11 @@ def _poly(p: Any) -> RateSchedule:
 
 
 def _sigmoid(p: Any) -> RateSchedule:
+    """Return a sigmoid of the iteration, which rises; the policy `sigmoid_inv`, of MyCaffe, falls."""
+    gamma = _f32(-p.gamma if p.lr_policy == "sigmoid_inv" else p.gamma)
+
     def rate(i: int) -> np.float32:
-        exponent = np.exp(-_f32(p.gamma) * (_f32(i) - _f32(p.stepsize)))
+        exponent = np.exp(-gamma * (_f32(i) - _f32(p.stepsize)))
         return _f32(_f32(p.base_lr) * (_f32(1) / (_f32(1) + exponent)))
 
     return rate
@@ -179,6 +215,8 @@ POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
     "multistep": _stepped,
     "poly": _poly,
     "sigmoid": _sigmoid,
+    "sigmoid_inv": _sigmoid,
     "multifixed": _multifixed,
     "plateau": Plateau,
+    "stepearly": StepEarly,
 }

@@ -21,11 +21,21 @@ from .reporting import log
 from .snapshots import check_folder, check_snapshot, prefix_of
 from .update_rules import check_rule
 
-_NAMES = {"eval_type": ("classification", "detection"), "ap_version": VERSIONS}
+_NAMES = {
+    "eval_type": ("classification", "detection"),
+    "ap_version": VERSIONS,
+    "momentum_policy": ("fixed", "poly", "opt"),
+    "weight_decay_policy": ("fixed", "poly"),
+    "larc_policy": ("scale", "clip"),
+    "regularization_type": ("L1", "L2", "NONE"),
+}
 # the settings of forks that are supported; others are ignored with a warning, or refused
 _FOLLOWED = (
     *("ap_version", "eval_type", "larc", "larc_eta", "larc_policy", "min_lr", "plateau_winsize", "rampup_interval"),
-    *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr"),
+    *("rampup_lr", "show_per_class_result", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "stepearly"),
+    *("momentum_policy", "momentum_power", "max_momentum", "weight_decay_policy", "weight_decay_power"),
+    *("max_weight_decay", "local_lr_auto", "local_gw_ratio", "clip_weights", "clamp_weights_lower"),
+    *("clamp_weights_upper", "test_offset", "adamw_decay"),
 )
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
@@ -65,11 +75,10 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
         yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {count}"
     for setting in unknown_settings(param, _FOLLOWED):
         yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
-    if param.larc and param.larc_policy not in ("scale", "clip"):
-        yield f"unknown larc_policy '{param.larc_policy}'; it is scale or clip"
-    if param.weight_decay and param.regularization_type not in ("L1", "L2"):
-        hint = did_you_mean(param.regularization_type, ("L1", "L2"))
-        yield f"unknown regularization_type '{param.regularization_type}'; it is L1 or L2{hint}"
+    if param.clamp_weights_lower > param.clamp_weights_upper:
+        yield f"no weight is between {param.clamp_weights_lower:g} and {param.clamp_weights_upper:g}, clamp_weights_*"
+    if "poly" in (param.momentum_policy, param.weight_decay_policy) and param.max_iter <= 0:
+        yield "a momentum_policy or weight_decay_policy 'poly' needs max_iter, at which it ends"
     for name in ("max_iter", "display", "snapshot", "test_interval"):
         if getattr(param, name) < 0:
             yield f"{name} must not be negative, but is {getattr(param, name)}"
@@ -81,7 +90,7 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     if param.average_loss < 1:
         yield f"average_loss must be 1 or more, not {param.average_loss}"
     for name, allowed in _NAMES.items():
-        if (value := getattr(param, name)) not in allowed:
+        if (value := getattr(param, name)) not in allowed and (name != "regularization_type" or param.weight_decay):
             yield f"unknown {name} '{value}'; it is {' or '.join(allowed)}{did_you_mean(value, allowed)}"
     named, total = len(_test_sources(param)), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")

@@ -81,8 +81,8 @@ class Tests:
 
     def due(self, iteration: int) -> bool:
         """Return whether the setting test_interval asks for a test at an iteration, and it was not run ahead."""
-        interval = self._param.test_interval
-        return bool(interval) and iteration % interval == 0 and self._tested_ahead != iteration
+        interval, offset = self._param.test_interval, self._param.test_offset
+        return bool(interval) and (iteration - offset) % interval == 0 and self._tested_ahead != iteration
 
     def run(
         self,
@@ -117,6 +117,11 @@ class Tests:
         self.scores = {name: float(np.mean(v)) for scores in reversed(results) for name, v in scores.outputs.items()}
         self._tested_ahead = iteration if ahead else None
         return results
+
+    def accuracy(self, results: Sequence[Scores]) -> float | None:
+        """Return the mean of the first test net's first output that is not a loss, or None if there is none."""
+        losses = self.evaluators[0].net.graph.losses
+        return next((float(np.mean(v)) for name, v in results[0].outputs.items() if not losses.get(name)), None)
 
     def keep(self, last: int | None, best: str | None) -> Keep:
         """Return the rule for which checkpoints are kept.

@@ -14,7 +14,7 @@ from ..parallel import Requests, assert_equal, barrier
 from .build import Setup
 from .evaluate import Scores
 from .finite_check import FiniteCheck
-from .lr_schedules import Plateau
+from .lr_schedules import AdaptiveSchedule, Plateau, StepEarly
 from .reporting import Display, SmoothedLoss, Stopwatch, display_lines, log
 from .train_step import Updater
 
@@ -183,7 +183,7 @@ class Trainer:
         self._updater.restore(state, device_statistics)
         self.iteration = int(state.iteration)
         self.tests.scores = dict(record.get("scores") or {})
-        if isinstance(self.rate_schedule, Plateau) and "plateau" in record:
+        if isinstance(self.rate_schedule, AdaptiveSchedule) and "plateau" in record:
             self.rate_schedule.state.update(record["plateau"])
         self._finite_check.restart(os.fspath(snapshot))
         log.info("Restored iteration %d from %s", self.iteration, snapshot)
@@ -245,13 +245,15 @@ class Trainer:
             stopping=lambda: alone and self._request == "stop",
         )
         if results is not None:
+            if isinstance(self.rate_schedule, StepEarly) and (accuracy := self.tests.accuracy(results)) is not None:
+                self.rate_schedule.note_test(accuracy)
             self._notify("on_test", results)
         return results
 
     def _save_snapshot(self) -> None:
         """Start to save a snapshot in the background."""
         record = {"data": self._positions(), "seed": self.seed, "scores": self.tests.scores}
-        if isinstance(self.rate_schedule, Plateau):
+        if isinstance(self.rate_schedule, AdaptiveSchedule):
             record["plateau"] = dict(self.rate_schedule.state)
         state, device_statistics = self._updater.sharded_state
         last_update = self._updater.last_update

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -34,8 +35,8 @@ class Rule:
         name: Caffe's name of the type.
         slots: the number of arrays that the rule keeps for each parameter. They start at zero. Their order is the order
             of Caffe's history.
-        update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`. `param` is the
-            SolverParameter, t the number of the update, from 1.
+        update: a function `update(param, g, r, t, *slots)` that returns `(u, *new_slots)`. `param` has the solver's
+            settings momentum, momentum2, delta and rms_decay, t is the number of the update, from 1.
         momentum: whether the rule uses the setting `momentum`.
     """
 
@@ -126,6 +127,35 @@ def adam(p: Any, g: Array, r: Array, t: Array, m: Array, v: Array) -> tuple[Arra
     return r * correction * m / (jnp.sqrt(v) + p.delta), m, v
 
 
+# MyCaffe's; its decay is apart from the rule, see `decay_apart`
+rule("AdamW", slots=2)(adam)
+
+
+@rule("SAG", slots=1)
+def sag(p: Any, g: Array, r: Array, t: Array, h: Array) -> tuple[Array, ...]:
+    """SGD along the running mean of the gradients, of the NVIDIA fork."""
+    h = p.momentum * h + (1 - p.momentum) * g
+    return r * h, h
+
+
+def momentum_at(param: Any, rate: Any, iteration: Any) -> Any:
+    """Return the momentum of an iteration, a float or a scalar array.
+
+    It is the setting `momentum`, or follows the NVIDIA fork's `momentum_policy`. In the Intel fork's warm-up, SGD
+    multiplies it by the ratio of this and the previous iteration's rates.
+    """
+    p, i = param, jnp.asarray(iteration, jnp.float32)
+    if p.momentum_policy == "poly":
+        return p.momentum + (p.max_momentum - p.momentum) * (i / p.max_iter) ** p.momentum_power
+    if p.momentum_policy == "opt":
+        best = (1 - 0.5 * jnp.sqrt(rate)) ** 2
+        return jnp.minimum(best, p.max_momentum) if p.HasField("max_momentum") else best
+    if p.warmup_iter > 0 and p.type == "SGD":
+        before = p.warmup_start_lr + (p.base_lr - p.warmup_start_lr) * (i - 1) / p.warmup_iter
+        return p.momentum * jnp.where((i < p.warmup_iter) & (before != 0), rate / jnp.where(before, before, 1), 1)
+    return p.momentum
+
+
 def check_rule(param: Any) -> list[str]:
     """Return a message for an unknown solver type or for a setting that the type does not allow; else an empty list."""
     if param.type not in RULES:
@@ -146,9 +176,14 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     """
     chosen = RULES[param.type]
 
+    fixed = SimpleNamespace(
+        momentum=param.momentum, momentum2=param.momentum2, delta=param.delta, rms_decay=param.rms_decay
+    )
+
     @partial(jax.jit, static_argnames="lr_mult")  # traced once for each shape
-    def one(g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array) -> tuple[Array, ...]:
-        u, *new = chosen.update(param, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
+    def one(g: Array, lr_mult: float, rate: Any, t: Array, *slots: Array, momentum: Any = None) -> tuple[Array, ...]:
+        p = fixed if momentum is None else SimpleNamespace(**vars(fixed) | {"momentum": momentum.astype(g.dtype)})
+        u, *new = chosen.update(p, g, jnp.asarray(rate, g.dtype) * lr_mult, t.astype(g.dtype), *slots)
         return -u, *new
 
     def init(params: Any) -> History:
@@ -159,10 +194,12 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     ) -> tuple[Any, History]:
         del params, extra
         t = jnp.asarray(iteration, jnp.float32) + 1
+        momentum = momentum_at(param, rate, iteration)
+        run = one if isinstance(momentum, float) else partial(one, momentum=momentum)
         if rates is None:
-            results = jax.tree.map(lambda g, m, *slots: one(g, m, rate, t, *slots), grads, lr_mults, *state.history)
+            results = jax.tree.map(lambda g, m, *slots: run(g, m, rate, t, *slots), grads, lr_mults, *state.history)
         else:  # a rate for each parameter, with lr_mult applied
-            results = jax.tree.map(lambda g, r, *slots: one(g, 1.0, r, t, *slots), grads, rates, *state.history)
+            results = jax.tree.map(lambda g, r, *slots: run(g, 1.0, r, t, *slots), grads, rates, *state.history)
         if not jax.tree.leaves(grads):
             return grads, state
         # from a tree of tuples to a tuple of trees
@@ -175,7 +212,7 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
 
 
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
-    """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay and update rule.
+    """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay, update rule and limits.
 
     The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping, so the
     slots of the update rule include it.
@@ -184,35 +221,77 @@ def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.Gradie
         param: a SolverParameter that `check_solver` accepts.
         lr_mults, decay_mults: trees like the parameters, with the multipliers of each parameter.
     """
-    update = optax.chain(
-        add_decay(param.weight_decay, param.regularization_type, decay_mults), transformation(param, lr_mults)
-    )
+    update = optax.chain(add_decay(param, decay_mults), transformation(param, lr_mults))
     return optax.chain(
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
-        with_local_rates(update, param, lr_mults) if param.larc else update,
+        with_local_rates(update, param, lr_mults) if param.larc or param.local_lr_auto else update,
+        decay_apart(param.adamw_decay, lr_mults, decay_mults) if param.type == "AdamW" else optax.identity(),
+        limit_weights(param),
     )
+
+
+def decay_apart(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
+    """Return AdamW's weight decay: rate * lr_mult * decay * decay_mult * p is subtracted from the updates."""
+
+    def update(
+        updates: Any, state: optax.EmptyState, params: Any = None, *, rate: Any, **extra: Any
+    ) -> tuple[Any, optax.EmptyState]:
+        def one(u: jax.Array, p: jax.Array, lr_mult: float, decay_mult: float) -> jax.Array:
+            return u - jnp.asarray(rate, p.dtype) * (lr_mult * decay * decay_mult) * p
+
+        return jax.tree.map(one, updates, params, lr_mults, decay_mults), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
+def limit_weights(param: Any) -> optax.GradientTransformation:
+    """Return a transformation that limits the updated weights, as the fork caffe-windows does.
+
+    First all weights are scaled to a total L2 norm of at most `clip_weights`, then each is clipped to the range from
+    `clamp_weights_lower` to `clamp_weights_upper`.
+    """
+    scales, clamps = param.clip_weights >= 0, any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
+    if not (scales or clamps):
+        return optax.identity()
+
+    def update(updates: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+        weights = jax.tree.map(jnp.add, params, updates)
+        if scales:
+            weights, _ = clip_by_total_norm(param.clip_weights).update(weights, state)
+        if clamps:
+            limits = param.clamp_weights_lower, param.clamp_weights_upper
+            weights = jax.tree.map(lambda w: jnp.clip(w, *limits), weights)
+        return jax.tree.map(jnp.subtract, weights, params), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def with_local_rates(
     update: optax.GradientTransformationExtraArgs, param: Any, lr_mults: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """Return the update rule with a local rate for each blob, the setting `larc` of the NVIDIA fork.
+    """Return the update rule with a local rate for each blob: `larc` of the NVIDIA, `local_lr_auto` of the Intel fork.
 
-    The local rate is larc_eta * |parameter| / |gradient|, with L2 norms and without weight decay. With the larc_policy
-    "scale" it multiplies the learning rate, with "clip" it is an upper limit. A blob with lr_mult 0 has the local rate
-    0; other values of lr_mult have no effect.
+    With L2 norms and gradients without weight decay, NVIDIA's local rate is (1 - momentum) * larc_eta * |parameter| /
+    |gradient|, and Intel's local_gw_ratio * |parameter| / (|gradient| + weight_decay * |parameter|). With NVIDIA's
+    larc_policy "clip" it is an upper limit, otherwise it multiplies the learning rate. A blob with lr_mult 0 has the
+    local rate 0; other values of lr_mult have no effect.
     """
 
-    def run(grads: Any, state: Any, params: Any = None, *, rate: Any, **extra: Any) -> tuple[Any, Any]:
+    def run(grads: Any, state: Any, params: Any = None, *, rate: Any, iteration: Any, **extra: Any) -> tuple[Any, Any]:
+        p = param
+        factor = (1 - momentum_at(p, rate, iteration)) * p.larc_eta if p.larc else p.local_gw_ratio
+        decay = 0 if p.larc else p.weight_decay
+
         def local(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
             size, steepness = jnp.linalg.norm(blob.ravel()), jnp.linalg.norm(g.ravel())
             nonzero = (size > 0) & (steepness > 0)
-            local_rate = jnp.where(nonzero, param.larc_eta * size / jnp.where(nonzero, steepness, 1), 1) * (mult > 0)
-            return rate * local_rate if param.larc_policy == "scale" else jnp.minimum(rate, local_rate)
+            divisor = jnp.where(nonzero, steepness + decay * size, 1)
+            local_rate = jnp.where(nonzero, factor * size / divisor, 1) * (mult > 0)
+            return jnp.minimum(rate, local_rate) if p.larc and p.larc_policy == "clip" else rate * local_rate
 
         rates = jax.tree.map(local, grads, params, lr_mults)
-        return update.update(grads, state, params, rate=rate, rates=rates, **extra)
+        return update.update(grads, state, params, rate=rate, rates=rates, iteration=iteration, **extra)
 
     return optax.GradientTransformationExtraArgs(update.init, run)
 
@@ -233,24 +312,32 @@ def clip_by_total_norm(limit: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def add_decay(decay: float, kind: str, decay_mults: Any) -> optax.GradientTransformation:
+def add_decay(param: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return a transformation that adds weight decay to gradients.
 
-    It adds decay * decay_mult * p for L2 regularization, and decay * decay_mult * sign(p) for L1.
+    It adds decay * decay_mult * p for L2 regularization, and decay * decay_mult * sign(p) for L1. The decay is the
+    setting `weight_decay`; with the NVIDIA fork's weight_decay_policy "poly" it reaches `max_weight_decay` at max_iter.
 
     Args:
-        decay: the setting `weight_decay`.
-        kind: "L1" or "L2".
+        param: the SolverParameter.
         decay_mults: a tree like the parameters, with the decay_mult of each parameter.
     """
-    if not decay:
-        return optax.identity()
-    direction = jnp.sign if kind == "L1" else (lambda blob: blob)
+    poly = param.weight_decay_policy == "poly"
+    if not (param.weight_decay or poly) or param.regularization_type == "NONE":
+        return optax.with_extra_args_support(optax.identity())
+    direction = jnp.sign if param.regularization_type == "L1" else (lambda blob: blob)
 
-    def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+    def update(
+        grads: Any, state: optax.EmptyState, params: Any = None, *, iteration: Any, **extra: Any
+    ) -> tuple[Any, optax.EmptyState]:
+        decay = param.weight_decay
+        if poly:
+            part = (jnp.asarray(iteration, jnp.float32) / param.max_iter) ** param.weight_decay_power
+            decay += (param.max_weight_decay - decay) * part
+
         def one(g: jax.Array, blob: jax.Array, mult: float) -> jax.Array:
-            return g + decay * mult * direction(blob) if mult else g
+            return g + jnp.asarray(decay * mult, g.dtype) * direction(blob) if mult else g
 
         return jax.tree.map(one, grads, params, decay_mults), state
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
