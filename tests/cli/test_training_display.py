@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from caffejax import Solver
-from caffejax.cli import main, training_display
+from caffejax.cli import main, progress, training_display
 from caffejax.cli.training_display import TrainingDisplay
 from caffejax.errors import SolverError
 
@@ -33,12 +33,12 @@ def test_it_shows_how_training_goes(
 ) -> None:
     monkeypatch.setattr(training_display, "_SECONDS_BETWEEN", 0)
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
-    progress = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
-    display = TrainingDisplay(solver, outputs, progress)
+    bar = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
+    display = TrainingDisplay(solver, outputs, bar)
     said, scores = [], []
 
     def look(solver: Solver) -> None:
-        (task,) = progress.tasks
+        (task,) = bar.tasks
         said.append((task.completed, task.total, task.fields["numbers"]))
         scores.append(dict(solver.tests.scores))
 
@@ -58,12 +58,12 @@ def test_it_shows_how_training_goes(
 
 def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
-    progress = Progress(console=Console(file=StringIO()), disable=True)
-    display = TrainingDisplay(solver, (), progress)
+    bar = Progress(console=Console(file=StringIO()), disable=True)
+    display = TrainingDisplay(solver, (), bar)
     solver.iteration = 4
     display.on_start(solver)
     solver.close()
-    assert progress.tasks[0].completed == 4
+    assert bar.tasks[0].completed == 4
 
 
 def test_outputs_that_no_test_net_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,3 +93,27 @@ def test_train_shows_it_on_a_terminal_and_records(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "s.metrics.jsonl").read_text().count('"event": "train"') == 4
     assert main(["train", "--solver=s.prototxt", "--metrics=off"]) == 0
     assert (tmp_path / "s.metrics.jsonl").read_text().count('"event": "train"') == 4
+
+
+@pytest.mark.parametrize(
+    ("environment", "moves"),
+    [
+        ({"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat"}, True),
+        ({"TERM": "xterm-color"}, True),
+        ({"TERM": "xterm-color", "JPY_PARENT_PID": "1"}, False),  # `!command` in a notebook, by Jupyter's launcher
+        ({"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}, False),  # and by any other
+        ({"TERM": "dumb"}, False),
+    ],
+)
+def test_the_cursor_moves_on_terminals_only(
+    environment: dict[str, str], moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JPY_PARENT_PID", "PAGER", "GIT_PAGER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress.counter(2, "images") as advance:
+        advance()
+    assert ("\x1b" in terminal.getvalue()) is moves

@@ -161,19 +161,21 @@ def test_what_stands_in_the_way_of_a_snapshot_is_named(tmp_path: Path) -> None:
 
 
 def test_steps_of_an_earlier_run_are_set_aside_not_lost(tmp_path: Path) -> None:
-    """A new run over the same prefix: its own steps are the newest ones."""
+    """New runs over the same prefix: their steps are the newest ones, and each number has one old step."""
     first = solver(tmp_path, "snapshot: 4")
     first.step(12)
     first.close()
-    again = solver(tmp_path, "snapshot: 4")
-    again.step(8)
-    again.close()
+    for length in 8, 4, 8:
+        again = solver(tmp_path, "snapshot: 4")
+        again.step(length)
+        again.close()
     steps = {p.parent.name: sorted(int(q.name) for q in p.parent.iterdir() if q.name.isdigit())
              for p in tmp_path.glob("snap.orbax*/*")}  # fmt: skip
-    assert steps == {"snap.orbax": [4, 8], "snap.orbax.old1": [4, 8, 12]}
+    assert steps == {"snap.orbax": [4, 8], "snap.orbax.old": [4, 8, 12]}
     resumed = solver(tmp_path)
-    resumed.restore(tmp_path / "snap.orbax")
-    assert resumed.iteration == 8
+    for folder, newest in ("snap.orbax", 8), ("snap.orbax.old", 12):
+        resumed.restore(tmp_path / folder)
+        assert resumed.iteration == newest
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -192,7 +194,7 @@ def test_stopping_before_an_update_keeps_the_snapshot_that_is_there(tmp_path: Pa
     first = stopped()
     again = stopped(tmp_path / "snap.orbax")
     assert again.iteration == 0
-    assert (tmp_path / "snap.orbax.old1" / "0").exists() == changed
+    assert (tmp_path / "snap.orbax.old" / "0").exists() == changed
     assert [p.name for p in (tmp_path / "snap.orbax").iterdir() if p.name.isdigit()] == ["0"]
     assert (leaves(first)[0] == leaves(again)[0]).all() == (not changed)
 

@@ -152,7 +152,7 @@ class CheckpointFolder:
         self._together = together and jax.process_count() > 1
         self._open_manager: Any = None
         self._saving: int | None = None
-        self._aside: Path | None = None
+        self._has_moved = False  # steps of an earlier run
 
     @property
     def _manager(self) -> Any:
@@ -194,9 +194,9 @@ class CheckpointFolder:
     ) -> None:
         """Save a step. If `together`, only start to save it.
 
-        Steps with this number or a higher number, from an earlier run, are moved to the folder `<path>.old1`. If the
-        newest step is identical to the new step, nothing is written; this happens if training resumes from the step and
-        stops before its first update.
+        Steps with this number or a higher number, from an earlier run, are moved to the folder `<path>.old`, where they
+        replace steps of the same number. If the newest step is identical to the new step, nothing is written; this
+        happens if training resumes from the step and stops before its first update.
 
         Args:
             step: the number of the step.
@@ -281,16 +281,15 @@ class CheckpointFolder:
             barrier()
 
     def _move(self, steps: Sequence[int]) -> None:
-        if self._aside is None:
-            existing = {p.name for p in self.path.parent.iterdir()}
-            names = (f"{self.path.name}.old{i}" for i in itertools.count(1))
-            self._aside = self.path.with_name(next(name for name in names if name not in existing))
+        aside = self.path.with_name(f"{self.path.name}.old")
+        if not self._has_moved:
             numbers = ", ".join(map(str, steps))
-            log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, self._aside, numbers)
-        self._aside.mkdir(exist_ok=True)
+            log.warning("%s holds steps of an earlier run; moved to %s: %s", self.path, aside, numbers)
+        self._has_moved = True
+        aside.mkdir(exist_ok=True)
         for step in steps:
-            shutil.rmtree(self._aside / str(step), ignore_errors=True)  # exists if this run has saved the step twice
-            (self.path / str(step)).rename(self._aside / str(step))
+            shutil.rmtree(aside / str(step), ignore_errors=True)  # a still earlier run's, or this run saves it twice
+            (self.path / str(step)).rename(aside / str(step))
 
     def restore(
         self,

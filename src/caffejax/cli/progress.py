@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ _OFF = "off"
 def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
     """Return a context that shows the progress of training below the log.
 
-    It has no effect if stderr is not a terminal, or in other processes than the first.
+    It has no effect if stderr is no terminal with a cursor, or in other processes than the first.
 
     Args:
         solver: the solver to watch.
@@ -36,7 +37,7 @@ def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
     from .training_display import TrainingDisplay, check_outputs
 
     check_outputs(solver, outputs)
-    if not (sys.stderr.isatty() and is_first()):
+    if not (_has_cursor() and is_first()):
         yield
         return
     with _bar() as progress:
@@ -52,14 +53,24 @@ def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
     """Return a context that shows the progress of `total` steps below the log, with a function to call after each step.
 
-    `noun` is the text after the numbers. If stderr is not a terminal, nothing is shown.
+    `noun` is the text after the numbers. If stderr is no terminal with a cursor, nothing is shown.
     """
-    if not sys.stderr.isatty():
+    if not _has_cursor():
         yield lambda: None
         return
     with _bar() as progress:
         task = progress.add_task("", total=total, numbers=noun)
         yield lambda: progress.advance(task)
+
+
+def _has_cursor() -> bool:
+    """Return whether stderr is a terminal that moves its cursor; the output of `!command` in a notebook is none.
+
+    Jupyter runs such commands in a pseudo-terminal, and shows what they print as it is.
+    """
+    environment, notebook = os.environ, {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}  # of any front end
+    in_notebook = "JPY_PARENT_PID" in environment or notebook.items() <= environment.items()
+    return sys.stderr.isatty() and not in_notebook and environment.get("TERM") != "dumb"
 
 
 @contextmanager
