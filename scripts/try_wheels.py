@@ -64,7 +64,7 @@ class Trial:
         convolutions = "oneDNN$" if kernels else "XLA, not oneDNN"
         require(f"Convolutions: +{convolutions}", self.run("caffejax", "device_query"))
         log = self.run("caffejax", "train", "--solver=solver.prototxt")
-        require("Convolutions and products are XLA's", log, times=0 if kernels else 1)
+        require("Convolutions and matrix products are computed by XLA", log, times=0 if kernels else 1)
         (accuracy,) = require(r"accuracy = ([\d.]+)", log)
         if float(accuracy) < 0.9:
             sys.exit(f"LeNet's accuracy is {accuracy}:\n{log}")

@@ -77,7 +77,7 @@ def install(alias: str, package: str) -> None:
     if (other := _another(alias, package)) is not None:
         raise CaffejaxError(
             f"another {alias}, from {getattr(other, '__file__', None) or 'an unknown place'}, was imported already; "
-            f"let {package} take its name before anything imports {alias}"
+            f"import {package} before anything imports {alias}"
         )
     with _lock:
         if not any(isinstance(finder, _Installed) and finder.alias == alias for finder in sys.meta_path):

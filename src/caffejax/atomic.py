@@ -19,7 +19,7 @@ _REMEDIES = {
     errno.EROFS: "choose a folder that is not read-only",
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room in your quota",
-    errno.EEXIST: "a file is where a folder is wanted; choose another path",
+    errno.EEXIST: "there is a file where a folder is needed; choose another path",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "part of the path is a file, not a folder",
 }
@@ -86,7 +86,7 @@ def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = Caffe
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
-            message = "is a device, a pipe or a socket, which a file would take the place of; name a file"
+            message = "is a device, a pipe or a socket, which a file would replace; name a file"
             raise error(Problem(message, str(path)))
         os.stat(os.path.join(target.parent, ""))  # fails if the parent is not a folder
     except OSError as cause:

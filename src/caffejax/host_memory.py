@@ -86,7 +86,7 @@ def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             try:
                 size = int((folder / limit).read_text())
-                yield Limit(size, size - int((folder / used).read_text()) + _cached(folder))
+                yield Limit(size, size - int((folder / used).read_text()) + _evictable_bytes(folder))
             except (OSError, ValueError):  # no limit, or "max"
                 continue
 
@@ -102,7 +102,7 @@ def _up(top: Path, folder: Path) -> list[Path]:
     return [folder, *(p for p in folder.parents if p.is_relative_to(top))]
 
 
-def _cached(folder: Path) -> int:
+def _evictable_bytes(folder: Path) -> int:
     """Return the bytes of inactive cached files, which count as used but can be evicted."""
     match = re.search(r"^(?:total_)?inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
     return int(match[1]) if match else 0

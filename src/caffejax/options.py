@@ -162,14 +162,14 @@ class Share:
     def _wrong(self) -> Iterator[str]:
         whole = [is_integer(value) for value in (self.first, self.count, self.of)]
         if not whole[0] or self.first < 0:
-            yield f"share.first must be a whole number from 0 on, not {quoted(self.first)}"
+            yield f"share.first must be an integer of at least 0, not {quoted(self.first)}"
         if not whole[1] or self.count < 1:
-            yield f"share.count must be a whole number from 1 on, not {quoted(self.count)}"
+            yield f"share.count must be an integer of at least 1, not {quoted(self.count)}"
         if not whole[2] or self.of < 1:
-            yield f"share.of must be a whole number from 1 on, not {quoted(self.of)}"
+            yield f"share.of must be an integer of at least 1, not {quoted(self.of)}"
         elif all(whole) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
             last = self.first + self.count - 1
-            yield f"share: {self.of} batches have no number {last}: first {self.first}, count {self.count}"
+            yield f"share: {self.of} batches have no index {last}: first {self.first}, count {self.count}"
 
 
 @dataclass(frozen=True)
@@ -214,12 +214,12 @@ class Reading:
 
     def _wrong(self) -> Iterator[str]:
         if not is_integer(self.seed):
-            yield f"seed must be a whole number, not {quoted(self.seed)}"
+            yield f"seed must be an integer, not {quoted(self.seed)}"
         if not is_integer(self.workers) or self.workers < 0:
-            yield f"workers must be a whole number from 0 on, not {quoted(self.workers)}"
+            yield f"workers must be an integer of at least 0, not {quoted(self.workers)}"
         for name in ("max_image_pixels", "max_hdf5_bytes"):
             if not is_integer(value := getattr(self, name)) or value < 1:
-                yield f"{name} must be a whole number from 1 on, not {quoted(value)}"
+                yield f"{name} must be an integer of at least 1, not {quoted(value)}"
         if not isinstance(self.share, Share):
             yield f"share must be a Share, not {quoted(self.share)}"
 
@@ -260,7 +260,7 @@ class Parallel:
 
     def _wrong(self) -> Iterator[str]:
         if not is_integer(self.model) or self.model < 1:
-            yield f"model must be a whole number from 1 on, not {quoted(self.model)}"
+            yield f"model must be an integer of at least 1, not {quoted(self.model)}"
 
 
 @dataclass(frozen=True)
@@ -365,24 +365,24 @@ class TrainConfig:
         devices: Any = self.devices
         several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
         if not (devices is None or several or (is_integer(devices) and devices > 0)):
-            yield f"devices must be a number from 1 on or a list of JAX's devices, not {quoted(devices)}"
+            yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quoted(devices)}"
         if self.device is not None and devices is not None:
             yield "give device or devices, not both"
         for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}"
         if not (self.keep_last is None or is_integer(self.keep_last)):
-            yield f"keep_last must be None or a whole number, not {quoted(self.keep_last)}"
+            yield f"keep_last must be None or an integer, not {quoted(self.keep_last)}"
         elif self.keep_last is not None and self.keep_last < 1:
             yield f"keep_last must be 1 or more, not {self.keep_last}"
         if not (self.seed is None or is_integer(self.seed)):
-            yield f"seed must be None or a whole number, not {quoted(self.seed)}"
+            yield f"seed must be None or an integer, not {quoted(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quoted(self.keep_best)}"
         if not is_integer(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
-            yield f"steps_per_dispatch must be a whole number from 1 on, not {quoted(self.steps_per_dispatch)}"
+            yield f"steps_per_dispatch must be an integer of at least 1, not {quoted(self.steps_per_dispatch)}"
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
-            yield "on_snapshot_error must be 'stop' if several processes train together: all wait for each snapshot"
+            yield "on_snapshot_error must be 'stop' if several processes train together: all wait for snapshots"
 
 
 class NetOptions(TypedDict, total=False):

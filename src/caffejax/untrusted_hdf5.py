@@ -52,7 +52,7 @@ def _check_superblock(block: bytes) -> None:
     at = {0: 24, 1: 28}.get(version, len(block)) + 3 * width  # after three other addresses
     address = block[at : at + width]
     if address.strip(b"\xff"):
-        raise RefusedError("is one of several files, as other drivers of HDF5 write them, or is damaged")
+        raise RefusedError("is one of several files of a multi-file HDF5 driver, or is damaged")
 
 
 def is_linked(group: h5py.Group, name: str | bytes) -> bool:
@@ -79,15 +79,17 @@ def find(group: h5py.Group, path: str) -> h5py.Group | h5py.Dataset | None:
             continue
         if not isinstance(at, h5py.Group) or not at.id.links.exists(part.encode()):
             if hops < _HOPS:
-                raise RefusedError(f"'{path}' is a link to nowhere")
+                raise RefusedError(f"'{path}' is a broken link")
             return None
         link = at.id.links.get_info(part.encode()).type
         if link == h5py.h5l.TYPE_HARD:
             at = at[part]
         elif link != h5py.h5l.TYPE_SOFT:
-            raise RefusedError(f"'{path}' leads into another file, which is not followed; copy what is there")
+            raise RefusedError(
+                f"'{path}' is a link to another file, which is not followed; copy its target into this file"
+            )
         elif not hops:
-            raise RefusedError(f"'{path}' is a link that leads round in a circle")
+            raise RefusedError(f"'{path}' is a circular link")
         else:
             hops -= 1
             target = at.id.links.get_val(part.encode()).decode("utf-8", "surrogateescape")
@@ -119,14 +121,14 @@ class Allowance:
         name = data_set.name
         if data_set.is_virtual or data_set.external:
             raise RefusedError(
-                f"data set '{name}' has its values in other files, which are not read; copy them into it"
+                f"data set '{name}' stores its values in other files, which are not read; copy them into this file"
             )
         in_memory = math.prod(data_set.shape or ()) * max(data_set.dtype.itemsize, _FLOAT)
         claimed = max(in_memory, math.prod(data_set.chunks or (0,)) * data_set.dtype.itemsize)
         self._claimed += claimed
         if self._claimed > self._memory:
             raise RefusedError(
-                f"{self._what(data_set, claimed)}, and there are {in_words(self._memory)} of memory in all"
+                f"{self._what(data_set, claimed)}, but the machine has only {in_words(self._memory)} of memory"
             )
         self._waiting.append((data_set, claimed))
         self._promised += claimed
@@ -141,8 +143,8 @@ class Allowance:
         if self._unpacked > self._more:
             remedy = f"raise {self._option} (--{self._option}), or " if self._option else ""
             raise RefusedError(
-                f"{self._what(data_set, claimed)} of which {in_words(stored)} are in the file, and at most "
-                f"{in_words(self._more)} more are unpacked of a file; if it is meant, {remedy}store it without "
+                f"{self._what(data_set, claimed)} of which {in_words(stored)} are in the file, but at most "
+                f"{in_words(self._more)} more may be unpacked; if this size is intended, {remedy}store it without "
                 "compression (h5repack -f NONE)"
             )
 

@@ -128,7 +128,7 @@ def test_blobs_of_a_layer_that_the_state_leaves_out_are_one_finding(check) -> No
     (finding,) = check(INPUT + two + users).phases[1].findings
     assert finding.message == (
         "unknown bottom blob 'a' (bottom index 0): only layer 'two' produces it and 2 more blobs, "
-        "and its rules leave it out here"
+        "and its rules exclude it here"
     )
 
 
@@ -165,13 +165,13 @@ def test_images_of_unknown_size_give_no_figures(check) -> None:
     data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 3 }')
     phase = check(data + CONV + IP).phases[0]
     assert (phase.outcome, phase.parameters) == ("loads", 0)
-    assert phase.assumed[0].endswith("a guess, as no setting tells the images' size")
+    assert phase.assumed[0].endswith("a guess, as no setting gives the images' size")
     fixed = (
         'layer { name: "fixed" type: "Reshape" bottom: "conv" top: "f" reshape_param { shape { dim: 3 dim: 2704 } } }'
     )
     assert check(data + CONV + fixed).phases[0].outcome == "loads"  # 28 x 28 fits
     unknown = DATA % ("HDF5Data", 'hdf5_data_param { source: "gone.txt" batch_size: 3 }')
-    assert "tell no shapes; the layers after it were not looked at" in check(unknown + CONV).phases[0].assumed[0]
+    assert "do not give its shapes; the layers after it were not checked" in check(unknown + CONV).phases[0].assumed[0]
 
 
 def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ def test_a_net_is_given_a_size_that_its_weights_fit(check, tmp_path: Path) -> No
 def test_solvers_are_checked_by_their_settings_and_the_nets_inside(check, tmp_path: Path) -> None:
     (tmp_path / "there.prototxt").write_text(INPUT)
     good = check('net: "there.prototxt" base_lr: 1 lr_policy: "fixed"', "a.prototxt")
-    assert (good.kind, good.loads, good.notes) == ("solver", True, ("its net there.prototxt is looked at by itself",))
+    assert (good.kind, good.loads, good.notes) == ("solver", True, ("its net there.prototxt is checked separately",))
     bad = check('net: "gone" base_lr: 1 lr_policy: "fixd" clip_weights: 1', "b.prototxt")
     assert [f.cause for f in bad.findings] == ["setting", "setting"]
-    assert "its net gone is not there" in bad.notes
+    assert "its net gone is missing" in bad.notes
     inside = check(f'net_param {{ {INPUT} }} base_lr: 1 lr_policy: "fixed"', "c.prototxt")
     assert outcomes(inside) == {"TRAIN": "loads", "TEST": "loads"}
 
@@ -241,7 +241,7 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert list(reports) == ["bad", "crash", "hang", "z"]
     assert reports["z"].loads
     said = {name: [f.message for f in reports[name].findings] for name in ("bad", "crash", "hang")}
-    assert said["crash"] == ["the process that looked at it ended with code 3"]
-    assert said["hang"] == ["is still being looked at after 5 s; --timeout gives it longer"]
-    assert said["bad"] == ["looking at it raised ZeroDivisionError: division by zero"]
+    assert said["crash"] == ["the process that checked it ended with code 3"]
+    assert said["hang"] == ["is still being checked after 5 s; raise --timeout to wait longer"]
+    assert said["bad"] == ["checking it raised ZeroDivisionError: division by zero"]
     assert time.monotonic() - began < 60

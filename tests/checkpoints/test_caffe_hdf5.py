@@ -89,7 +89,7 @@ def test_slashes_are_groups_in_groups(tmp_path):
 
 @pytest.mark.parametrize("names", [["a", "a"], [""], ["."], ["/a"], ["a//b"], ["a\0b"]])
 def test_names_that_hdf5_cannot_hold_are_refused(tmp_path, names):
-    with pytest.raises(WeightsError, match=r"HDF5 cannot hold a layer of this name.*write a \.caffemodel"):
+    with pytest.raises(WeightsError, match=r"HDF5 cannot store a layer of this name.*write a \.caffemodel"):
         write_caffemodel_h5(tmp_path / "x.h5", {}, layers=names)
     assert list(tmp_path.iterdir()) == []
 

@@ -107,7 +107,7 @@ def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
         loaded(Net(folder / "deploy.prototxt"), path, strict=True)
     assert [problem.layer for problem in caught.value.problems] == names
     for problem in str(caught.value).splitlines():
-        assert f"has no weights in {path}, and strict_weights (--strict_weights) wants some" in problem
+        assert f"has no weights in {path}, and strict_weights (--strict_weights) requires some" in problem
     with pytest.raises(WeightsError, match="layer 'ip'"):
         caffe.Net(str(folder / "deploy.prototxt"), caffe.TEST, weights=str(path), strict_weights=True)
     with pytest.raises(WeightsError, match="layer 'ip'"):

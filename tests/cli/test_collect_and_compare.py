@@ -74,8 +74,8 @@ def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFix
     assert "gradient of param 0" in out
     assert main(["compare", "a.npz", "--model=other.prototxt", "--picture=q.svg"]) == 1
     said = capsys.readouterr()
-    assert "They first part in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in said.out
-    assert "caffejax: layer 'tanh' (TanH): they first part here" in said.err
+    assert "They first differ in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in said.out
+    assert "caffejax: layer 'tanh' (TanH): the dumps first differ here" in said.err
     assert main(["compare", "a.npz", "--model=other.prototxt", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["rows"][found["first"]]["layer"] == "tanh"
@@ -162,12 +162,12 @@ def test_a_dump_that_does_not_fit_the_net(
     [
         (["compare", "a.npz"], "give either a second dump or --model"),
         (["compare", "a.npz", "b.npz", "--each_layer"], "give it with --model, not with a second dump"),
-        (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is no format of pictures"),
+        (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is not a picture format"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
         (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),
         (["collect", "--model=net.prototxt", "--out=net.prototxt"], "would overwrite the file that is read"),
         (["collect", "--model=net.prototxt", "--out=link.npz", "--inputs=in.npz"], "would overwrite the file"),
-        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net is not fed a blob 'z'"),
+        (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=in.npz"], "the net has no input 'z'"),
         (["collect", "--model=net.prototxt", "--out=b.npz", "--inputs=words.npz"], "'x' holds <U1"),
     ],
 )

@@ -116,11 +116,11 @@ def test_classification_stores_labels(folder):
     ("content", "message"),
     [
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "has a DOCTYPE, which is refused"),
-        ("<annotation>", "is no XML: no element found"),
+        ("<annotation>", "is not XML: no element found"),
         (XML.replace("cat", "cow"), "class 'cow' is not in the label map"),
         (XML.replace("<name>cat</name>", ""), "object 1 has no name"),
         (XML.replace("<xmin>10</xmin>", ""), "object 0 has 'None' where a number should be"),
-        ('<?xml version="1.0" encoding="gbk"?><a/>', "is no XML: multi-byte encodings are not supported"),
+        ('<?xml version="1.0" encoding="gbk"?><a/>', "is not XML: multi-byte encodings are not supported"),
         (XML.replace("<xmin>10</xmin>", "<xmin>1e300</xmin>"), "object 0 has '1e300' where a number should be"),
         (XML.replace("<xmin>10</xmin>", "<xmin>nan</xmin>"), "object 0 has 'nan' where a number should be"),
         (XML.replace("<width>40", "<width>0"), "says that the image is 20 x 0"),
@@ -136,11 +136,11 @@ def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is no JSON"),
-        ("[]", "has another form than"),
-        ('{"annotation": [{"category_id": "1"}]}', "has another form than"),
+        ("{", "is not JSON"),
+        ("[]", "must have the form"),
+        ('{"annotation": [{"category_id": "1"}]}', "must have the form"),
         ('{"annotation": [{"category_id": 1, "bbox": [1, 2]}]}', "annotation 0 has a box of 2 numbers, not 4"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_bad_json_is_named(folder, capsys, content, message):
@@ -156,8 +156,8 @@ def test_other_mistakes(folder, capsys):
     txt = ("--anno_type=detection", "--label_type=txt")
     assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in failed(capsys, *txt, name="txt.list")
     (folder / "1.txt").write_text("cat 1 2 3 4\n")
-    assert "1.txt: class 'cat' is no number" in failed(capsys, *txt, name="txt.list")
-    assert "--label_map_file is needed" in failed(capsys, "--anno_type=detection")
+    assert "1.txt: class 'cat' is not a number" in failed(capsys, *txt, name="txt.list")
+    assert "--label_map_file is required" in failed(capsys, "--anno_type=detection")
     assert "name 'cat' occurs twice" in failed(capsys, "--anno_type=detection", "--label_map_file=twice")
     assert "nowhere: the label map cannot be read" in failed(capsys, DETECTION[0], "--label_map_file=nowhere")
     assert "lonely.list:1: 'im0.png' is not two paths" in failed(capsys, *DETECTION, name="lonely.list")

@@ -50,14 +50,14 @@ def test_draw_net_takes_old_nets(tmp_path: Path) -> None:
             ("draw_net", LENET, "no_folder/net.dot"),
             r"no_folder/net.dot: cannot be written: .*; create the folder first",
         ),
-        (("draw_net", LENET, "net"), "net: the end of the name says the format"),
+        (("draw_net", LENET, "net"), "net: the ending of the name must be a format"),
         (
             ("draw_net", "net.prototxt", "net.svg", "--phase=TRAIN"),
             "net.prototxt: layer a has both include and exclude",
         ),
         (
             ("draw_net", "net.prototxt", "net.svg", "--display_lrm"),
-            "net.prototxt: layer 'b' has 3 param entries; weights and biases are two",
+            "net.prototxt: layer 'b' has 3 param entries; there are at most two, for weights and biases",
         ),
         (("parse_log", "absent.log", "."), "absent.log: cannot be read"),
         (("upgrade_net_proto_text", "absent", "new"), "absent: no such file"),
@@ -98,7 +98,7 @@ def test_parse_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_parse_log_of_a_run_without_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.log").write_text("\n".join(line for line in CURRENT.splitlines() if "Test" not in line))
     call("parse_log", tmp_path / "a.log", tmp_path)
-    assert "states no outputs of a test net" in capsys.readouterr().out
+    assert "contains no outputs of a test net" in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.log", "a.log.train"]
 
 
@@ -136,7 +136,7 @@ def test_plots_show_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("chart", "target", "log", "message"),
     [
         ("0", "p.png", "train_only.log", r"train_only\.log: has nothing to plot as test accuracy; .*: none"),
-        ("6", "p.nonsense", "a.log", r"p\.nonsense: .*no format of pictures; known are"),
+        ("6", "p.nonsense", "a.log", r"p\.nonsense: .*not a picture format; choose one of"),
         ("6", "no_folder/p.png", "a.log", "create the folder first"),
     ],
 )
@@ -161,7 +161,7 @@ def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str
     with pytest.raises(SystemExit) as caught:
         main(["plot_training_log", chart, "p.png", "a.log"])
     assert caught.value.code == 2
-    assert "is no chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
+    assert "is not a chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
 
 
 def test_upgrading_text(tmp_path: Path) -> None:

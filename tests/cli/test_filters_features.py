@@ -105,9 +105,9 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
     ("command", "message"),
     [
         ("filters deploy.prototxt --layer=conf", r"no layer 'conf' with filters.*did you mean 'conv'\?.*: conv, one"),
-        ("filters deploy.prototxt --layer=ip", r"no layer 'ip' with filters, weights of four axes.*conv, one"),
-        ("filters data_only.prototxt", r"data_only\.prototxt: no layer has filters of more than one pixel; .*none"),
-        ("filters deploy.prototxt --out=p.doc", r"p\.doc: '\.doc' is no format"),
+        ("filters deploy.prototxt --layer=ip", r"no layer 'ip' with filters \(weights with four axes\).*conv, one"),
+        ("filters data_only.prototxt", r"data_only\.prototxt: no layer has filters larger than 1 x 1; .*none"),
+        ("filters deploy.prototxt --out=p.doc", r"p\.doc: '\.doc' is not a picture format"),
         ("filters deploy.prototxt --out=none/p.png", "create the folder first"),
         ("filters deploy.prototxt --weights=cat.png", r"cat\.png"),
         ("features deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),

@@ -216,7 +216,7 @@ def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
 ) -> None:
     (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
     said = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
-    assert "layer 'd' (Input): nothing feeds this layer" in said
+    assert "layer 'd' (Input): has no data" in said
 
 
 @pytest.mark.slow
@@ -299,7 +299,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
         ("draw_net none folder", "folder: cannot be written: Is a directory"),
         ("view none --out=no/a.html", "no/a.html: cannot be written"),
         ("view none --out=a.svg", "a.svg: this command writes a page, .html; `caffejax draw_net` draws pictures"),
-        ("plot_training_log 0 a.xyz none", "a.xyz: '.xyz' is no format of pictures"),
+        ("plot_training_log 0 a.xyz none", "a.xyz: '.xyz' is not a picture format"),
     ],
 )
 def test_where_nothing_can_be_written_nothing_is_done(

@@ -172,7 +172,7 @@ def test_impossible_dates_are_passed_over(tmp_path: Path) -> None:
 def test_what_is_no_log(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.log"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(CaffejaxError, match=r"x\.log: this is no log of a training run"):
+    with pytest.raises(CaffejaxError, match=r"x\.log: this is not the log of a training run"):
         read_log(file)
     for name in ("absent.log", "."):
         with pytest.raises(CaffejaxError, match="cannot be read"):

@@ -199,7 +199,7 @@ def test_all_that_are_no_logs_are_named_at_once(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out=p.xyz"], r"p\.xyz: .*is no format of pictures"),
+        (["--out=p.xyz"], r"p\.xyz: .*is not a picture format"),
         (["--out=none/p.png"], "create the folder first"),
         (["--out=."], r"\.: .*"),
         (["--names=a,b"], "names 2 runs, but there are 1"),

@@ -36,7 +36,7 @@ os.abort()
             BEFORE + ABORTED.format(status="UNAVAILABLE: gone"),
             1,
             "I1122 22:10:31.306206   12 other.cc:1] before\nafter\ncaffejax: [process 1] another process has ended, or "
-            "cannot be reached; its log says why. Start all processes again, with --snapshot to continue from the last "
+            "cannot be reached; see its log. Start all processes again, with --snapshot to continue from the last "
             "checkpoint (UNAVAILABLE: gone)\n",
         ),
         (
@@ -55,7 +55,7 @@ os.abort()
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             1,
-            "caffejax: [process 1] ended by SIGKILL; the last lines of its log may say why\n",
+            "caffejax: [process 1] ended by SIGKILL; see the last lines of its log\n",
         ),
     ],
     ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],

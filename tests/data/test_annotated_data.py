@@ -145,7 +145,7 @@ def test_a_record_of_another_kind_is_named(open_source, tmp_path, db):
     for name, last, message in [
         ("typeless", bare.SerializeToString(), "record 'b' has annotations of type none, not BBOX"),
         ("broken", b"\xff", "record 'b' is not an AnnotatedDatum"),
-        ("imageless", b"", "record 'b' holds no image"),
+        ("imageless", b"", "record 'b' contains no image"),
     ]:
         write_lmdb(tmp_path / name, [(b"a", good.SerializeToString()), (b"b", last)])
         with pytest.raises(DataError, match=message):
@@ -202,7 +202,7 @@ def test_noise(db, open_source, noise):
         ({"annotated": "yolo_data_type: 1"}, "yolo_data_type is not supported"),
         ({"annotated": "batch_sampler { sampler { min_scale: 0 } }"}, "batch_sampler 0: scales must be"),
         ({"annotated": "batch_sampler { sampler { min_aspect_ratio: 3 } }"}, "batch_sampler 0: aspect ratios must be"),
-        ({}, "comes out as 3x91x119 .*, the batch's first as 3x90x120"),
+        ({}, "becomes 3x91x119 .*, but the batch's first image 3x90x120"),
     ],
 )
 def test_bad_settings(db, open_source, settings, message):
@@ -241,5 +241,5 @@ def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, 
     assert "there is no label map" in caplog.text
     with pytest.raises(DataError, match=r"classes that label map .*short does not have: 2, 3"):
         opened("short")
-    with pytest.raises(DataError, match=r"junk: .*is no label map"):
+    with pytest.raises(DataError, match=r"junk: .*is not a label map"):
         opened("junk")

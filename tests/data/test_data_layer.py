@@ -96,7 +96,7 @@ def message_of(open_source, net, **kwargs):
         ("force_color: true force_gray: true", "both force_color and force_gray"),
         ('mean_file: "nowhere"', "nowhere: layer 'd' (Data): mean_file: no such file"),
         ('mean_file: "{junk}"', "mean_file: not a .binaryproto file, or damaged"),
-        ('mean_file: "{large}" crop_size: 5', "must be equal, also with a crop_size"),
+        ('mean_file: "{large}" crop_size: 5', "must be equal, even with a crop_size"),
         ('mean_file: "{two}"', "mean_file has shape 2x2x6x7; it must be one image"),
         ('mean_file: "{blank}"', "mean_file: not a .binaryproto file, or damaged or truncated: the file is empty"),
         ("pad: 3 flow: true", "transform_param.pad is not supported yet"),
@@ -153,8 +153,8 @@ def caffe_datum(label):
     ("third", "message"),
     [
         (b"\xff\xff", "record 'c' is not a Datum"),
-        ((2, 6, 6), "record 'c' comes out as 2x6x6 (CxHxW), the batch's"),
-        ((3, 6, 7), "record 'c' comes out as 3x6x7 (CxHxW), the batch's"),
+        ((2, 6, 6), "record 'c' becomes 2x6x6 (CxHxW), but the batch's"),
+        ((3, 6, 7), "record 'c' becomes 3x6x7 (CxHxW), but the batch's"),
     ],
 )
 def test_a_bad_record_is_named_when_its_batch_is_read(open_source, data_layer, raw_datum, tmp_path, third, message):

@@ -95,7 +95,7 @@ def test_bad_lists(open_source, hdf5_layer, tmp_path):
     )
     assert "the list names no files" in message_of(open_source, hdf5_layer(listed(tmp_path), "a"))
     data = write(tmp_path / "x.h5", a=np.zeros((0, 2)))
-    assert "source must be a text file that lists such files" in message_of(open_source, hdf5_layer(data, "a"))
+    assert "source must be a text file that lists HDF5 files" in message_of(open_source, hdf5_layer(data, "a"))
     assert "the files have no rows" in message_of(open_source, hdf5_layer(listed(tmp_path, data), "a"))
 
 

@@ -69,7 +69,7 @@ def test_two_nets_do_not_mix_in_one_file(tmp_path):
     one, two = Net(net_text(tmp_path / "out.h5")), Net(net_text(tmp_path / "out.h5"))
     run(one, batch(0), batch(1))
     run(two, batch(2))
-    with pytest.raises(CaffejaxError, match=r"layer 'out' \(HDF5Output\): has been written by another"):
+    with pytest.raises(CaffejaxError, match=r"layer 'out' \(HDF5Output\): is also written by another"):
         run(one, batch(3))
     run(two, batch(4))
     assert content(tmp_path / "out.h5")["label"].tolist() == [2, 3, 4, 4, 5, 6]
@@ -79,7 +79,7 @@ def test_two_nets_do_not_mix_in_one_file(tmp_path):
     ("text", "message"),
     [
         (net_text(""), "hdf5_output_param has no file_name"),
-        (net_text("x").replace("shape { dim: 3 } }", "shape { dim: 4 } }"), "as many rows: 3x2x4 and 4"),
+        (net_text("x").replace("shape { dim: 3 } }", "shape { dim: 4 } }"), "equal numbers of rows, not 3x2x4 and 4"),
     ],
 )
 def test_bad_layers(text, message):

@@ -105,7 +105,7 @@ def test_all_bad_lines_are_named_at_once(tmp_path):
         read_list(tmp_path / "list")
     lines = str(caught.value).splitlines()
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "6", "7", "8"]
-    assert lines[0].endswith("list:2: 'b.jpg' is not a path, a space and a whole number")
+    assert lines[0].endswith("list:2: 'b.jpg' is not a path, a space and an integer")
     assert lines[1].endswith("list:3: is blank")
 
 
@@ -143,7 +143,7 @@ def test_images_of_different_sizes_are_named(folder, open_source):
     cv2.imwrite(str(folder / "large.png"), np.zeros((6, 6), np.uint8))
     (folder / "sizes.txt").write_text("in/a 0.png 0\nlarge.png 1\n")
     with pytest.raises(
-        DataError, match=r"image '.*large.png' comes out as 3x6x6 \(CxHxW\), the batch's first as 3x4x5"
+        DataError, match=r"image '.*large.png' becomes 3x6x6 \(CxHxW\), but the batch's first image 3x4x5"
     ):
         next(open_source(layer(folder / "sizes.txt", batch_size=2)))
 
@@ -164,7 +164,8 @@ def test_bad_settings(open_source, net, message):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b"\n", "the list names no images"), (b"\0\1\n" * 99, "list: .*: is no text; a list has")]
+    ("content", "message"),
+    [(b"\n", "the list names no images"), (b"\0\1\n" * 99, "list: .*: is not a text file; each line")],
 )
 def test_what_is_no_list(open_source, tmp_path, content, message):
     (tmp_path / "list").write_bytes(content)

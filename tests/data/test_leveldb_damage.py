@@ -49,11 +49,11 @@ def test_bad_current(leveldb_folder, tmp_path, content):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (b"", "lacks the number of the log"),
-        (b"\x01\x03own\x02\x00", "an order of their own, 'own'"),
-        (b"\x0e\x01", "has a field 14, which LevelDB does not know; a RocksDB has such"),
-        (b"\x01\xff", "a number has no end"),
-        (b"\x01\x05abc", "5 bytes are announced where 3 follow"),
+        (b"", "does not give the number of the log"),
+        (b"\x01\x03own\x02\x00", "the unsupported comparator 'own'"),
+        (b"\x0e\x01", "has a field 14, which LevelDB does not have; it may be a RocksDB"),
+        (b"\x01\xff", "a number is truncated"),
+        (b"\x01\x05abc", "5 bytes should follow, not 3"),
     ],
 )
 def test_bad_manifests(leveldb_folder, tmp_path, edit, message):

@@ -197,7 +197,7 @@ def test_of_a_window_file_only_the_first_image_is_looked_at(windows: Path) -> No
     lines = windows.read_text().splitlines()
     windows.write_text("\n".join([*lines[:-1], "0 0.1 2 two 9 9"]))
     net = Net(window_net(windows))
-    with pytest.raises(DataError, match=r"windows:54: layer 'd' \(WindowData\): .*'two' does not belong here"):
+    with pytest.raises(DataError, match=r"windows:54: layer 'd' \(WindowData\): .*'two' is unexpected here"):
         net.sources()
     windows.write_text("\n".join([lines[0], "none.png", *lines[2:]]))
     with pytest.raises(GraphError, match=r"there is no image '.*none.png'"):

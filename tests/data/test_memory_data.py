@@ -41,7 +41,7 @@ def test_positions_and_reset():
     source.reset(DATA[:4], LABELS[2:])
     assert source.get_state() == {"examples": 0}
     np.testing.assert_array_equal(next(source)[1], [2, 3])
-    with pytest.raises(DataError, match="not between batches"):
+    with pytest.raises(DataError, match="not a multiple of batch_size"):
         source.set_state({"examples": 3})
 
 

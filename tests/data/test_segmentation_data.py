@@ -153,11 +153,11 @@ def test_dense_image_data_has_settings_of_its_own(folder, open_source):
         ("lonely\n", PIXEL, "list:1: .* 'lonely' is not two paths"),
         ("im 0.png nowhere.png\n", PIXEL, "list:1: .* there is no label image 'nowhere.png'"),
         ("im 0.png 1.png\n", PIXEL, r"im 0.png' is 20x30 \(HxW\), but its label image '.*1.png' is 24x26"),
-        ("im 0.png 300\n", "", "labels beyond 0 to 255"),
+        ("im 0.png 300\n", "", "labels outside 0 to 255"),
         ("im 0.png 0.png\n", f"{PIXEL} ignore_label: -1", "ignore_label must be 0 to 255"),
         ("im 0.png 0.png\n", f"{PIXEL} new_height: 4", "only one of new_height and new_width"),
         ("im 0.png 0.png\n", f"{PIXEL} short_side: 4", "image_data_param.short_side is not supported"),
-        ("im 0.png 0.png\nim 1.png 1.png\n", PIXEL, "im 1.png' comes out as 3x24x26 .* the batch's first as 3x20x30"),
+        ("im 0.png 0.png\nim 1.png 1.png\n", PIXEL, "im 1.png' becomes 3x24x26 .* but the batch's first image 3x20x30"),
     ],
 )
 def test_mistakes_are_named(folder, open_source, lines, more, message):

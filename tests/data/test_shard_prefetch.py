@@ -146,23 +146,23 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
 @pytest.mark.parametrize(
     ("values", "messages"),
     [
-        ((-1, 1, 2), ["share.first must be a whole number from 0 on, not -1"]),
-        ((0, 0, 2), ["share.count must be a whole number from 1 on, not 0"]),
-        ((0, 1, 0), ["share.of must be a whole number from 1 on, not 0"]),
-        ((1, 2, 2), ["share: 2 batches have no number 2: first 1, count 2"]),
+        ((-1, 1, 2), ["share.first must be an integer of at least 0, not -1"]),
+        ((0, 0, 2), ["share.count must be an integer of at least 1, not 0"]),
+        ((0, 1, 0), ["share.of must be an integer of at least 1, not 0"]),
+        ((1, 2, 2), ["share: 2 batches have no index 2: first 1, count 2"]),
         (
             (0, 1.0, True),
             [
-                "share.count must be a whole number from 1 on, not 1.0",
-                "share.of must be a whole number from 1 on, not True",
+                "share.count must be an integer of at least 1, not 1.0",
+                "share.of must be an integer of at least 1, not True",
             ],
         ),
         (
             ("a", None, -3),
             [
-                'share.first must be a whole number from 0 on, not "a"',
-                "share.count must be a whole number from 1 on, not None",
-                "share.of must be a whole number from 1 on, not -3",
+                'share.first must be an integer of at least 0, not "a"',
+                "share.count must be an integer of at least 1, not None",
+                "share.of must be an integer of at least 1, not -3",
             ],
         ),
     ],

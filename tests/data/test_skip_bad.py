@@ -50,7 +50,7 @@ def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make, op
     got = labels(open_source(net, workers=workers, skip_bad=True), 10)
     assert got == STAND_INS * 3
     warnings = [r.message for r in caplog.records if r.levelname == "WARNING"]
-    assert all(w.endswith("; the next one takes its place") for w in warnings)
+    assert all(w.endswith("; replaced by the next one") for w in warnings)
     assert len(warnings) == len(BAD)
     assert all(any(name in w for w in warnings) for name in ("0", "3", "4", "9"))
 
@@ -81,7 +81,7 @@ def test_another_shape_is_an_error_all_the_same(open_source, data_layer, raw_dat
     records = [(b"%03d" % i, raw_datum(i, shape)) for i, shape in enumerate(shapes)]
     records[2] = (b"002", b"\x08\xff")
     write_lmdb(tmp_path / "db", records)
-    with pytest.raises(DataError, match=r"record '003' comes out as 2x6x8"):
+    with pytest.raises(DataError, match=r"record '003' becomes 2x6x8"):
         next(open_source(data_layer(tmp_path / "db", 3), skip_bad=True))
 
 

@@ -88,7 +88,7 @@ def test_sizes_that_cannot_be_divided(layer: str, what: str) -> None:
 def test_the_batch_of_a_python_data_layer_cannot_be_divided() -> None:
     layer = "layer { name: 'd' type: 'Python' %s top: 'x' python_param { module: 'm' layer: 'L' } }"
     with pytest.raises(
-        GraphError, match=r"^layer 'd' \(Python\): .*settled by its own code.* among 2 devices"
+        GraphError, match=r"^layer 'd' \(Python\): .*determined by its code and.* among 2 devices"
     ) as caught:
         split_batch_sizes(read_net(net_of("Data") + layer % "" + layer % "bottom: 'data'"), 2)
     assert len(caught.value.problems) == 1

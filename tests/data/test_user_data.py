@@ -149,10 +149,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "an empty batch": ([{"x": X[:0], "y": Y[:0]}], "'x' is empty"),
     "other lengths": ({"x": X, "y": Y[:3]}, "'x' has 10, 'y' has 3"),
     "a missing blob": ([{"x": X, "yy": Y}], "has no 'y', it has 'x', 'yy'; did you mean 'yy'"),
-    "another number of axes": ({"x": X[..., None], "y": Y}, r"'x' is of shape \(4, 3, 1\), the net's is \(4, 3\)"),
+    "another number of axes": ({"x": X[..., None], "y": Y}, r"'x' has shape \(4, 3, 1\), but the net needs \(4, 3\)"),
     "text": ([(X, ["a"] * ROWS)], "'y' holds <U1, not numbers"),
-    "ragged lists": ([(X, [[1], [2, 3]])], "'y' cannot be made a NumPy array"),
-    "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net is fed 2: 'x', 'y'"),
+    "ragged lists": ([(X, [[1], [2, 3]])], "'y' cannot be converted to a NumPy array"),
+    "too many arrays": ([(X, Y, Y)], "has 3 arrays, but the net has the inputs 2: 'x', 'y'"),
     "an ended iterator": (iter([]), "has ended after 0 batches, and an iterator cannot begin again"),
 }
 
@@ -210,18 +210,18 @@ def test_places_that_are_none_are_refused(graph: Graph, place: Any) -> None:
         data.set_state(place)
         next(data)
 
-    with pytest.raises(DataError, match=r"is not a position|ends after 3 batches|counts rows of data"):
+    with pytest.raises(DataError, match=r"is not a position|ends after 3 batches|counts rows"):
         go_on()
     rows = UserData("data", {"x": X, "y": Y}, graph)
     rows.set_state({"epoch": 0, "done": 50, "unit": "rows"})
-    with pytest.raises(DataError, match="has 10 rows, but the snapshot stands after 50"):
+    with pytest.raises(DataError, match="has 10 rows, but the snapshot was made after row 50"):
         next(rows)
 
 
 def test_an_iterator_cannot_go_back(graph: Graph) -> None:
     data = UserData("data", iter(BATCHES), graph)
     next(data)
-    with pytest.raises(DataError, match="has given 1 batches, and cannot go back"):
+    with pytest.raises(DataError, match="has returned 1 batches, and cannot go back"):
         data.set_state({"epoch": 0, "done": 0})
 
 

@@ -67,7 +67,7 @@ def blamed(found: NonFinite) -> str | None:
 def test_a_logarithm_of_a_negative_number_in_place() -> None:
     found = culprit(LOG)
     assert blamed(found) == "relu"
-    assert re.match(r"its output 'ip1' has \d NaN of 12 values; its bottoms go 'ip1' from -", found.message)
+    assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", found.message)
     assert found.advice == ""
 
 
@@ -75,7 +75,8 @@ def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
     found = culprit(ROOT)
     assert blamed(found) == "root"
     assert found.message == (
-        "the gradient of its bottom 'ip1' has 12 infinite of 12 values; all before it in the backward pass are finite"
+        "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
+        "pass is finite"
     )
 
 
@@ -134,7 +135,7 @@ def test_a_similarity_is_no_label() -> None:
     """
     found = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
     assert blamed(found) == "loss"
-    assert "its bottoms go 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in found.message
+    assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in found.message
     assert "classes" not in found.message
 
 
@@ -152,7 +153,7 @@ def test_numbers_that_were_not_finite_before() -> None:
 def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
     found = culprit(SOFTMAX)
     assert found.layer is None
-    assert found.message.startswith("the loss is not finite, but all numbers are when the layers run one by one")
+    assert found.message.startswith("the loss is not finite, but all numbers are finite when the layers run one by one")
 
 
 def test_the_first_array_that_is_not_finite() -> None:

@@ -98,7 +98,7 @@ def test_pictures_are_enlarged_by_whole_pixels() -> None:
 def test_what_cannot_be_drawn(maps: np.ndarray, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         grid(maps)
-    with pytest.raises(CaffejaxError, match=r"'\.doc' is no format"):
+    with pytest.raises(CaffejaxError, match=r"'\.doc' is not a picture format"):
         encoded(np.zeros((2, 2), np.uint8), ".doc")
 
 

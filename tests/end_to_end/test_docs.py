@@ -145,7 +145,7 @@ def test_the_page_on_comparing_works(
     commands = "".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL)).splitlines()
     assert [main(line.split()[1:]) for line in commands] == [0] * len(commands)
     said = capsys.readouterr().out
-    assert "All 36 arrays that both have are equal (rtol 0.001, atol 1e-07)." in said
+    assert "All 36 arrays in both dumps are equal (rtol 0.001, atol 1e-07)." in said
     for line in page.splitlines():  # the lines that it shows, numbers apart, which machines round differently
         if re.match(r"    (layer|conv1) ", line):
             assert line.split("  ")[2].strip() in said

@@ -223,7 +223,7 @@ def test_kinks_are_skipped_and_counted() -> None:
     (row,) = check_gradients("ReLU", bottoms=[x]).rows
     assert (row.checked, row.skipped, row.verdict) == (3, 2, OK)  # 0.01 is further than the smaller steps
     (row,) = check_gradients("ReLU", bottoms=[np.zeros(5)]).rows
-    assert row.verdict == "nothing to compare: 5 of 5 elements lie on kinks"
+    assert row.verdict == "nothing to compare: 5 of 5 elements are at kinks"
 
 
 def test_nothing_global_changes() -> None:

@@ -81,7 +81,7 @@ def test_command_on_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[s
     ("flags", "message"),
     [
         (["--layers=lost"], "the net has no layer 'lost' in phase TRAIN; did you mean 'loss'?"),
-        (["--layers=in"], "no layer has anything to take a gradient of"),
+        (["--layers=in"], "no layer has a bottom or parameter to differentiate"),
         (["--inputs=nowhere.npz"], "nowhere.npz: cannot be read as .npz"),
         (["--weights=nowhere.caffemodel"], "nowhere.caffemodel"),
         (["--samples=0"], "samples must be at least 1, not 0"),
@@ -105,11 +105,11 @@ def test_command_with_bad_input(
             lambda: check_gradients(
                 "InnerProduct", "inner_product_param { num_output: 3 }", bottoms=[(2, 5)], blobs=[np.ones((3, 4))]
             ),
-            r"blobs of shapes \[\(3, 4\)\] given, but the layer has \[\(3, 5\), \(3,\)\]",
+            r"the blobs have shapes \[\(3, 4\)\], but the layer needs \[\(3, 5\), \(3,\)\]",
         ),
         (
             lambda: check_gradients(Net(NET), inputs={"datum": np.ones(3)}),
-            "not fed a blob 'datum'; did you mean 'data'",
+            "has no input 'datum'; did you mean 'data'",
         ),
         (
             lambda: check_gradients(Net(NET), inputs={"data": np.ones((4, 2, 6))}),

@@ -17,4 +17,4 @@ def test_the_reason_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pyte
             assert not onednn.suits(jnp.ones(3))
     finally:
         onednn._is_callable.cache_clear()
-    assert caplog.messages == ["Convolutions and products are XLA's, and slower: it is not there"]
+    assert caplog.messages == ["Convolutions and matrix products are computed by XLA, which is slower: it is not there"]

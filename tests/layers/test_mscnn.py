@@ -266,14 +266,14 @@ def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "shapes", "tops", "words"),
     [
-        ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one of each for every bottom, 1: {'field_w': 0"),
+        ("BoxOutput", "", [(1, 6, 2, 2)], 1, "one of each for each of 1 bottoms, not {'field_w': 0"),
         ("BoxGroupOutput", "", [(1, 2, 2, 2), (1, 4, 2, 2)], 1, "2 bottoms for 0"),
         (
             "BoxGroupOutput",
             f"box_group_output_param {{ box_group_param {{ {GROUP} }} }}",
             [(3, 2, 2, 2), (3, 4, 2, 2)],
             1,
-            "3 items, which do not divide into images of 2 box shapes",
+            "3 items, which is not a multiple of 2 box shapes",
         ),
         (
             "BoxGroupOutput",
@@ -290,12 +290,12 @@ def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
             "stride must be above 0, not 0",
         ),
         ("DecodeBBox", "bbox_reg_param { bbox_mean: 0 bbox_std: 1 }", [(3, 8), (3, 5)], 1, "bbox_mean four times"),
-        ("DecodeBBox", "", [(3, 8), (4, 5)], 1, "one number of rows: {'deltas': 3, 'rois': 4}"),
+        ("DecodeBBox", "", [(3, 8), (4, 5)], 1, "equal numbers of rows, not {'deltas': 3, 'rois': 4}"),
         ("DecodeBBox", "", [(3, 12), (3, 5)], 1, "bottom 0 (deltas) must have rows of 8 numbers, not shape (3, 12)"),
         ("FrcnnOutput", "", [(3, 4), (3, 8), (3, 5), (1, 2)], 1, "bottom 1 (deltas) must have rows of 16 numbers"),
         ("FrcnnOutput", "", [(3, 4), (3, 16), (3, 5), (2, 2)], 1, "takes one image"),
         ("ScaleRoute", "scale_route_param { low_scale: 9 high_scale: 3 }", [(3, 5)], 1, "low_scale 9.0 must not be"),
-        ("ScaleRoute", "", [(3, 5), (4, 2)], 2, "bottom 1 must have as many rows as there are ROIs"),
+        ("ScaleRoute", "", [(3, 5), (4, 2)], 2, "bottom 1 must have one row per ROI"),
         ("HardMining", "hard_mining_param { num_image: 0 }", [(3, 1), (3, 5)], 1, "must be above 0"),
         ("ProposalTarget", "", [(3, 5), (3, 8)], 6, "cls_num, background included, must be 2 or more, not 0"),
         (
@@ -345,16 +345,16 @@ def test_labels_that_a_net_makes_must_have_the_shape() -> None:
     text = f"""layer {{ name: "made" type: "Power" bottom: "fed" top: "truth" }}
       layer {{ name: "loss" type: "DetectionGroupLoss" bottom: "scores" bottom: "deltas" bottom: "truth" top: "y"
         detection_group_loss_param {{ cls_num: 2 {GROUP} }} }}"""
-    with pytest.raises(CaffejaxError, match=r"for each place, \(2, 6, 3, 3\), not \(2, 5, 3, 3\)"):
+    with pytest.raises(CaffejaxError, match=r"for each cell, \(2, 6, 3, 3\), not \(2, 5, 3, 3\)"):
         Net(inputs + text, "TRAIN")
 
 
 def test_ground_truth_of_images_and_classes_that_there_are_not() -> None:
     text = f"proposal_target_param {{ {TARGET} }}"
-    for row, words in ([2, 0, 0, 9, 9, 1, 0], "of images 0 to 1"), ([0, 0, 0, 9, 9, 3, 0], "must not be above 2"):
+    for row, words in ([2, 0, 0, 9, 9, 1, 0], "in images 0 to 1"), ([0, 0, 0, 9, 9, 3, 0], "must not be above 2"):
         with pytest.raises(LayerError, match=words):
             run("ProposalTarget", text, [[0, 0, 0, 9, 9]], [row], tops=6, phase="TRAIN")
-    with pytest.raises(LayerError, match=r"of images 0 to 0 \(num_image 1\), not 1"):
+    with pytest.raises(LayerError, match=r"in images 0 to 0 \(num_image 1\), not 1"):
         run("HardMining", "hard_mining_param { num_image: 1 }", [[1.0]], [[1, 0, 0, 9, 9]], phase="TRAIN")
 
 

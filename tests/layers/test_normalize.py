@@ -54,7 +54,7 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
         ("Normalize", 'normalize_param { normalize_type: "L1" }', [(2, 3)], 'use "L2"'),
         ("SmoothL1Loss", "smooth_l1_loss_param { sigma: 0 }", [(2, 3), (2, 3)], "sigma must be positive"),
         ("SmoothL1Loss", "", [(2, 3), (3, 2)], "bottom 1 must have the shape of bottom 0"),
-        ("SmoothL1Loss", "", [(2, 3)] * 3, "give it a loss_weight"),
+        ("SmoothL1Loss", "", [(2, 3)] * 3, "set loss_weight"),
     ],
 )
 def test_refused(kind: str, text: str, shapes: list[tuple[int, ...]], words: str) -> None:

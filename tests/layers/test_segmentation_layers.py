@@ -188,7 +188,7 @@ def test_mat_write(tmp_path: Path) -> None:
         built.forward({}, {}, {"b0": (x := drawn(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
         np.testing.assert_array_equal(loadmat(tmp_path / f"{('first', 'second')[k]}_blob_0.mat")["data"], x.T)
     assert loadmat(tmp_path / "second_blob_1.mat")["data"].ravel().tolist() == [1, 1]
-    with pytest.raises(CaffejaxError, match="has 2 names, but this is one pass more"):
+    with pytest.raises(CaffejaxError, match="has 2 names, but this is a further pass"):
         built.forward({}, {}, {"b0": x, "b1": np.zeros(2, np.float32)})
     missing = Net(net("MatWrite", f'mat_write_param {{ prefix: "{tmp_path}/no/" }}', [(2,)], tops=0))
     with pytest.raises(DataError, match="no/iter_0_blob_0"):
@@ -207,7 +207,7 @@ def test_mat_write(tmp_path: Path) -> None:
         ("Upsample", "upsample_param { scale: 1 }", [IMAGE, IMAGE], "scale must be more than 1, not 1"),
         ("Upsample", "upsample_param { scale: 0 }", [IMAGE], "scale must be positive, not 0"),
         ("Upsample", "upsample_param { scale: 3 pad_out_h: true }", [IMAGE, IMAGE], "need scale 2"),
-        ("Upsample", "", [IMAGE, (2, 4, 5, 5)], "data and mask must have one shape"),
+        ("Upsample", "", [IMAGE, (2, 4, 5, 5)], "data and mask must have equal shapes"),
         ("UnPooling", "", [IMAGE, IMAGE], "unpool_size .* must be given"),
         ("Unpooling", "unpooling_param { unpool: AVE unpool_size: 9 }", [IMAGE], "kernel_size .* must be given"),
         (
@@ -224,9 +224,9 @@ def test_mat_write(tmp_path: Path) -> None:
         ("SpatialSoftmax", "spatial_softmax_param { temperature: 0 }", [IMAGE], "temperature must be positive"),
         ("EuclideanDistance", "", [(2, 4), (2, 4)], "points of 3 numbers each, not 4"),
         ("WeightedEuclideanLoss", "", [(2, 4), (2, 4), (2, 4)], "a matrix of 4 x 4 for each row"),
-        ("SegAccuracy", "", [IMAGE, (2, 5)], "a label for each place"),
+        ("SegAccuracy", "", [IMAGE, (2, 5)], "a label for each position"),
         ("EltwiseAccuracy", "eltwise_accuracy_param { top_k: 5 }", [IMAGE, (2, 1, 5, 6)], "top_k must be between 1"),
-        ("MultiStageMeanfield", "", [IMAGE, IMAGE, (2, 3, 5, 5)], "images of the same number and size"),
+        ("MultiStageMeanfield", "", [IMAGE, IMAGE, (2, 3, 5, 5)], "the number and size of images"),
         ("ConvolutionDepthwise", "convolution_param { kernel_size: 3 }", [(2, 4)], "needs a bottom with 4 axes"),
         ("BN", "", [(3,)], "needs a bottom with a channel axis"),
         ("SpatialDropout", "spatial_dropout_param { dropout_ratio: 1 }", [IMAGE], "dropout_ratio must be"),

@@ -156,7 +156,7 @@ def test_a_run_that_was_killed_in_its_first_line(left: int, tmp_path: Path) -> N
     [
         (".", r"\.: cannot be written: Is a directory; name a file, not a folder; .*--metrics=off"),
         ("there.txt/m.jsonl", r"there\.txt/m\.jsonl: cannot be written: .*folder"),
-        ("there.txt", r"there\.txt: is there and holds no metrics.*--metrics=FILE"),
+        ("there.txt", r"there\.txt: exists and contains no metrics.*--metrics=FILE"),
         ("/proc/none/m.jsonl", r"/proc/none/m\.jsonl: cannot be written"),
     ],
 )

@@ -153,7 +153,9 @@ def test_where_nothing_can_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     solver = small_solver(tmp_path)
-    with pytest.raises(CaffejaxError, match="file: cannot be written: File exists; a file is where a folder is wanted"):
+    with pytest.raises(
+        CaffejaxError, match="file: cannot be written: File exists; there is a file where a folder is needed"
+    ):
         trained(solver, TensorBoard(tmp_path / "file"))
     assert solver.iteration == 0
     monkeypatch.setattr(tensorboard, "is_first", lambda: False)

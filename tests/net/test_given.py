@@ -60,7 +60,7 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     assert run.returncode == 0, run.stderr  # neither a crash nor another error
     ip1 = "layer 'ip1' (InnerProduct): blob 0 is of shape (500, 800), but a bottom of shape "
     conv1 = "layer 'conv1' (Convolution): blob 0 is of shape (20, 1, 5, 5), but a bottom of shape "
-    built = "where the net was built for (64, 1, 28, 28))"
+    built = "but the net was built for (64, 1, 28, 28))"
     once = [
         f"{ip1}(64, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (64, 1, 32, 32) {built}",
         f"{ip1}(2, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (2, 1, 32, 32) {built}",
@@ -153,15 +153,15 @@ def test_all_that_is_wrong_with_params_is_named(lenet: Net, variables: Variables
     with pytest.raises(WeightsError) as caught:
         lenet.loss(params, variables.state, batch())
     assert str(caught.value).replace(f"{LENET}: layer ", "").splitlines() == [
-        "'conv1' (Convolution): blob 1 in params is missing; it must be of shape (20,), as Net.init and load_weights "
-        "give it",
+        "'conv1' (Convolution): blob 1 in params is missing; it must be of shape (20,), as returned by Net.init "
+        "and load_weights",
         "'conv2' (Convolution): blob 1 in params must be floating point, not int32",
         "'ip1' (InnerProduct): blob 0 in params must be of shape (500, 800), not (500, 801)",
         "'ip1' (InnerProduct): blob 1 in params must be an array, not a value of type str",
-        "'ip2' (InnerProduct): blob 0 in params is missing; it must be of shape (10, 500), as Net.init and "
-        "load_weights give it",
-        "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as Net.init and load_weights "
-        "give it",
+        "'ip2' (InnerProduct): blob 0 in params is missing; it must be of shape (10, 500), as returned by Net.init and "
+        "load_weights",
+        "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as returned by Net.init "
+        "and load_weights",
     ]
 
 
@@ -178,7 +178,7 @@ def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables
 
 
 def test_variables_are_given_as_their_parts(lenet: Net, variables: Variables) -> None:
-    with pytest.raises(WeightsError, match=r"params must be .*, not .* Variables; give its two parts, .params and"):
+    with pytest.raises(WeightsError, match=r"params must be .*, not .* Variables; pass its fields .params and"):
         lenet.loss(variables, variables.state, batch())  # type: ignore[arg-type]
     with pytest.raises(WeightsError, match=r"state must be \{layer: blobs\}, not None"):
         lenet.loss(variables.params, None, batch())  # type: ignore[arg-type]
@@ -208,14 +208,14 @@ def test_statistics_and_what_is_carried_are_state() -> None:
     [
         ({"phase": "train"}, 'phase must be "TRAIN" or "TEST", not "train"'),
         ({"phase": 0}, 'phase must be "TRAIN" or "TEST", not 0'),
-        ({"level": "1"}, 'level must be a whole number, not "1"'),
+        ({"level": "1"}, 'level must be an integer, not "1"'),
         ({"stages": "deploy"}, 'stages must be a list of names, not "deploy"'),
         ({"stages": [1]}, "stages must be a list of names, not [1]"),
         ({"kernels": "quick"}, 'kernels must be "fast" or "reference", not "quick"'),
         ({"backward": None}, 'backward must be "autodiff" or "rules", not None'),
         ({"remat": True}, 'remat must be "none" or "auto", not True'),
         ({"memory_limit": "8GiB"}, 'memory_limit must be a number of bytes, not "8GiB"'),
-        ({"workers": -1, "seed": 0.5}, "seed must be a whole number, not 0.5\nworkers must be a whole number from 0"),
+        ({"workers": -1, "seed": 0.5}, "seed must be an integer, not 0.5\nworkers must be an integer of at least 0"),
         ({"skip_bad": "no"}, 'skip_bad must be True or False, not "no"'),
         (
             {"precision": "half"},
@@ -239,9 +239,9 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
     [
         ({"device": "cpu"}, 'device must be one of JAX\'s, such as jax.devices()[0], not "cpu"'),
         ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one file'),
-        ({"keep_last": "3"}, 'keep_last must be None or a whole number, not "3"'),
-        ({"steps_per_dispatch": 0}, "steps_per_dispatch must be a whole number from 1 on, not 0"),
-        ({"seed": "a"}, 'seed must be None or a whole number, not "a"'),
+        ({"keep_last": "3"}, 'keep_last must be None or an integer, not "3"'),
+        ({"steps_per_dispatch": 0}, "steps_per_dispatch must be an integer of at least 1, not 0"),
+        ({"seed": "a"}, 'seed must be None or an integer, not "a"'),
         ({"remat": "all"}, 'remat must be "none" or "auto", not "all"'),
     ],
 )

@@ -44,8 +44,8 @@ def test_every_wrong_value_of_reading_is_named() -> None:
     values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "share": 2}
     assert sorted(messages(lambda: Reading(**values))) == sorted(
         [
-            "seed must be a whole number, not 0.5",
-            "workers must be a whole number from 0 on, not -1",
+            "seed must be an integer, not 0.5",
+            "workers must be an integer of at least 0, not -1",
             'skip_bad must be True or False, not "no"',
             "share must be a Share, not 2",
         ]
@@ -68,7 +68,7 @@ def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
         "there is no option 'depth'",
         'kernels must be "fast" or "reference", not "slow"',
         'remat must be "none" or "auto", not "all"',
-        "workers must be a whole number from 0 on, not -2",
+        "workers must be an integer of at least 0, not -2",
         "skip_bad must be True or False, not None",
     ]
     assert sorted(messages(lambda: resolved(Run(), Reading(), options))) == sorted(expected)

@@ -81,7 +81,7 @@ REFUSED = {
     "nothing": (lambda state: state.replace(params={}), r"has no 'params/conv1/0', which this solver needs"),
     "another shape": (
         lambda state: state.replace(params={**state.params, "ip2": state.params["ip1"]}),
-        r"'params/ip2/0' has shape \(500, 800\), this solver needs \(10, 500\)",
+        r"'params/ip2/0' has shape \(500, 800\), but this solver needs \(10, 500\)",
     ),
     "another rule": (lambda state: state.replace(opt_state=()), r"optimizer state belongs to another solver type"),
 }

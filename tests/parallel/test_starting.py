@@ -157,7 +157,7 @@ layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1
         ("", ["--batch=global"], "batch"),
         ("", ["--mesh=data=1,model=2", "--devices=4"], "--mesh is for 2 devices, but there are 4"),
         ("", ["--debug_nans"], "train on one"),
-        pytest.param("", ["--coordinator=auto"], "neither srun, mpirun nor a TPU pod is found", marks=pytest.mark.long),
+        pytest.param("", ["--coordinator=auto"], "no srun, mpirun or TPU pod was detected", marks=pytest.mark.long),
     ],
     ids=["host layer", "batch", "mesh", "debug_nans", "no scheduler"],
 )
@@ -172,7 +172,7 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, net: str, flags: list[
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": 0}, "devices must be a number from 1 on or a list"),
+        ({"devices": 0}, "devices must be a number of at least 1 or a list"),
         ({"devices": 1000}, "device here, not 1000"),
         ({"devices": ["cpu"]}, "devices must be"),
         ({"parallel": "data"}, "parallel must be a caffejax.Parallel"),

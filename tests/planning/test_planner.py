@@ -118,9 +118,9 @@ def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
     )
     assert plan(Net(boxes, "TRAIN"), HERE).batch == 4  # pictures and all their boxes: as many as the net has
     for asked in ({"batch": 4}, {"largest": "estimate"}, {"parallel": Parallel(batch="global")}):
-        with pytest.raises(GraphError, match=r"several sizes, \[1, 4\], along axis 0"):
+        with pytest.raises(GraphError, match=r"different sizes, \[1, 4\], along axis 0"):
             plan(Net(boxes, "TRAIN"), HERE, **asked)  # type: ignore[arg-type]
-    with pytest.raises(GraphError, match="several sizes"):
+    with pytest.raises(GraphError, match="different sizes"):
         plan(Net(boxes, "TEST"), HERE)
     host = resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'
     with pytest.raises(GraphError, match="these layers run on the host: f"):
@@ -150,7 +150,7 @@ def test_the_command(tmp_path: Path) -> None:
             [str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"],
             "8 devices, but there are 4 in tpu",
         ),
-        ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "is of training"),
+        ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "are for training only"),
     ):
         found = run(*arguments)
         assert found.returncode == 1

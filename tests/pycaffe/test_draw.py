@@ -243,7 +243,7 @@ def test_svg_asks_for_graphviz_or_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("no_graphviz")
 def test_nets_that_are_too_large_for_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg_drawing, "_LONGEST", 0.001)
-    with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: 0.001 s .* do not suffice"):
+    with pytest.raises(CaffejaxError, match=r"the net is too large to be laid out: 0.001 s .*are not enough"):
         draw.draw_net(read_net(LENET), "LR", "svg")
 
 
@@ -275,7 +275,7 @@ def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="rankdir must be one of LR, RL, TB, BT, not 'XY'"):
         draw.draw_net(read_net(NET), "XY", "dot")
-    with pytest.raises(CaffejaxError, match="the end of the name says the format"):
+    with pytest.raises(CaffejaxError, match="the ending of the name must be a format"):
         draw.draw_net_to_file(read_net(NET), tmp_path / "net")
 
 

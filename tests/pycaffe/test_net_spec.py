@@ -129,7 +129,7 @@ def test_a_tuple_of_tops_is_told_apart() -> None:
     with pytest.raises(TypeError) as caught:
         L.Silence(dummy(), ntop=0)
     assert str(caught.value) == "Silence input 0 is not a Top (type is <class 'tuple'>)"
-    assert caught.value.__notes__ == ["a layer with several tops gives a tuple of them"]
+    assert caught.value.__notes__ == ["a layer with several tops returns a tuple of them"]
     n = NetSpec()
     n.data = dummy()
     with pytest.raises(TypeError) as caught:

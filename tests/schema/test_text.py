@@ -95,7 +95,7 @@ def test_escapes_as_in_cpp(text, name):
         ),
         ("name: ['a']", "1:7: name takes one value, not a list"),
         ('name: "a', "1:7: name: expected a string in quotes, found a string without end"),
-        ('name: "a" "b', "1:11: this string has no end on its line"),
+        ('name: "a" "b', "1:11: this string is not closed on its line"),
         ("name: '\\ud800'", "1:7: name: '\\ud800' is not a character"),
         ("name: 'a' \udcff", "1:11: layer 'a': expected the name of a field of LayerParameter, found '\\udcff'"),
         ("name: '\udcff'", "1:7: name: the string is not UTF-8; save the file as UTF-8"),

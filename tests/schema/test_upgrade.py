@@ -45,10 +45,10 @@ def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
 
 def test_fields_without_meaning_are_named():
     net = parse_text((NETS / "v0_bad_field.prototxt").read_text(), caffe_pb2.NetParameter)
-    warnings = [w for w in upgrade_net(net) if "means nothing" in w]
+    warnings = [w for w in upgrade_net(net) if "has no effect" in w]
     assert warnings == [
-        "layer 'r': num_output means nothing to type 'relu' and is dropped",
-        "layer 'r': kernelsize means nothing to type 'relu' and is dropped",
+        "layer 'r': num_output has no effect on type 'relu' and is dropped",
+        "layer 'r': kernelsize has no effect on type 'relu' and is dropped",
     ]
 
 

@@ -204,7 +204,7 @@ def test_what_does_not_change_training_is_said_and_ignored(caplog: pytest.LogCap
         param = read_solver(BASE + 'lr_policy: "fixed" solver_data_type: FLOAT16 device_id: [2, 3]\n')
         solver_param.check_solver(param)
     assert param.device_id == 2
-    assert "device_id: only the first of the list counts" in caplog.text
+    assert "device_id: only the first value of the list is used" in caplog.text
     assert "solver_data_type (of nvidia) is ignored: it is a precision" in caplog.text
 
 

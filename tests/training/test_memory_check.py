@@ -85,7 +85,7 @@ def test_an_estimate_slightly_above_is_a_warning(
 def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
     monkeypatch.setattr(build, "free_memory", lambda: estimate() // 4)
     if limit is None:
-        with pytest.raises(SolverError, match=r"that are free; .*; --memory_limit=SIZE says that there is more"):
+        with pytest.raises(SolverError, match=r"that are free; .*; if there is more memory, set --memory_limit=SIZE"):
             solver()
     else:
         solver(memory_limit=limit).close()

@@ -101,7 +101,7 @@ def test_another_net_is_refused_by_name_and_shape(tmp_path: Path) -> None:
     s.snapshot()
     s.close()
     other = solver(tmp_path, net=NET.replace("num_output: 3", "num_output: 4"))
-    with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), this solver needs \(4, 6\)"):
+    with pytest.raises(WeightsError, match=r"'params/ip/0' has shape \(3, 6\), but this solver needs \(4, 6\)"):
         other.restore(tmp_path / "snap.orbax")
 
 

@@ -166,7 +166,7 @@ def _nested(inner: Exception) -> Exception:
         (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
         (_nested(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
         (ValueError("UNKNOWN: long\nwords [os_error_code='5'] [x]"), os.strerror(errno.EIO)),
-        (OSError(errno.ENOENT, "gone"), "its folder was removed meanwhile"),
+        (OSError(errno.ENOENT, "gone"), "its folder has been removed"),
         (ValueError("one line\nof many"), "one line"),
         (TimeoutError(), "TimeoutError"),
     ],

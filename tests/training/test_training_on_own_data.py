@@ -98,7 +98,9 @@ def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
     np.testing.assert_allclose(solver.smoothed_loss, wanted, rtol=1e-6)
 
 
-MISSING = r"nothing feeds the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python give caffejax.Solver\(..., {}="
+MISSING = (
+    r"there is no data for the inputs of {}: 'data' \(4x3\), 'label' \(4\). In Python give caffejax.Solver\(..., {}="
+)
 
 
 def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +119,7 @@ def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: 
         Solver("solver.prototxt", data=rows(), test_data=rows())
     caught.match("test_data is given, but test net #0 has no Input layers")
     Path("solver.prototxt").write_text(SOLVER.replace("test_iter: 2", "test_iter: 2 test_iter: 2"))
-    with pytest.raises(SolverError, match="test_data must be a list with the data of each of the 2 test nets"):
+    with pytest.raises(SolverError, match="test_data must be a list of 2"):
         Solver("solver.prototxt", data=rows(), test_data=rows())
 
 

@@ -68,9 +68,7 @@ def _net_report(
     notes: Sequence[str],
 ) -> Report:
     phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in net_states(net))
-    return Report(
-        str(file), "net", findings_of(wrong, "text"), _without_repetition(phases), tuple(dict.fromkeys(notes))
-    )
+    return Report(str(file), "net", findings_of(wrong, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes)))
 
 
 def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
@@ -95,7 +93,7 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
     for named in (param.net, param.train_net, *param.test_net):
         if named:
             exists = os.path.exists(find(named, file.parent))
-            notes.append(f"its net {named} is {'looked at by itself' if exists else 'not there'}")
+            notes.append(f"its net {named} is {'checked separately' if exists else 'missing'}")
     return Report(str(file), "solver", findings_of(problems, "setting"), tuple(phases), tuple(dict.fromkeys(notes)))
 
 
@@ -112,19 +110,19 @@ def _phase_report(
     best: PhaseReport | None = None
     try:
         for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
-            report = _loaded(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
+            report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
             if not weights or not any(w.misfits for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
     except AbsentError as reason:
-        return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not looked at",))
+        return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
         return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in wrong))
     assert best is not None  # assumed_graphs yields a graph or raises
     return best
 
 
-def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
+def _loaded_report(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence[Any]) -> PhaseReport:
     on_host = tuple(f"{x.name} ({x.type.name})" for x in graph.layers if x.type.on_host)
     fed = sum(x.type.is_fed for x in graph.layers)
     splits = sum(x.inserted_split for x in graph.layers)
@@ -143,8 +141,8 @@ def _loaded(name: str, graph: Graph, assumed: tuple[str, ...], weights: Sequence
     )
 
 
-def _without_repetition(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
-    """Return the reports without those on states with stages that equal the report on the same phase without stages."""
+def _drop_repeated(phases: Sequence[PhaseReport]) -> tuple[PhaseReport, ...]:
+    """Drop the reports on stages that equal the report on the same phase without stages."""
     plain = {phase.state: phase for phase in phases if "+" not in phase.state}
     return tuple(p for p in phases if "+" not in p.state or not _same(p, plain[p.state.partition("+")[0]]))
 
@@ -162,6 +160,6 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
         return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
     findings = findings_of([replace(p, file=None) for p in report.misfits], "weights")
     if not report.taken and not findings and report.left:
-        nothing = "the file has no blobs for any layer of the net: layers match by name"
+        nothing = "the file has no blobs for any layer of the net; layers are matched by name"
         findings = findings_of([Problem(nothing)], "weights")
     return WeightsReport(str(path), len(report.taken), findings, report.left, len(report.skipped))

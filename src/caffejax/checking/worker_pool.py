@@ -34,17 +34,17 @@ class _Worker:
     def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
         """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
-            process = self._started()
+            process = self._start()
             assert process.stdin is not None
             pickle.dump((os.fspath(path), list(weights), reading), process.stdin)
             process.stdin.flush()
             report = self._reply(timeout)
         except TimeoutError:
             self.end(hangs=True)
-            return _failed(path, f"is still being looked at after {timeout:g} s; --timeout gives it longer")
+            return _crash_report(path, f"is still being checked after {timeout:g} s; raise --timeout to wait longer")
         except (EOFError, OSError, pickle.UnpicklingError):
             code = self.end()
-            return _failed(path, f"the process that looked at it ended with code {code}")
+            return _crash_report(path, f"the process that checked it ended with code {code}")
         assert isinstance(report, Report)
         return report
 
@@ -62,7 +62,7 @@ class _Worker:
         process.kill()
         return process.wait()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
@@ -137,7 +137,7 @@ def check_files(
                 worker.end()
 
 
-def _failed(path: Path, message: str) -> Report:
+def _crash_report(path: Path, message: str) -> Report:
     return Report(os.fspath(path), "net", findings_of([Problem(message)], "crash"))
 
 
@@ -158,7 +158,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         try:
             report = check_file(path, weights, reading)
         except Exception as error:  # users' modules may raise any exception
-            message = f"looking at it raised {type(error).__name__}: {error}"
+            message = f"checking it raised {type(error).__name__}: {error}"
             report = Report(path, "net", findings_of([Problem(message)], "crash"))
         _send(report, replies)
 

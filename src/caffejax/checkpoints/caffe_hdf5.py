@@ -195,7 +195,9 @@ def write_caffemodel_h5(
     names = [*layers, *(name for name in {**blobs, **(diffs or {})} if name not in layers)]
     refused = [name for name in dict.fromkeys(names) if names.count(name) > 1 or not _is_path(name)]
     if refused:
-        message = "HDF5 cannot hold a layer of this name, or several; rename it, or write a .caffemodel"
+        message = (
+            "HDF5 cannot store a layer of this name, or several layers of one name; rename it, or write a .caffemodel"
+        )
         raise WeightsError(Problem(message, str(path), layer=name) for name in refused)
     with replace_hdf5(path) as file:
         for section, tree in (("data", blobs), ("diff", diffs)):

@@ -111,7 +111,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     if writer.copies:
         weights = _copy_shared(net, weights, source)
     else:
-        shared = _owners_of_shared(net)
+        shared = _find_shared_owners(net)
         weights = {
             name: tuple(None if (name, i) in shared else blob for i, blob in enumerate(blobs))
             for name, blobs in weights.items()
@@ -121,7 +121,7 @@ def convert(source: str, target: str, net: NetParameter | None = None) -> Weight
     return weights
 
 
-def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
+def _find_shared_owners(net: NetParameter) -> dict[tuple[str, int], tuple[str, int]]:
     """Map each shared blob `(layer, index)` to its owner, the first blob with the same `param.name` in the net."""
     first: dict[str, tuple[str, int]] = {}
     owners = {}
@@ -135,7 +135,7 @@ def _owners_of_shared(net: NetParameter) -> dict[tuple[str, int], tuple[str, int
 def _copy_shared(net: NetParameter, weights: Weights, file: str) -> Weights:
     """Return the weights with a copy of each shared blob in every layer that uses it."""
     filled = {name: list(blobs) for name, blobs in weights.items()}
-    for (name, i), (owner, j) in _owners_of_shared(net).items():
+    for (name, i), (owner, j) in _find_shared_owners(net).items():
         blobs = filled.setdefault(name, [])
         blobs += [None] * (i + 1 - len(blobs))
         if blobs[i] is None and j < len(filled.get(owner, ())):

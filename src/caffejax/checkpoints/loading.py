@@ -130,7 +130,7 @@ def _place_like(array: Array, old: jax.Array | None) -> jax.Array:
     dtype = np.dtype(np.float32) if old is None else old.dtype
     if isinstance(old, jax.Array) and len(old.sharding.device_set) > 1:
         return place(array.astype(dtype, copy=False), old.sharding)
-    return as_jax(_misaligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a program
+    return as_jax(_copy_if_aligned(array.astype(dtype, copy=False)), cpu_of())  # jnp.asarray would compile a program
 
 
 def save_weights(
@@ -176,7 +176,7 @@ def save_weights(
     with_blobs = [layer.name for layer in graph.layers if layer.params]
     repeated = [name for name in dict.fromkeys(with_blobs) if with_blobs.count(name) > 1]
     if repeated:
-        message = f"a file of {end} cannot hold several layers of this name; rename one, or write a .caffemodel"
+        message = f"a file of {end} cannot store several layers of this name; rename one, or write a .caffemodel"
         raise WeightsError(Problem(message, os.fspath(path), layer=name) for name in repeated)
     copied = dict(zip(names, blobs, strict=True))
     weights = {name: tuple((copied if FORMATS[end].copies else owned)[name]) for name in with_blobs}
@@ -212,7 +212,7 @@ def _open_blobs(path: str | os.PathLike[str]) -> tuple[Stored, Callable[[], obje
     return decode_caffemodel(data, path), release, True
 
 
-def _misaligned(array: Array) -> Array:
+def _copy_if_aligned(array: Array) -> Array:
     """Return the array, or a copy of it if its address is a multiple of 64 bytes.
 
     JAX on a CPU shares the memory of an array at such an address instead of copying it. The array may be part of a

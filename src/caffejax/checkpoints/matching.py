@@ -43,12 +43,12 @@ class LoadReport:
         lines = [
             f"Weights of {self.file}",
             f"  taken:   {_join_names(self.taken)}",
-            f"  skipped: {self._with_reason(self.skipped, 'file')}",
-            f"  left:    {self._with_reason(self.left, 'net')}",
+            f"  skipped: {self._format_with_reason(self.skipped, 'file')}",
+            f"  left:    {self._format_with_reason(self.left, 'net')}",
         ]
         return "\n".join([*lines, *(f"  misfit:  {problem}" for problem in self.misfits)])
 
-    def _with_reason(self, names: Sequence[str], only: str) -> str:
+    def _format_with_reason(self, names: Sequence[str], only: str) -> str:
         by_reason = {
             f"in the {only} only": [name for name in names if name not in self.without],
             "named in `without`": [name for name in names if name in self.without],
@@ -203,15 +203,18 @@ def report_missing(
         return
     names = ", ".join(os.fspath(file) for file in files)
     if strict:
-        reason = f"has no weights in {names}, and strict_weights (--strict_weights) wants some; layers match by name"
+        reason = (
+            f"has no weights in {names}, and strict_weights (--strict_weights) requires some; layers are matched by "
+            "name"
+        )
         raise WeightsError(layer.problem(reason) for layer in without)
     with_weights = [layer.name for layer in graph.layers if layer.params and layer not in without]
-    log.info("Weights from %s for %s", names, _counted_layers(with_weights))
+    log.info("Weights from %s for %s", names, _format_layers(with_weights))
     missing = [layer.name for layer in without]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
-    log.log(level, "No weights in %s for %s: initialized by their fillers", names, _counted_layers(missing))
+    log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
 
 
-def _counted_layers(names: Sequence[str]) -> str:
+def _format_layers(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
     return f"{counted(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{more}" if names else "no layer"

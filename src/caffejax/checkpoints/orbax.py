@@ -216,7 +216,7 @@ class CheckpointFolder:
             if self._together:
                 barrier()
             if self._together and not all_processes(self.path.is_dir()):
-                message = "a process does not see this folder; all processes must write checkpoints to the same folder"
+                message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
                 raise _error(self.path, message)
             stored = with_checksums(record, checksums(arrays))
             if not self._together and self.steps()[-1:] == [step] and self._read(on_host).has(step, stored):
@@ -374,7 +374,7 @@ class StepReader:
         if not self.all_succeed(True):
             raise ValueError("another process cannot read its shards")
         sums = checksums if "sums" in stored else old_checksums
-        if stored[_sums_of(stored)] != sums(arrays):
+        if stored[_checksum_key(stored)] != sums(arrays):
             raise ValueError("its checksum is wrong")
         return arrays, stored["record"]
 
@@ -401,7 +401,7 @@ class StepReader:
 
         args = ocp.args
         stored = self.manager.restore(step, args=args.Composite(**{RECORD: args.JsonRestore()}))[RECORD]
-        if stored != with_checksums(stored["record"], stored[_sums_of(stored)], _sums_of(stored)):
+        if stored != with_checksums(stored["record"], stored[_checksum_key(stored)], _checksum_key(stored)):
             raise ValueError("its checksum is wrong")
         target = self.target(stored["record"], self.manager.item_metadata(step)[ARRAYS])
         read = self.manager.restore(step, args=args.Composite(**{ARRAYS: args.StandardRestore(target)}))
@@ -432,5 +432,5 @@ def with_checksums(record: Any, sums: Mapping[str, int], name: str = "sums") -> 
     }
 
 
-def _sums_of(stored: Mapping[str, Any]) -> str:
+def _checksum_key(stored: Mapping[str, Any]) -> str:
     return "sums" if "sums" in stored else "arrays"  # "arrays" in older checkpoints

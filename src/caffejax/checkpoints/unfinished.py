@@ -54,7 +54,7 @@ def save_error(folder: Path, step: int, error: Exception) -> WeightsError:
     """Return the error to raise for a step that could not be saved; it gives the file system's reason, if known."""
     cause = _cause(error)
     if cause is not None and cause.errno == errno.ENOENT:
-        return WeightsError(Problem("cannot be written: its folder was removed meanwhile", str(folder / str(step))))
+        return WeightsError(Problem("cannot be written: its folder has been removed", str(folder / str(step))))
     if cause is not None:
         return WeightsError(not_written(folder / str(step), cause))
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -91,7 +91,7 @@ class _Silence:
                 return
             for module, name in ((threading, "excepthook"), (sys, "unraisablehook"), (sys, "excepthook")):
                 before = getattr(module, name)
-                setattr(module, name, filtering := _without_late_errors(before))
+                setattr(module, name, filtering := _hide_late_errors(before))
                 self._hooks.append((module, name, before, filtering))
             for logger in _loggers():
                 logger.addFilter(_is_relevant)
@@ -112,7 +112,7 @@ class _Silence:
 
 
 def _loggers() -> tuple[logging.Logger, logging.Logger]:
-    """Return the loggers of orbax and asyncio. Absl makes its logger: records of any other have no path of orbax."""
+    """Return the loggers of absl, which orbax uses, and of asyncio. Only absl's own logger records orbax's paths."""
     from absl import logging as absl_logging
 
     return absl_logging.get_absl_logger(), logging.getLogger("asyncio")
@@ -147,7 +147,7 @@ def _is_late(error: BaseException | None) -> bool:
     return "Event loop is closed" in str(error) or "tensorstore" in str(error).lower()
 
 
-def _without_late_errors(hook: Any) -> Callable[..., Any]:
+def _hide_late_errors(hook: Any) -> Callable[..., Any]:
     """Return a hook for uncaught exceptions that calls `hook`, except for errors of orbax's threads and tensorstore."""
 
     def filtering(*args: Any) -> None:

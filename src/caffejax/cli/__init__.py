@@ -142,12 +142,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"caffejax: {_OWN_TYPES}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        _let_go_of_stdout()  # the reader of the output, such as `head`, has closed the pipe
+        _discard_stdout()  # the reader of the output, such as `head`, has closed the pipe
         return 1
     except OSError as error:
         if not _stdout_fails():
             raise
-        _let_go_of_stdout()
+        _discard_stdout()
         print(f"caffejax: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -176,7 +176,7 @@ def _stdout_fails() -> bool:
     return False
 
 
-def _let_go_of_stdout() -> None:
+def _discard_stdout() -> None:
     """Redirect stdout to /dev/null, so that Python does not try to write the rest of its buffer at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)

@@ -22,7 +22,7 @@ from . import flags, net_flags
 if TYPE_CHECKING:
     from ..checking import PhaseReport, Report
 
-HELP = "report which models load and what the others lack"
+HELP = "report which models load and why others do not"
 EXAMPLE = "caffejax check -j 8 models/ my_net/deploy.prototxt"
 
 _WIDTH = 100
@@ -32,12 +32,14 @@ _ROW = "{:<50}  {:<20}  {:>8}  {:>10}"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
-    parser.add_argument("paths", nargs="+", type=_existing, metavar="FILE|FOLDER", help="nets, solvers, or folders")
+    parser.add_argument(
+        "paths", nargs="+", type=_existing_path, metavar="FILE|FOLDER", help="nets, solvers, or folders"
+    )
     weights = "check these weights against the nets (default: a .caffemodel beside the net with its name)"
-    flags.add(parser, "weights", weights, type=_existing, metavar="FILE")
+    flags.add(parser, "weights", weights, type=_existing_path, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
     net_flags.add_code_and_limits(parser)
-    jobs = "the number of files to check in parallel (default: the number of cores)"
+    jobs = "number of files to check in parallel (default: the number of cores)"
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
     flags.add(parser, "timeout", "time limit for each file, in seconds", type=flags.positive, default=120, metavar="N")
 
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         reading=flags.reading_of(options),
         imports=options.imports or (),
     )
-    shown = list(reports) if options.json else list(_printed(reports))
+    shown = list(reports) if options.json else list(_print_reports(reports))
     models = [report for report in shown if report.kind != "other" or report.findings]
     skipped = [report.file for report in shown if report not in models]
     failed = [report for report in models if not report.loads]
@@ -68,16 +70,16 @@ def run(options: argparse.Namespace) -> None:
     else:
         _print_summary(models, failed, skipped)
     if failed:
-        raise CaffejaxError(_of_each_kind(failed, models, "does not load", "do not load"))
+        raise CaffejaxError(_count_by_kind(failed, models, "does not load", "do not load"))
 
 
-def _existing(text: str) -> Path:
+def _existing_path(text: str) -> Path:
     if not os.path.exists(text):
         raise argparse.ArgumentTypeError(f"there is no file or folder '{text}'")
     return Path(text)
 
 
-def _printed(reports: Iterator[Report]) -> Iterator[Report]:
+def _print_reports(reports: Iterator[Report]) -> Iterator[Report]:
     print(_ROW.format("model", "loads in", "params", "memory"))
     for report in reports:
         if report.kind != "other" or report.findings:
@@ -94,24 +96,24 @@ def _lines(report: Report) -> Iterator[str]:
     where = where or ("(settings)" if report.kind == "solver" else "-")
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
     numbers = (count_in_words(parameters), in_words(memory) if memory else "-")
-    yield _ROW.format(_shortened(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
-    yield from _told((f"loads in {states}",) if states not in ("", where) else (), "")
-    yield from _told((str(finding) for finding in report.findings), "")
+    yield _ROW.format(_shorten(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
+    yield from _wrap((f"loads in {states}",) if states not in ("", where) else (), "")
+    yield from _wrap((str(finding) for finding in report.findings), "")
     for phase in _distinct(report.phases):
         if phase.outcome == "no data":
             yield f"  {phase.state}: no data layer for it"
-        yield from _told((str(finding) for finding in phase.findings), f"{phase.state}: ")
-        yield from _told(phase.assumed, f"{phase.state}: ")
+        yield from _wrap((str(finding) for finding in phase.findings), f"{phase.state}: ")
+        yield from _wrap(phase.assumed, f"{phase.state}: ")
         if phase.on_host:
             hosts = f"on the host: {', '.join(phase.on_host)}; {counted(phase.compiled, 'layer')} compiled"
-            yield from _told([hosts], f"{phase.state}: ")
+            yield from _wrap([hosts], f"{phase.state}: ")
         for match in phase.weights:
             lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
             unused = f", {match.unused} not used" if match.unused else ""
             fit = f"{match.file}: blobs for {counted(match.matched, 'layer')} fit{lacking}{unused}"
-            yield from _told([fit], f"{phase.state}: ")
-            yield from _told((str(misfit) for misfit in match.misfits), f"{phase.state}: ")
-    yield from _told(report.notes, "note: ")
+            yield from _wrap([fit], f"{phase.state}: ")
+            yield from _wrap((str(misfit) for misfit in match.misfits), f"{phase.state}: ")
+    yield from _wrap(report.notes, "note: ")
 
 
 def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
@@ -126,7 +128,7 @@ def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
         yield replace(bare, state=states)
 
 
-def _told(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) -> Iterator[str]:
+def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) -> Iterator[str]:
     for sentence in sentences:
         yield from textwrap.wrap(
             f"{start}{sentence}", _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
@@ -134,13 +136,13 @@ def _told(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) ->
 
 
 def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
-    print(f"\n{_of_each_kind([report for report in models if report.loads], models, 'loads', 'load')}.")
+    print(f"\n{_count_by_kind([report for report in models if report.loads], models, 'loads', 'load')}.")
     if skipped:
-        for line in _told([f"Neither net nor solver: {counted(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
+        for line in _wrap([f"Neither net nor solver: {counted(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
             print(line)
 
 
-def _of_each_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
+def _count_by_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
     """Return the text of counts by kind of model: "2 of 3 nets and 1 of 1 solver load".
 
     Args:
@@ -158,5 +160,5 @@ def _of_each_kind(some: list[Report], models: list[Report], does: str, do: str) 
     return f"{' and '.join(parts)} {does if len(parts) == len(some) == 1 else do}"
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"

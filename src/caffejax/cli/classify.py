@@ -51,11 +51,13 @@ def run(options: argparse.Namespace) -> None:
     if source.suffix == ".npy":
         inputs = list(image_flags.load_npy(source))
         if not inputs or inputs[0].ndim != 3:
-            raise DataError(Problem("holds no images: an array (N, H, W, K) is wanted", str(source)))
+            raise DataError(Problem("is not an array of images (N, H, W, K)", str(source)))
     else:
         files = sorted(source.glob(f"*.{options.ext}")) if os.path.isdir(source) else [source]
         if not files:
-            raise DataError(Problem(f"has no images *.{options.ext}; --ext says how their names end", str(source)))
+            raise DataError(
+                Problem(f"contains no *.{options.ext} images; --ext sets the ending of their names", str(source))
+            )
         inputs = [caffe.io.load_image(file) for file in files]
     image_flags.choose_device(options)
     settings = image_flags.settings(options)

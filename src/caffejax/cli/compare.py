@@ -43,7 +43,7 @@ def _tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 0")
     return value
 
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
     if options.picture:
         image_flags.check_figure(options.picture)
     a = read_dump(options.a)
-    b = _of_net(options, a) if options.b is None else read_dump(options.b)
+    b = _run_net(options, a) if options.b is None else read_dump(options.b)
     tolerances = {
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in (("rtol", RTOL), ("atol", ATOL))
@@ -73,12 +73,12 @@ def run(options: argparse.Namespace) -> None:
     if comparison.strangers:
         raise CaffejaxError(comparison.strangers)
     if (first := comparison.first) is not None:
-        raise CaffejaxError(Problem(f"they first part here: {first}", layer=first.layer, layer_type=first.type))
+        raise CaffejaxError(Problem(f"the dumps first differ here: {first}", layer=first.layer, layer_type=first.type))
     if not comparison.ok:
-        raise CaffejaxError("the dumps have nothing in common to compare")
+        raise CaffejaxError("the dumps have no arrays in common")
 
 
-def _of_net(options: argparse.Namespace, dump: Dump) -> Dump:
+def _run_net(options: argparse.Namespace, dump: Dump) -> Dump:
     """Run the net of the flags on the dump's inputs; return the net's dump."""
     from ..debugging.dumps import replay
 

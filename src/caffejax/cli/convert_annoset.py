@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "max_dim", "then shrink them to this longer side, in pixels", type=flags.count, default=0)
     flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
     flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
-    flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
+    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
     flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
     flags.add_options(parser, "max_image_pixels")
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     from ..data.database import WRITERS
 
     if (options.min_dim or options.max_dim) and (options.resize_height or options.resize_width):
-        raise DataError("--min_dim and --max_dim exclude --resize_height and --resize_width")
+        raise DataError("--min_dim and --max_dim cannot be combined with --resize_height and --resize_width")
     images = _read_list(options)
     if options.shuffle:
         log.info("Shuffling data")
@@ -89,7 +89,7 @@ def _read_list(options: argparse.Namespace) -> list[_Image]:
         images = read_list(file)
         return list(map(_Image, images.names, find_files(images.file, images.names, options.root, ()), images.labels))
     if not options.label_map_file and options.label_type == "xml":
-        raise DataError("--label_map_file is needed: XML has names of classes, and the net needs numbers")
+        raise DataError("--label_map_file is required: XML files name the classes, but the net needs class numbers")
     numbers = read_label_map(Path(options.label_map_file)) if options.label_map_file else None
     names, annotations = read_pairs(file)
     paths = find_files(file, names, options.root, ())
@@ -117,5 +117,5 @@ def _records(options: argparse.Namespace, images: list[_Image]) -> Iterator[tupl
         record, shape = encode_annotated(image.path, image.label, replace(storing, encoding=encoding))
         first = first or shape
         if options.check_size and shape != first:
-            raise DataError(f"image '{image.path}' is {shape} (channels, height, width), the first is {first}")
+            raise DataError(f"image '{image.path}' is {shape} (channels, height, width), but the first is {first}")
         yield b"%08d_" % line + image.name.encode("utf-8", "surrogateescape"), record

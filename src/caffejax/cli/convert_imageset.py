@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "seed", "the seed of the random order", type=flags.count, default=0, metavar="N")
     flags.add(parser, "resize_width", "resize to this width in pixels, with a height", type=flags.count, default=0)
     flags.add(parser, "resize_height", "resize to this height in pixels, with a width", type=flags.count, default=0)
-    flags.add_switch(parser, "check_size", "stop if an image has another size than the first")
+    flags.add_switch(parser, "check_size", "stop if an image differs in size from the first")
     flags.add_switch(parser, "encoded", "store compressed images; files are copied unchanged if possible")
     flags.add(parser, "encode_type", "compress to jpg, png, ... (default: the ending of each file's name)", default="")
     flags.add_options(parser, "max_image_pixels")
@@ -97,5 +97,5 @@ def _records(
             continue
         first = first or shape
         if options.check_size and shape != first:
-            raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), the first is {first}")
+            raise DataError(f"image '{paths[i]}' is {shape} (channels, height, width), but the first is {first}")
         yield b"%08d_" % line + images.names[i].encode("utf-8", "surrogateescape"), datum

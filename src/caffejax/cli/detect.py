@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     image_flags.set_limits(options)
     if not options.output_file.endswith((".csv", ".h5", ".hdf5")):
-        raise DataError(f"{options.output_file}: the name has to end in .csv or .h5")
+        raise DataError(f"{options.output_file}: the name must end in .csv or .h5")
     image_flags.check_files(options)
     image_flags.default_mean(options)
     windows = _windows(options.input_file)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         detections = detector.detect_selective_search(windows)
     if not detections:
-        raise DataError(f"{options.input_file} names no windows")
+        raise DataError(f"{options.input_file} lists no windows")
     write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
     write(options.output_file, detections)
     what = f"{counted(len(detections), 'window')} of {counted(len(windows), 'image')}"
@@ -87,7 +87,7 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
                 return {line.strip(): [] for line in file if line.strip()}
             reader = csv.DictReader(file)
             if missing := [c for c in ("filename", *_COORDINATES) if c not in (reader.fieldnames or ())]:
-                raise DataError(Problem(f"the first line names no column {', '.join(missing)}", path, 1))
+                raise DataError(Problem(f"the first line has no column {', '.join(missing)}", path, 1))
             windows: dict[str, list[np.ndarray]] = {}
             problems = []
             for row in reader:

@@ -51,7 +51,7 @@ def add_distributed_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(spread, "processes", "the number of processes", type=flags.positive, metavar="N")
     flags.add(spread, "process_id", "the number of this process, counted from 0", type=flags.count, metavar="I")
-    wait = "how long the processes wait for each other at the start, in seconds"
+    wait = "the time that processes wait for each other at the start, in seconds"
     flags.add(spread, "start_timeout", wait, type=flags.positive, metavar="N", default=60)
 
 
@@ -99,11 +99,11 @@ def join_processes(options: argparse.Namespace) -> None:
     if options.coordinator is None:
         if present:
             raise CaffejaxError(f"--{present[0]} needs --coordinator=HOST:PORT, the address of process 0")
-        _warn_of_tasks()
+        _warn_about_tasks()
         return
     if options.coordinator == _AUTO:
         if present:
-            raise CaffejaxError(f"--coordinator=auto detects this by itself: leave out --{present[0]}")
+            raise CaffejaxError(f"--coordinator=auto detects this: leave out --{present[0]}")
     elif len(present) < 2 or ":" not in options.coordinator:
         raise CaffejaxError("each of several processes needs --coordinator=HOST:PORT, --processes=N and --process_id=I")
     elif options.process_id >= options.processes:
@@ -251,11 +251,11 @@ def _mesh(text: str) -> dict[str, int]:
     return axes
 
 
-def _warn_of_tasks() -> None:
+def _warn_about_tasks() -> None:
     """Warn if SLURM or Open MPI started several processes without `--coordinator`, because each would train alone."""
     for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
         if os.environ.get(name, "1").isdecimal() and int(os.environ.get(name, "1")) > 1:
-            log.warning("%s is %s: processes train together with --coordinator=auto only", name, os.environ[name])
+            log.warning("%s is %s: processes train together only with --coordinator=auto", name, os.environ[name])
 
 
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
@@ -299,7 +299,9 @@ def device_of(kind: str, number: str) -> jax.Device:
         CaffejaxError: if the device does not exist.
     """
     if not number.isdigit():
-        raise CaffejaxError(f"'{number}' is not a device number; several devices are for train, --gpu=0,1 or --gpu=all")
+        raise CaffejaxError(
+            f"'{number}' is not a device number; only train takes several devices (--gpu=0,1 or --gpu=all)"
+        )
     devices = all_of(kind)
     if len(number) > 9 or int(number) >= len(devices):
         raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")

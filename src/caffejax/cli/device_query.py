@@ -57,6 +57,6 @@ def _gpus(text: str) -> list[Any]:
     if text == "all":
         gpus = _devices("gpu")
         if not gpus:
-            raise CaffejaxError("JAX sees no GPU here; without --gpu all other devices are listed")
+            raise CaffejaxError("JAX sees no GPU here; leave out --gpu to list the other devices")
         return gpus
     return [device_flags.device_of("gpu", number) for number in text.split(",")]

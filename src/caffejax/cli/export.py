@@ -57,7 +57,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.positive, metavar="N")
     weights_as = "flax: the format of the weights (default: safetensors)"
     flags.add(parser, "weights_as", weights_as, choices=("safetensors", "orbax"))
-    phase = "the phase that selects the prototxt's layers; they compute as in TEST in both"
+    phase = "the phase whose layers are exported; they always compute as in TEST"
     flags.add(parser, "phase", phase, choices=("TRAIN", "TEST"), default="TEST")
     net_flags.add_state_flags(parser)
     add_preprocessing_flags(parser)
@@ -80,7 +80,9 @@ def run(options: argparse.Namespace) -> None:
     for warning in zero_weight_warnings(subject):
         log.warning("%s", warning)
     takes, gives = _WRITERS[form](net, subject, options)
-    log.info("Exported %s: %s to %s", counted(len(subject.layers), "layer"), _listed(takes), _listed(gives))
+    log.info(
+        "Exported %s: %s to %s", counted(len(subject.layers), "layer"), _format_shapes(takes), _format_shapes(gives)
+    )
     log.info("Wrote %s", options.out if form == "flax" else options.to)
 
 
@@ -94,8 +96,8 @@ def _form(options: argparse.Namespace) -> str:
     problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
     for name, forms in _ONLY_FOR.items():
         if form and form not in forms and getattr(options, name) is not None:
-            remedy = "; preprocess images before you call the module" if name == "preprocess" else ""
-            problems.append(f"--{name} goes with {' and '.join(forms)} only{remedy}")
+            remedy = "; preprocess images before calling the module" if name == "preprocess" else ""
+            problems.append(f"--{name} works only with {' and '.join(forms)}{remedy}")
     if form == "flax" and not options.out:
         problems.append("--to=flax needs --out=FOLDER")
     problems += preprocessing_problems(options)
@@ -133,7 +135,7 @@ def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) ->
         "batch_axis": options.batch_axis or 0,
         "preprocessing": preprocessing_of(net, subject, options),
     }
-    exported = _in_any_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
+    exported = _export_with_batch(lambda batch: write_stablehlo(subject, options.to, batch=batch, **settings), options)
     (takes,), _ = jax.tree.unflatten(exported.in_tree, exported.in_avals)
     return takes, jax.tree.unflatten(exported.out_tree, exported.out_avals)
 
@@ -149,7 +151,7 @@ def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
         "batch_axis": options.batch_axis or 0,
         "preprocessing": preprocessing_of(net, subject, options),
     }
-    model = _in_any_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
+    model = _export_with_batch(lambda batch: write_onnx(subject, options.to, batch=batch, **settings), options)
     return shapes_of(model.graph.input), shapes_of(model.graph.output)
 
 
@@ -171,7 +173,7 @@ def _channels_last(blobs: Shapes) -> Shapes:
 _WRITERS = {"stablehlo": _write_stablehlo, "onnx": _write_onnx, "flax": _write_flax}
 
 
-def _in_any_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
+def _export_with_batch(write: Callable[[bool], T], options: argparse.Namespace) -> T:
     """Export by `write(True)`, with a symbolic batch size, and return its result.
 
     If a layer does not support a symbolic batch size and `--batch` is absent, log a warning and export by
@@ -203,7 +205,7 @@ def _rows(text: str) -> Any:
     return text if text == _ANY else flags.positive(text)
 
 
-def _listed(shapes: Shapes) -> str:
+def _format_shapes(shapes: Shapes) -> str:
     return ", ".join(f"{name} {blob.dtype}[{','.join(map(str, blob.shape))}]" for name, blob in shapes.items())
 
 
@@ -226,7 +228,7 @@ def preprocessing_problems(options: argparse.Namespace) -> Iterator[str]:
         if options.preprocess is None:
             yield f"--{name} needs --preprocess={_CLASSIFY}"
         elif options.preprocess == _TRANSFORM and name in _MEAN:
-            yield f"--{name} goes with --preprocess={_CLASSIFY} only: transform_param sets it itself"
+            yield f"--{name} works only with --preprocess={_CLASSIFY}: transform_param has its own setting"
     if options.images_dim is not None and (len(options.images_dim) != 2 or min(options.images_dim) < 1):
         yield "--images_dim must be a height and a width, such as 256,256"
 
@@ -246,10 +248,10 @@ def preprocessing_of(net: Net, subject: Subject, options: argparse.Namespace) ->
     if options.preprocess == _TRANSFORM:
         return data_layer_preprocessing(net, subject, options.images_dim, options.channel_swap)
     with image_flags.refusals(options.model):
-        return _as_classify(image_input(subject), subject, options)
+        return _classify_preprocessing(image_input(subject), subject, options)
 
 
-def _as_classify(blob: str, subject: Subject, options: argparse.Namespace) -> Preprocessing:
+def _classify_preprocessing(blob: str, subject: Subject, options: argparse.Namespace) -> Preprocessing:
     import numpy as np
 
     from ..export import Preprocessing, colour_order

@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("weights", help="the trained net, a .caffemodel[.h5]", metavar="pretrained_net_param")
     parser.add_argument("model", help="the net prototxt, with a data layer", metavar="feature_prototxt")
     parser.add_argument("blobs", help="the blobs to store", metavar="blob1[,blob2,...]")
-    parser.add_argument("databases", help="where to store them, one for each blob", metavar="db1[,db2,...]")
+    parser.add_argument("databases", help="the databases or files to write, one for each blob", metavar="db1[,db2,...]")
     parser.add_argument("batches", help="the number of batches to run", type=flags.count, metavar="num_mini_batches")
     parser.add_argument("db_type", help="the format of the databases or files", choices=(*flags.DATABASES, "npz"))
     parser.add_argument(
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     if len(names) != len(targets):
         raise CaffejaxError(f"{len(names)} blobs are to be stored in {len(targets)} databases; name one for each")
     if len(set(targets)) < len(targets):
-        raise CaffejaxError("a database is named twice; each blob needs its own")
+        raise CaffejaxError("a database is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.device_of(options.kind.lower(), number)
     check_there([options.model, options.weights])

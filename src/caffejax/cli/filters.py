@@ -29,9 +29,9 @@ def run(options: argparse.Namespace) -> None:
     by_layer = filter_params(net.graph)
     filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
     if filters is None:
-        message = "no layer has filters of more than one pixel"
+        message = "no layer has filters larger than 1 x 1"
         if options.layer:
-            message = f"no layer '{options.layer}' with filters, weights of four axes"
+            message = f"no layer '{options.layer}' with filters (weights with four axes)"
             message += did_you_mean(options.layer, by_layer)
         raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
     params = net_flags.variables_of(net, options.weights, options.strict_weights).params

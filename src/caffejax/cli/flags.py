@@ -43,7 +43,7 @@ def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> 
 def count(text: str) -> int:
     """Parse an integer of at least 0."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 0")
     return int(text)
 
 
@@ -61,7 +61,7 @@ def level(text: str) -> int:
     except ValueError:
         number = 2**31
     if not -(2**31) <= number < 2**31:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a level: a whole number of at most 32 bits")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a level: an integer of at most 32 bits")
     return number
 
 

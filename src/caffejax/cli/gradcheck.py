@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     )
     print(report.to_json() if options.json else report)
     if not report.rows:
-        raise CaffejaxError("no layer has anything to take a gradient of")
+        raise CaffejaxError("no layer has a bottom or parameter to differentiate")
     if not report.ok:
         raise CaffejaxError(
             Problem(str(row), file=options.model, layer=row.layer, layer_type=row.type) for row in report.failures

@@ -28,7 +28,7 @@ def numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of numbers such as 2,1,0") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers such as 2,1,0") from None
 
 
 def factor(text: str) -> float:
@@ -56,7 +56,7 @@ def add_preprocessing_flags(
     parser: argparse.ArgumentParser, raw_scale: float | None = None, channel_swap: tuple[int, ...] | None = None
 ) -> None:
     """Add flags for preprocessing; the arguments are the defaults of the flags."""
-    more = "" if raw_scale is None else "; unless given Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
+    more = "" if raw_scale is None else "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
     what = f"what to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
     flags.add(parser, "mean_file", help=what, metavar="FILE")
     flags.add(parser, "input_scale", help="factor after subtracting the mean", type=factor)
@@ -157,7 +157,7 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(Problem(f"is no .npy file, or cannot be read: {reason}", str(path))) from error
+        raise DataError(Problem(f"is not a .npy file, or cannot be read: {reason}", str(path))) from error
 
 
 def add_tile_flags(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +208,7 @@ def check_figure(path: str) -> None:
     suffix, known = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
     if suffix not in ("", *known):
         formats = ", ".join(f".{name}" for name in sorted(known))
-        raise CaffejaxError(f"{path}: '.{suffix}' is no format of pictures; known are {formats}")
+        raise CaffejaxError(f"{path}: '.{suffix}' is not a picture format; choose one of {formats}")
 
 
 def check_image(path: str) -> None:

@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     net_flags.add_flags(parser)
     flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
-    flags.add_switch(parser, "compiled", "compile the loss and its gradients, and print XLA's figures too")
+    flags.add_switch(parser, "compiled", "also compile the loss and its gradients, and print XLA's figures")
     flags.add_options(parser, "kernels", "remat", "memory_limit")
 
 

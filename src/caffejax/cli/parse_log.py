@@ -8,7 +8,7 @@ from pathlib import Path
 from ..human_readable import counted
 from . import flags
 
-HELP = "make tables of a training log"
+HELP = "write the tables of a training log"
 EXAMPLE = "caffejax parse_log train.log tables"
 
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     tables = dict(zip(("train", "test"), parse_log(log), strict=True))
     for kind, rows in tables.items():
         if not rows:
-            print(f"{log} states no outputs of a {kind} net")
+            print(f"{log} contains no outputs of a {kind} net")
             continue
         target = Path(options.output_dir) / f"{log.name}.{kind}"
         write_csv(target, rows, options.delimiter)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..planning.hlo import Collective
     from ..schema.caffe_pb2 import SolverParameter
 
-HELP = "compile for a TPU or GPU without having one: does it fit, how fast could it be"
+HELP = "compile for a TPU or GPU without having one, to see whether it fits and how fast it could be"
 EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x2 --batch 32 --precision bfloat16"
 
 
@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser,
         "target",
-        "the devices: tpu:v5e:2x2, cuda:h100:4, or a chip's data sheet as chip.toml:4",
+        "the devices: tpu:v5e:2x2, cuda:h100:4, or a chip's data sheet as in chip.toml:4",
         required=True,
         metavar="TARGET",
     )
@@ -152,7 +152,7 @@ def _lines(found: Plan) -> list[str]:
         parts = ", ".join(f"{name} {1000 * s:.3g} ms" for name, s in found.seconds.items())
         lines += [
             f"best possible      {1000 * found.best:.3g} ms, bound by {found.bound_by} ({parts})",
-            f"                   {found.examples_per_second:,.0f} examples a second on all devices",
+            f"                   {found.examples_per_second:,.0f} examples per second on all devices",
         ]
     if found.largest_batch is not None:
         lines.append(

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     if len(names) != len(options.logs):
         raise CaffejaxError(f"--names names {len(names)} runs, but there are {len(options.logs)} logs")
     if len(set(names)) < len(names):
-        raise CaffejaxError("a run is named twice: give each log once, and each run its own name")
+        raise CaffejaxError("a run is named twice: give each log once, and each run a different name")
     logs = dict(zip(names, read_logs(options.logs), strict=True))
     figure = draw_runs(logs, axis=options.x, smooth=options.smooth, log_loss=options.log_loss)
     write_figure(figure, options.out)

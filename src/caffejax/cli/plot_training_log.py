@@ -39,7 +39,9 @@ def _chart(text: str) -> str:
         return _CHARTS[int(text)]
     name = "_".join(text.lower().replace(".", " ").replace("_", " ").replace("-", " ").split())
     if name not in _CHARTS:
-        raise argparse.ArgumentTypeError(f"'{text}' is no chart type: 0 to {len(_CHARTS) - 1}, or {', '.join(_CHARTS)}")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a chart type: 0 to {len(_CHARTS) - 1}, or {', '.join(_CHARTS)}"
+        )
     return name
 
 

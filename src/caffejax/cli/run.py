@@ -15,7 +15,7 @@ from types import TracebackType
 
 from ..errors import CaffejaxError
 
-HELP = "run a Python script that says `import caffe`"
+HELP = "run a Python script that imports caffe"
 EXAMPLE = "caffejax run classify.py --images cat.jpg"
 
 
@@ -48,11 +48,11 @@ def run(options: argparse.Namespace) -> None:
         else:
             runpy.run_path(options.script, run_name="__main__")
     except Exception as error:
-        traceback.print_exception(error.with_traceback(_of_script(error.__traceback__)))
+        traceback.print_exception(error.with_traceback(_strip_runpy_frames(error.__traceback__)))
         raise SystemExit(1) from None
 
 
-def _of_script(frames: TracebackType | None) -> TracebackType | None:
+def _strip_runpy_frames(frames: TracebackType | None) -> TracebackType | None:
     """Return a traceback without runpy's frames before the script, or unchanged if it has no frame of the script."""
     inner = frames
     while inner is not None and inner.tb_frame.f_globals.get("__name__") != "__main__":

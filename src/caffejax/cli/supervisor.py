@@ -18,7 +18,7 @@ from types import FrameType
 from typing import IO
 
 LOST = (
-    "another process has ended, or cannot be reached; its log says why. Start all processes again, with --snapshot "
+    "another process has ended, or cannot be reached; see its log. Start all processes again, with --snapshot "
     "to continue from the last checkpoint"
 )
 _VARIABLE = "CAFFEJAX_WATCHED"  # number of a pipe's read end in the child; the pipe is closed when the parent ends
@@ -35,11 +35,11 @@ def is_supervised() -> bool:
     """Return whether this process has a supervisor. The first call makes this process end when the supervisor ends."""
     if (number := os.environ.pop(_VARIABLE, None)) is None:
         return False
-    threading.Thread(target=_end_with, args=(int(number),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(int(number),), daemon=True).start()
     return True
 
 
-def _end_with(lifeline: int) -> None:
+def _end_with_parent(lifeline: int) -> None:
     os.read(lifeline, 1)  # nothing is written to the pipe, so read returns when the parent's end is closed
     os._exit(1)
 
@@ -55,11 +55,11 @@ def supervise(process_id: int | None, start_timeout: int) -> int:
     pending: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
+    def forward_signal(number: int, frame: FrameType | None) -> None:
         pending.append(number) if child is None else child.send_signal(number)
 
     heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, hand_on) for number in heeded}
+    before = {number: signal.signal(number, forward_signal) for number in heeded}
     try:
         child = subprocess.Popen(
             [sys.executable, *sys.orig_argv[1:]],
@@ -95,7 +95,7 @@ def _why(number: int, status: str, start_timeout: int) -> str:
     The message is derived from JAX's last status line, which may be empty.
     """
     if not status:
-        return f"ended by {signal.Signals(number).name}; the last lines of its log may say why"
+        return f"ended by {signal.Signals(number).name}; see the last lines of its log"
     if "ALREADY_EXISTS" in status or "incarnation" in status:  # "incarnation" if all processes had started
         return f"another process has the same --process_id, or one process was restarted alone ({status})"
     if "DEADLINE_EXCEEDED" in status:

@@ -7,7 +7,7 @@ import argparse
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
 
-HELP = "score a net with given weights"
+HELP = "score a net with trained weights"
 EXAMPLE = (
     "caffejax test --model=configs/digits/lenet_train_test.prototxt "
     "--weights=snapshots/lenet_iter_1000.caffemodel --iterations=4"

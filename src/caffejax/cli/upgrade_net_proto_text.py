@@ -6,7 +6,7 @@ import argparse
 
 from . import upgrading
 
-HELP = "bring an old net prototxt up to date"
+HELP = "upgrade an old net prototxt"
 EXAMPLE = "caffejax upgrade_net_proto_text old.prototxt new.prototxt"
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from . import upgrading
 
-HELP = "bring an old solver prototxt up to date"
+HELP = "upgrade an old solver prototxt"
 EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"
 
 

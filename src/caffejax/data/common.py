@@ -71,7 +71,7 @@ class CounterRng:
         return np.asarray(stream.random_raw(4 * count)).reshape(count, 4)
 
     def generator(self, n: int) -> np.random.Generator:
-        """Return a generator for example n, for any amount of random numbers, independent of the example's `words`."""
+        """Return a generator of random numbers for example n, independent of the example's `words`."""
         return np.random.Generator(np.random.Philox(key=np.array(self._seed, np.uint64), counter=[0, n, 0, 1]))
 
     def permutation(self, n: int, *key: int) -> np.ndarray:

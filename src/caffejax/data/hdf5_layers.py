@@ -199,7 +199,7 @@ def _read_file_list(path: Path) -> list[Path]:
     except OSError as error:
         raise DataError(Problem(f"the list of files cannot be read: {error.strerror}", str(path))) from error
     if content.startswith(b"\x89HDF"):
-        message = "is an HDF5 file; source must be a text file that lists such files, one a line"
+        message = "is an HDF5 file; source must be a text file that lists HDF5 files, one per line"
         raise DataError(Problem(message, str(path)))
     names = content.decode("utf-8", "surrogateescape").split()
     if not names:
@@ -256,7 +256,8 @@ def make_hdf5_output(ctx: Context, site: Site) -> LayerType:
 def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
     require(
         data.shape and data.shape[:1] == label.shape[:1],
-        f"its bottoms must have as many rows: {dims(data.shape) or 'a number'} and {dims(label.shape) or 'a number'}",
+        f"its bottoms must have equal numbers of rows, not {dims(data.shape) or 'a number'} and "
+        f"{dims(label.shape) or 'a number'}",
     )
     return []
 
@@ -307,7 +308,8 @@ def _append(path: Path, rows: dict[str, np.ndarray], before: int) -> None:
         sets = {name: file[name] for name in rows}
         if any(len(stored) != before for stored in sets.values()):
             message = (
-                "has been written by another; if two nets have the layer, keep it to one with include { phase: ... }"
+                "is also written by another process or net; if two nets have the layer, restrict it to one with "
+                "include { phase: ... }"
             )
             raise DataError(Problem(message, str(path)))
         for name, array in rows.items():

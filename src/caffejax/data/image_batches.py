@@ -164,7 +164,7 @@ class ImageBatches(Generic[Label]):
                 raise
         errors: list[BadImageError] = []
         examples = [self._read_next_good(n, errors) for n in range(start, start + count)]
-        warnings = dict.fromkeys(f"{error}; the next one takes its place" for error in errors)
+        warnings = dict.fromkeys(f"{error}; replaced by the next one" for error in errors)
         return Examples(*zip(*examples, strict=True))._replace(warnings=tuple(warnings))
 
     def _read_next_good(self, n: int, errors: list[BadImageError]) -> tuple[int, np.ndarray, Label]:
@@ -197,8 +197,8 @@ class ImageBatches(Generic[Label]):
                 transformed = self._transform.shape(image.shape)
                 if transformed != (shape or transformed):
                     raise DataError(
-                        f"comes out as {dims(transformed)} (CxHxW), the batch's first as {dims(shape)}: "
-                        "a batch needs one shape; crop_size, force_color or batch_size: 1 may give it"
+                        f"becomes {dims(transformed)} (CxHxW), but the batch's first image {dims(shape)}: "
+                        "a batch needs images of one shape; set crop_size, force_color or batch_size: 1"
                     )
             except DataError as error:
                 raise self._dataset.error(n, error) from error

@@ -263,9 +263,9 @@ class DatumReader:
         return image, label
 
     def read_alike(self, data: Sequence[bytes]) -> tuple[np.ndarray, list[int]] | None:
-        """Return the images (N, C, H, W) and labels of Datums, or None if some differ from the raw one read last.
+        """Return the images (N, C, H, W) and labels of Datums, or None if some differ from the last raw Datum.
 
-        Datums may differ in their pixels and labels, and not in any other field.
+        Only pixels and labels may differ.
         """
         head, shape = self._template
         begin, end = len(head), len(head) + math.prod(shape)
@@ -341,7 +341,7 @@ def decode_pixels(data: bytes, decode: int = AS_STORED, max_pixels: int = MAX_IM
     except cv2.error as error:
         raise BadImageError(f"its image cannot be decoded: {error.err}") from error
     if image is None:
-        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: not a JPEG, PNG, ... or damaged")
+        raise BadImageError(f"its image of {len(data)} bytes cannot be decoded: it is damaged, or not a JPEG, PNG, ...")
     return image
 
 
@@ -354,7 +354,7 @@ def check_pixels(height: int, width: int, max_pixels: int) -> None:
     if height * width > max_pixels:
         raise BadImageError(
             f"its image has {height * width} pixels ({height}x{width}, HxW), and at most {max_pixels} are decoded; if "
-            "that many are meant, raise max_image_pixels (--max_image_pixels)"
+            "this size is intended, raise max_image_pixels (--max_image_pixels)"
         )
 
 

@@ -50,7 +50,7 @@ def read_list(file: Path) -> ImageList:
             images.names.append(name)
             images.labels.append(int(label))
         else:
-            what = f"'{line.strip()}' is not a path, a space and a whole number" if line.strip() else "is blank"
+            what = f"'{line.strip()}' is not a path, a space and an integer" if line.strip() else "is blank"
             problems.append(Problem(what, str(file), number))
     if problems:
         raise DataError(shorten(problems))
@@ -65,7 +65,7 @@ def read_pairs(file: Path) -> tuple[list[str], list[str]]:
     """
     pairs = [line.rstrip().rpartition(" ")[::2] for line in _lines(file)]
     problems = [
-        Problem(f"'{first or second}' is not two paths with a space between them", str(file), number)
+        Problem(f"'{first or second}' is not two paths separated by a space", str(file), number)
         for number, (first, second) in enumerate(pairs, 1)
         if not (first.strip() and second)
     ]
@@ -90,7 +90,7 @@ def _lines(file: Path) -> Iterator[str]:
     except OSError as error:
         raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
     if b"\0" in data:
-        raise DataError(Problem("is no text; a list has a path, a space and a label on each line", str(file)))
+        raise DataError(Problem("is not a text file; each line of a list has a path, a space and a label", str(file)))
     lines = data.splitlines()
     del data
     while lines and not lines[-1].strip():

@@ -96,7 +96,7 @@ class Lmdb:
             if os.path.isfile(self.path / "CURRENT"):
                 raise self._error("is a LevelDB, not an LMDB; set backend: LEVELDB (with a tool, --backend=leveldb)")
             missing = "is not an LMDB: it has no data.mdb" if os.path.isdir(self.path) else "no such folder"
-            raise self._error(f"{missing}; an LMDB is a folder, as convert_imageset -backend lmdb makes it")
+            raise self._error(f"{missing}; an LMDB is a folder, as written by convert_imageset -backend lmdb")
         try:
             file = os.open(data, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -113,7 +113,7 @@ class Lmdb:
         try:
             meta = read_meta(file)
             self._check(meta, os.fstat(file).st_size)
-            meta, snapshot = self._held(file, meta)
+            meta, snapshot = self._hold_snapshot(file, meta)
         except Damaged as error:
             raise self._error(str(error)) from None
         return _Opened(Pages(file, meta), snapshot)
@@ -127,7 +127,7 @@ class Lmdb:
         if not meta.entries:
             raise Damaged("the LMDB has no records")
 
-    def _held(self, file: int, meta: Meta) -> tuple[Meta, Any]:
+    def _hold_snapshot(self, file: int, meta: Meta) -> tuple[Meta, Any]:
         """Return the state to read, and a snapshot that prevents writers from reusing its pages.
 
         Without a lock file the snapshot is None.
@@ -139,7 +139,7 @@ class Lmdb:
             if (held := meta_of(file, snapshot.id())) is not None:
                 self._check(held, os.fstat(file).st_size)
                 return held, snapshot
-        raise Damaged("another program writes to it all the time; try again")
+        raise Damaged("another program keeps writing to it; try again")
 
     def _snapshot(self) -> Any:
         """Register a reader in the lock file. The binding does this without reading pages."""
@@ -184,12 +184,12 @@ class _Opened:
         """
         records: list[tuple[bytes, bytes]] = []
         while len(records) < count:
-            nodes, first = self._leaf_of(start + len(records))
+            nodes, first = self._find_leaf(start + len(records))
             nodes = nodes[start + len(records) - first :][: count - len(records)]
             records += [(node.key, self._pages.value(node)) for node in nodes]
         return records
 
-    def _leaf_of(self, index: int) -> tuple[list[Node], int]:
+    def _find_leaf(self, index: int) -> tuple[list[Node], int]:
         """Return the records of the leaf page that contains record `index`, and the number of its first record."""
         with self._passing:
             while self._passed <= index:
@@ -200,14 +200,14 @@ class _Opened:
         if last is None or last[0] != leaf:
             self._last = last = leaf, self._pages.records(leaf)
         if len(last[1]) <= index - first:
-            raise Damaged(f"page {leaf} has fewer records than it had")
+            raise Damaged(f"page {leaf} has fewer records than before")
         return last[1], first
 
     def _pass_one(self) -> None:
         leaf = next(self._next, None)
         count = 0 if leaf is None else self._pages.count(leaf)
         if leaf is None or not count or self._passed + count > self.length:
-            raise Damaged(f"its pages do not hold the {self.length} records that it says it has")
+            raise Damaged(f"its pages do not contain the {self.length} records that its header states")
         self._leaves.append(leaf)
         self._starts.append(self._passed)
         self._passed += count
@@ -395,7 +395,7 @@ class Pages:
         if meta.root == _NONE:
             return
         if not 1 <= meta.depth <= _DEEPEST:
-            raise Damaged(f"a tree of depth {meta.depth}")
+            raise Damaged(f"its tree has depth {meta.depth}")
         branches, leaves = 0, 0
         waiting = [(meta.root, 1)]
         while waiting:
@@ -403,12 +403,12 @@ class Pages:
             if depth == meta.depth:
                 leaves += 1
                 if leaves > meta.leaf_pages:
-                    raise Damaged(f"more than its {meta.leaf_pages} leaf pages")
+                    raise Damaged(f"it has more than the stated {meta.leaf_pages} leaf pages")
                 yield number
                 continue
             branches += 1
             if branches > meta.branch_pages:
-                raise Damaged(f"more than its {meta.branch_pages} branch pages")
+                raise Damaged(f"it has more than the stated {meta.branch_pages} branch pages")
             page = self._page(number, _BRANCH)
             waiting += [(child, depth + 1) for child in reversed([_child(page, at) for at in _nodes(page)])]
 
@@ -440,7 +440,7 @@ class Pages:
         data = self._read(node.page, HEADER.size + node.size)
         number, _, flags, pages = _OVERFLOW_HEADER.unpack_from(data)
         if number != node.page or not flags & _OVERFLOW or pages * self.meta.page_size < len(data):
-            raise Damaged(f"page {node.page} does not begin a value of {node.size} bytes")
+            raise Damaged(f"page {node.page} is not the start of a value of {node.size} bytes")
         return data[HEADER.size :]
 
     def _node(self, page: bytes, at: int) -> Node:
@@ -448,10 +448,10 @@ class Pages:
         begin = at + _NODE.size
         key, size, begin = page[begin : begin + length], low | high << 16, begin + length
         if flags & ~_BIG:
-            raise Damaged("has databases within it, or several values of one key; Caffe's have neither")
+            raise Damaged("contains named databases, or several values for one key; Caffe's databases have neither")
         end = begin + (_PAGE_NUMBER.size if flags & _BIG else size)
         if len(key) < length or end > len(page):
-            raise Damaged("a record that ends beyond its page")
+            raise Damaged("a record ends beyond its page")
         if flags & _BIG:
             return Node(key, b"", _PAGE_NUMBER.unpack_from(page, begin)[0], size)
         return Node(key, page[begin:end], None, size)
@@ -460,18 +460,18 @@ class Pages:
         page = self._read(number, self.meta.page_size)
         stored, _, flags, _, _ = HEADER.unpack_from(page)
         if stored != number or flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE) != kind:
-            raise Damaged(f"page {number} is not what its place in the tree says")
+            raise Damaged(f"page {number} is not of the kind expected at its position in the tree")
         return page
 
     def _read(self, number: int, size: int) -> bytes:
         begin = number * self.meta.page_size
         if not 1 < number <= self.meta.last_page or begin + size > (self.meta.last_page + 1) * self.meta.page_size:
-            raise Damaged(f"page {number} of {self.meta.last_page + 1}")
+            raise Damaged(f"there is no page {number}; it has {self.meta.last_page + 1}")
         data = os.pread(self.file, size, begin)
         while len(data) < size:  # one call reads no more than 2 GB
             more = os.pread(self.file, size - len(data), begin + len(data))
             if not more:
-                raise Damaged(f"it was truncated: page {number} is not there any more")
+                raise Damaged(f"it was truncated: page {number} is missing")
             data += more
         return data
 
@@ -480,10 +480,10 @@ def _nodes(page: bytes) -> tuple[int, ...]:
     """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
-        raise Damaged(f"a page whose free part is said to be {lower} to {upper}")
+        raise Damaged(f"a page has the invalid free part {lower} to {upper}")
     places: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
     if any(not upper <= at <= len(page) - _NODE.size for at in places):
-        raise Damaged("a node outside of its page")
+        raise Damaged("a node is outside its page")
     return places
 
 

@@ -61,9 +61,7 @@ class Loader:
         inputs = [layer for layer in graph.layers if isinstance(layer.type.implementation, Fed)]
         if inputs and by_hand is None and user_data is None:
             raise GraphError(
-                layer.problem(
-                    "nothing feeds this layer; put a data layer in its place, such as Data, ImageData or HDF5Data"
-                )
+                layer.problem("has no data; replace it by a data layer, such as Data, ImageData or HDF5Data")
                 for layer in inputs
             )
         self._graph = graph
@@ -209,7 +207,7 @@ def _python_positions(graph: Graph) -> dict[str, Position]:
     for layer in layers:
         if isinstance(layer.type.implementation, Reads) and layer.type.position is None:
             log.warning(
-                "Layer '%s' (%s) has no get_state and set_state: checkpoints do not hold its place in the data",
+                "Layer '%s' (%s) has no get_state and set_state: checkpoints do not store its position in the data",
                 layer.name,
                 layer.type.name,
             )

@@ -66,7 +66,7 @@ class ArraySource:
         """Restore a position that `get_state` returned."""
         examples = decode_position(state)
         if examples % self._batch_size:
-            raise DataError(f"position {examples} is not between batches of {self._batch_size}")
+            raise DataError(f"position {examples} is not a multiple of batch_size {self._batch_size}")
         self._examples = examples
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
-    """Return the label blobs of DetectNetTransformation layers. A Data layer's settings do not have their shape."""
+    """Return the label blobs of DetectNetTransformation layers. The settings of Data layers do not give their shape."""
     return frozenset(
         layer.bottom[1] for layer in net.layer if layer.type == "DetectNetTransformation" and len(layer.bottom) > 1
     )
@@ -124,7 +124,7 @@ def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = 
     shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise AbsentError(
-            f"the source of layer '{layer.name}' ({layer.type}) is absent, and its settings tell no shapes"
+            f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not give its shapes"
         )
     new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)
     for shape in shapes[: len(layer.top)]:
@@ -147,7 +147,7 @@ def replace_layers(
 def describe_placeholder(layer: LayerParameter, side: int, guessed: bool, labels: Container[str] = ()) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
     shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, side, labels).input_param.shape)
-    guess = ", a guess, as no setting tells the images' size" if guessed and _size(layer) is None else ""
+    guess = ", a guess, as no setting gives the images' size" if guessed and _size(layer) is None else ""
     absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
     return f"{absent}: tops taken for {shapes}{guess}"
 

@@ -85,7 +85,7 @@ class MapDataset(ListDataset[LabelMap]):
             images = read_list(file)
             paths, self._labels = find_files(file, images.names, param.root_folder, folders), images.labels
             if not all(0 <= label < 256 for label in images.labels):
-                raise DataError(f"{file} has labels beyond 0 to 255, which no pixel can have")
+                raise DataError(f"{file} has labels outside 0 to 255, the range of a pixel")
         else:
             paths = find_files(file, read_names(file), param.root_folder, folders)
             self._labels = [maps.fill] * len(paths)
@@ -136,9 +136,9 @@ class MapBatches(ImageBatches[LabelMap]):
         self._ignore = ignore_label
         self._factors = list(site.layer.transform_param.scale_factors)
         if self._crop.height and self._mean.file is not None:
-            raise DataError("transform_param has a mean_file and a crop: images of all sizes need mean_value")
+            raise DataError("transform_param has a mean_file and a crop; give mean_value, as the images differ in size")
         if not 0 <= ignore_label < 256:
-            raise DataError(f"ignore_label must be 0 to 255, what a pixel can be, not {ignore_label}")
+            raise DataError(f"ignore_label must be 0 to 255, as pixels are, not {ignore_label}")
         if any(factor <= 0 for factor in self._factors):
             raise DataError("transform_param.scale_factors must be positive")
         dataset = MapDataset(site, param, maps, rng)

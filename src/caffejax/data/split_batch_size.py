@@ -75,7 +75,7 @@ def _divide(layer: LayerParameter, by: int) -> list[str]:
         return []
     if by > 1 and isinstance(kind.implementation, PerLayer):
         return [
-            f"what such a layer gives is settled by its own code, so its batch cannot be divided among {by} devices; "
+            f"the batch of such a layer is determined by its code and cannot be divided among {by} devices; "
             "have each device take a whole batch, and the layer give as many examples as one device is to take"
         ]
     sizes = list(_sizes(layer, kind))

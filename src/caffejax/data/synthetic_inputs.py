@@ -51,7 +51,7 @@ def _check_arrays(graph: Graph, given: Mapping[str, Any]) -> None:
     problems = []
     for name, array in given.items():
         if name not in graph.input_names:
-            problems.append(f"the net is not fed a blob '{name}'{did_you_mean(name, graph.input_names)}")
+            problems.append(f"the net has no input '{name}'{did_you_mean(name, graph.input_names)}")
             continue
         shape, expected = np.shape(array), graph.blobs[name].shape
         if len(shape) != len(expected) or shape[1:] != expected[1:]:

@@ -268,7 +268,7 @@ class Mean:
         if self.file is not None and self.values.shape != shape:
             raise DataError(
                 f"is {dims(shape)} (CxHxW), but mean_file {self.file} is {dims(self.values.shape)}: "
-                "they must be equal, also with a crop_size"
+                "the shapes must be equal, even with a crop_size"
             )
         if len(self.values) not in (1, shape[0]):
             raise DataError(

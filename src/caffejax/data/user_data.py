@@ -44,10 +44,10 @@ class ArrayEpoch:
         lengths = {n: a.shape[0] if len(a.shape) else None for n, a in self._arrays.items()}
         if len(set(lengths.values())) > 1 or None in lengths.values():
             listed = ", ".join(f"'{n}' {'is a number' if k is None else f'has {k}'}" for n, k in lengths.items())
-            raise DataError(f"{name} must have as many rows in each of its arrays, but {listed}")
+            raise DataError(f"{name} must have arrays with equal numbers of rows, but {listed}")
         self._length = next((k for k in lengths.values() if k is not None), 0)
         if start > self._length:
-            raise DataError(f"{name} has {self._length} rows, but the snapshot stands after {start}")
+            raise DataError(f"{name} has {self._length} rows, but the snapshot was made after row {start}")
         self._at = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
@@ -151,8 +151,8 @@ class EpochIterator:
     def __init__(self, name: str, data: Data) -> None:
         if isinstance(data, str | bytes) or not (callable(data) or isinstance(data, Iterable)):
             raise DataError(
-                f"{name} must be {{blob: array}} of all examples, an iterable of batches, or a function that is given "
-                f"the number of the epoch and returns either, not {describe_type(data)}"
+                f"{name} must be {{blob: array}} of all examples, an iterable of batches, or a function "
+                f"from the number of the epoch to either, not {describe_type(data)}"
             )
         self._name, self._data = name, data
         # an iterator cannot start again
@@ -212,7 +212,7 @@ class EpochIterator:
         if self._once is not None and not has_state(self._once):
             if number or done < self._done:
                 raise DataError(
-                    f"{self._name} is an iterator that has given {self._done} batches, and cannot go back to the "
+                    f"{self._name} is an iterator that has returned {self._done} batches, and cannot go back to the "
                     f"snapshot's position after {done}; pass an object that can be iterated again"
                 )
             passed = self._done
@@ -235,8 +235,8 @@ class EpochIterator:
             unit = "rows" if isinstance(data, Mapping) else "batches"
             if self._unit not in (None, unit):
                 raise DataError(
-                    f"the snapshot counts {self._unit} of {self._name}, but {unit} are given; "
-                    "give data of the kind that it was made with"
+                    f"the snapshot's position in {self._name} counts {self._unit}, but the data consists of {unit}; "
+                    "pass data of the same kind as before the snapshot"
                 )
             if isinstance(data, Mapping):
                 self._open = ArrayEpoch(self._name, data, self._done)
@@ -353,7 +353,9 @@ class UserData:
         names, kind = ", ".join(f"'{blob}'" for blob in self._blobs), type(batch).__name__
         if isinstance(batch, tuple | list):
             if len(batch) != len(self._blobs):
-                self._raise_batch_problems([f"has {len(batch)} arrays, but the net is fed {len(self._blobs)}: {names}"])
+                self._raise_batch_problems(
+                    [f"has {len(batch)} arrays, but the net has the inputs {len(self._blobs)}: {names}"]
+                )
             batch = dict(zip(self._blobs, batch, strict=True))
         if not isinstance(batch, Mapping):
             self._raise_batch_problems(
@@ -377,11 +379,11 @@ class UserData:
 
     def _problem(self, array: np.ndarray, shape: tuple[int, ...]) -> str | None:
         if array.ndim != len(shape):
-            return f"is of shape {array.shape}, the net's is {shape}; only the first axis may be of another length"
+            return f"has shape {array.shape}, but the net needs {shape}; only the first axis may differ"
         if array.ndim == 4 and array.shape[1:] != shape[1:] and (array.shape[3], *array.shape[1:3]) == shape[1:]:
-            return f"is of shape {array.shape}, the net's is {shape}: transpose it by (0, 3, 1, 2) to Caffe's order"
+            return f"has shape {array.shape}, but the net needs {shape}: transpose it by (0, 3, 1, 2) to Caffe's order"
         if array.ndim and not array.size:
-            return f"is empty, of shape {array.shape}"
+            return f"is empty: its shape is {array.shape}"
         return None
 
     def _raise_batch_problems(self, problems: Iterable[str]) -> None:
@@ -399,7 +401,9 @@ def _as_array(value: Any) -> tuple[np.ndarray, str | None]:
     try:
         array = np.asarray(value)
     except Exception as error:  # any exception, such as a tensor on a GPU raises
-        return np.zeros(()), f"cannot be made a NumPy array: {str(error).splitlines()[0] if str(error) else error!r}"
+        return np.zeros(
+            ()
+        ), f"cannot be converted to a NumPy array: {str(error).splitlines()[0] if str(error) else error!r}"
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         return array, f"holds {array.dtype}, not numbers"
     return array, None

@@ -72,12 +72,12 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
             for number, line in itertools.islice(_image_numbers(words), max_images):
                 where = len(images.names)
                 if number != where:
-                    problems.append(Problem(f"image {number} stands where image {where} should", str(file), line))
+                    problems.append(Problem(f"image {number} is where image {where} should be", str(file), line))
                 images.names.append(next(words))
                 images.labels.append(0)
                 channels, _, _ = [int(next(words)) for _ in range(3)]
                 if channels != 3:
-                    problems.append(Problem(f"the image is said to have {channels} channels, not 3", str(file), line))
+                    problems.append(Problem(f"the image must have 3 channels, not {channels}", str(file), line))
                 windows = _parse_windows(words, int(next(words)))
                 rows = np.column_stack([np.full(len(windows), where), windows[:, 0], windows[:, 2:]]).astype(np.int32)
                 above = windows[:, 1] >= np.float32(fg_threshold)
@@ -92,7 +92,7 @@ def read_windows(file: Path, fg_threshold: float, bg_threshold: float, max_image
     except OSError as error:
         raise DataError(Problem(f"the window file cannot be read: {error.strerror}", str(file))) from error
     except (ValueError, StopIteration, OverflowError) as error:
-        what = f"'{words.last}' does not belong here" if words.line else "is empty"
+        what = f"'{words.last}' is unexpected here" if words.line else "is empty"
         message = f"not a window file, or damaged: {what}; see caffejax.data.window_data for the form"
         raise DataError(Problem(message, str(file), words.line or None)) from error
     if problems:
@@ -266,7 +266,7 @@ class WindowBatches:
         self._mirror: bool = transform_param.mirror
         # Caffe reads the scale from window_data_param, and all other settings from transform_param
         self._scale = np.float32(param.scale)
-        self._mean = _mean_of_square(site)
+        self._mean = _crop_mean(site)
         self._rng = CounterRng(site.reading.seed, site.layer.name)
         self._foreground = int(np.float32(param.batch_size) * np.float32(param.fg_fraction))
         self._cache: dict[int, bytes] | None = {} if param.cache_images else None
@@ -278,7 +278,7 @@ class WindowBatches:
             if count and not len(windows):
                 threshold = f"{getattr(param, name):g}"
                 overlap = f"{threshold} or more" if name == "fg_threshold" else f"less than {threshold}"
-                message = f"no window overlaps by {overlap}, but a batch needs {count} such"
+                message = f"no window overlaps by {overlap}, but a batch needs {count}"
                 raise DataError(Problem(f"{message}; change {name} or fg_fraction", str(self._windows.images.file)))
 
     @property
@@ -334,7 +334,7 @@ def _read_windows(site: Site, max_images: int | None = None) -> tuple[ImageWindo
     return windows, find_files(file, windows.images.names, param.root_folder, list_folders(site, file))
 
 
-def _mean_of_square(site: Site) -> np.ndarray:
+def _crop_mean(site: Site) -> np.ndarray:
     """Return the mean of each pixel of the square, (3, crop_size, crop_size), from mean_file or mean_value."""
     mean, size = read_mean(site), site.layer.transform_param.crop_size
     channels, height, width = mean.values.shape
@@ -344,8 +344,8 @@ def _mean_of_square(site: Site) -> np.ndarray:
     offset = (width - size) // 2  # used for rows too, as in Caffe
     if channels != 3 or offset < 0 or offset + size > height:
         raise DataError(
-            f"mean_file {mean.file} is {dims(mean.values.shape)}; 3 channels are needed, and a square of crop_size "
-            f"{size} in its middle"
+            f"mean_file {mean.file} is {dims(mean.values.shape)}; it needs 3 channels and at least "
+            f"crop_size {size} rows and columns"
         )
     return mean.values[:, offset : offset + size, offset : offset + size]
 
@@ -376,7 +376,7 @@ class WindowDataLayer(DataLayer):
         if param.crop_mode not in ("warp", "square"):
             problems.append(f"window_data_param.crop_mode is '{param.crop_mode}'; it must be 'warp' or 'square'")
         if not 0 <= param.fg_fraction <= 1:
-            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must lie between 0 and 1")
+            problems.append(f"window_data_param.fg_fraction is {param.fg_fraction:g}; it must be between 0 and 1")
         if problems:
             raise DataError(problems)
         refuse_unsupported(param, "window_data_param", _KNOWN)
@@ -385,7 +385,7 @@ class WindowDataLayer(DataLayer):
             message = "layer '%s': transform_param.scale has no effect on WindowData, as in Caffe; "
             log.warning(message + "window_data_param.scale has", self.layer.name)
         _read_windows(self.site, max_images=1)
-        _mean_of_square(self.site)
+        _crop_mean(self.site)
         size = transform_param.crop_size
         return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 

@@ -95,7 +95,8 @@ class MeanImage:
             self._sum = np.zeros(image.shape)
         if image.shape != self._sum.shape:
             raise DataError(
-                f"is {dims(image.shape)} (CxHxW), the first is {dims(self._sum.shape)}: a mean needs one shape"
+                f"is {dims(image.shape)} (CxHxW), but the first is {dims(self._sum.shape)}: a mean needs images "
+                "of one shape"
             )
         self._sum += image
         self.count += 1
@@ -124,9 +125,7 @@ def encode_feature_datums(features: np.ndarray, name: str) -> Iterable[bytes]:
         DataError: if the array has no axes or more than four.
     """
     if not 1 <= features.ndim <= 4:
-        raise DataError(
-            f"blob '{name}': its shape is {dims(features.shape) or 'that of a number'}; a Datum takes 1 to 4 axes"
-        )
+        raise DataError(f"blob '{name}': has {features.ndim} axes; a Datum needs 1 to 4")
     channels, height, width = (*features.shape[1:], 1, 1, 1)[:3]
     for row in features:
         datum = caffe_pb2.Datum(channels=channels, height=height, width=width)

@@ -54,7 +54,7 @@ def find_nonfinite(
     if (first := not_finite(after, net)) is not None:
         return first._replace(message=f"all gradients are finite, but the update overflows: {first.message}")
     return NonFinite(
-        "the loss is not finite, but all numbers are when the layers run one by one: they are near overflow"
+        "the loss is not finite, but all numbers are finite when the layers run one by one: they are close to overflow"
     )
 
 
@@ -83,7 +83,7 @@ def _search_forward(trace: LayerTrace) -> NonFinite | None:
 
 def _search_backward(trace: LayerTrace) -> NonFinite | None:
     """Return the first layer, in the order of the backward pass, with a gradient that is not finite, or None."""
-    message = "the gradient of {} {}; all before it in the backward pass are finite"
+    message = "the gradient of {} {}; everything before it in the backward pass is finite"
     for layer, gradients in trace.backward():
         for name, diff in zip(layer.bottoms, gradients.bottoms, strict=True):
             if diff is not None and not _finite(diff):
@@ -104,7 +104,7 @@ def _blame(layer: Layer, bottoms: Arrays, name: str, top: jax.Array) -> NonFinit
             f"{message}: {wrong}", layer, "Correct the labels or the number of outputs, or set ignore_label"
         )
     ranges = [f"'{n}' from {jnp.min(b):g} to {jnp.max(b):g}" for n, b in zip(layer.bottoms, bottoms, strict=True)]
-    return NonFinite(f"{message}; its bottoms go {', '.join(ranges)}" if ranges else message, layer)
+    return NonFinite(f"{message}; ranges of its bottoms: {', '.join(ranges)}" if ranges else message, layer)
 
 
 def _wrong_label(layer: Layer, bottoms: Arrays) -> str:

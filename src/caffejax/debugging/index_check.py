@@ -57,7 +57,7 @@ class IndexCheck:
     """
 
     def __init__(self, net: Net) -> None:
-        self._layers = [layer for layer in indexing_layers(net.graph) if not _as_read(net.graph, layer)]
+        self._layers = [layer for layer in indexing_layers(net.graph) if not _is_read_from_data(net.graph, layer)]
         self.needed = bool(self._layers)
         self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
 
@@ -84,7 +84,7 @@ class IndexCheck:
         ]
 
 
-def _as_read(graph: Graph, layer: Layer) -> bool:
+def _is_read_from_data(graph: Graph, layer: Layer) -> bool:
     """Return whether a layer's indices come unchanged from a data layer."""
     makers = {top: other for other in graph.layers for top in other.tops}
     waiting = [makers[layer.bottoms[i]] for i in layer.index_bottoms]

@@ -83,27 +83,27 @@ class Timer:
         """Time one forward and backward pass, layer by layer."""
         times: list[LayerTime] = []
 
-        def timed(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
-            time, result = self._timed(part, inputs, before)
+        def time_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+            time, result = self._time_layer(part, inputs, before)
             times.append(time)
             return result
 
-        run(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=timed)
+        run(self._schedule, PassInputs(*self._variables, self._by_hand, self._key, {}), runner=time_part)
         return times
 
     def whole(self) -> WholeTime:
         """Time one pass of the net compiled as one program."""
         batch = jax.device_put(next(self._loader))
-        forward, _ = _timed(self._forward, self._variables, batch)
-        both, _ = _timed(self._both, self._variables, batch)
-        frozen = None if self._frozen is None else _timed(self._frozen, batch, self._key)[0]
+        forward, _ = _time_layer(self._forward, self._variables, batch)
+        both, _ = _time_layer(self._both, self._variables, batch)
+        frozen = None if self._frozen is None else _time_layer(self._frozen, batch, self._key)[0]
         return WholeTime(forward, both, frozen)
 
-    def _timed(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
+    def _time_layer(self, part: Part, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time one layer, or for a data layer the reading of a batch; return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
-            ms, tops = _timed(lambda: layer.finish(list(self._loader.read(layer.key).values())))
+            ms, tops = _time_layer(lambda: layer.finish(list(self._loader.read(layer.key).values())))
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:
@@ -125,7 +125,7 @@ class _Compiled:
         of_type = self._layer.type.has_backward and not self._layer.type.stops_gradients
         self._need_backward = self._layer.need_backward or (without_loss and of_type)
 
-        def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
             return function if self._layer.type.on_host else compiling.jit(function, self._layer.context.run.kernels)
 
         def forward_for_backward(inputs: PassInputs, before: Values) -> Any:
@@ -135,17 +135,17 @@ class _Compiled:
 
             return jax.vjp(tops, inputs.params, before)
 
-        self._forward = compiled(partial(compute, part))
-        self._forward_for_backward = compiled(forward_for_backward)
-        self._backward = compiled(lambda pullback, diffs: pullback(diffs))
+        self._forward = compile_function(partial(compute, part))
+        self._forward_for_backward = compile_function(forward_for_backward)
+        self._backward = compile_function(lambda pullback, diffs: pullback(diffs))
 
     def __call__(self, inputs: PassInputs, before: Values) -> tuple[LayerTime, PassOutputs]:
         """Time both passes; return the times and the outputs of the forward pass."""
-        forward, result = _timed(self._forward, inputs, before)
+        forward, result = _time_layer(self._forward, inputs, before)
         backward = 0.0
         if self._need_backward:
             tops, pullback = self._forward_for_backward(inputs, before)
-            backward, _ = _timed(self._backward, pullback, [jnp.ones_like(top) for top in tops])
+            backward, _ = _time_layer(self._backward, pullback, [jnp.ones_like(top) for top in tops])
         return LayerTime(self._layer.name, forward, backward), result
 
 
@@ -159,7 +159,7 @@ def mean_times(passes: Sequence[Sequence[LayerTime]]) -> Iterator[LayerTime]:
         )
 
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _time_layer(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     start = time.perf_counter()
     result = jax.block_until_ready(function(*arguments))
     return 1000 * (time.perf_counter() - start), result

@@ -109,7 +109,7 @@ def encoded(picture: np.ndarray, suffix: str = ".png") -> bytes:
     except cv2.error:
         done = False
     if not done:
-        raise CaffejaxError(f"'{suffix}' is no format in which pictures are written; name a file with .png or .jpg")
+        raise CaffejaxError(f"'{suffix}' is not a picture format that can be written; choose .png or .jpg")
     return bytes(data)
 
 

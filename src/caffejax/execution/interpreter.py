@@ -272,9 +272,7 @@ def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
         with part.layers[0].located():
-            raise LayerError(
-                "stands before layers on the host, and cannot be compiled: call the net outside of jax.jit"
-            )
+            raise LayerError("precedes layers on the host, and cannot be compiled: call the net outside of jax.jit")
     return outputs._replace(
         values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}
     )

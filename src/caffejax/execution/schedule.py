@@ -72,7 +72,7 @@ class Part:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The blobs that the part reads before it makes them, in the order of reading."""
+        """The blobs that the part reads from earlier parts, in the order of reading."""
         return blobs_read(self.layers)
 
     @cached_property
@@ -146,7 +146,7 @@ def one_by_one(schedule: Schedule) -> Schedule:
 
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Return the blobs that layers read before they make them, in the order of reading."""
+    """Return the blobs that layers read from outside, in the order of reading."""
     read: dict[str, None] = {}
     made: set[str] = set()
     for layer in layers:

@@ -40,7 +40,7 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
     if phase not in get_args(Phase):
         problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
     if not is_integer(level):
-        problems.append(f"level must be a whole number, not {quoted(level)}")
+        problems.append(f"level must be an integer, not {quoted(level)}")
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
         problems.append(f"stages must be a list of names, not {quoted(stages)}")
     if problems:
@@ -110,11 +110,11 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
     if isinstance(names, str):
         raise_all(GraphError, [f'{argument} must be several names, ("{names}",), not one'], graph.file)
     if not isinstance(names, Iterable):
-        raise_all(GraphError, [f"{argument} must be names of blobs, not {describe_type(names)}"], graph.file)
+        raise_all(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
     found = tuple(names)
     raise_all(
         GraphError,
-        [f"{argument} must be names of blobs, not {describe_type(n)}" for n in found if not isinstance(n, str)],
+        [f"{argument} must be a tuple of blob names, not {describe_type(n)}" for n in found if not isinstance(n, str)],
         graph.file,
     )
     unknown = [name for name in found if name not in graph.blobs]
@@ -138,7 +138,7 @@ def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
     problems = []
     for name, tree in trees.items():
         if not isinstance(tree, Mapping):
-            both = "; give its two parts, .params and .state" if hasattr(tree, "params") else ""
+            both = "; pass its fields .params and .state" if hasattr(tree, "params") else ""
             problems.append(Problem(f"{name} must be {{layer: blobs}}, not {describe_type(tree)}{both}"))
     if not problems:
         trees = {name: index_blobs(tree) for name, tree in trees.items()}
@@ -162,7 +162,7 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
 def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
     """Return the problem of one of a layer's arrays as text, or None."""
     if blobs.get(index) is None:
-        return f"is missing; it must be of shape {shape}, as Net.init and load_weights give it"
+        return f"is missing; it must be of shape {shape}, as returned by Net.init and load_weights"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):
         return f"must be an array, not {describe_type(blob)}"
@@ -179,7 +179,7 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     except LayerError as error:
         # user inputs only: batches of a source may differ from the blob until `Look.finish` is applied
         others = [
-            f"'{name}' is {np.shape(inputs[name])} where the net was built for {graph.blobs[name].shape}"
+            f"'{name}' has shape {np.shape(inputs[name])}, but the net was built for {graph.blobs[name].shape}"
             for name in graph.user_inputs
             if np.shape(inputs[name])[1:] != graph.blobs[name].shape[1:]
         ]

@@ -88,13 +88,13 @@ class Row:
         return self.verdict in (OK, DECLARED)
 
     @property
-    def _compared(self) -> list[Worst]:
+    def _decisive_errors(self) -> list[Worst]:
         """The comparisons that decide the verdict: the comparisons with the rule, or without a rule with autodiff."""
         with_rule = [w for w in (self.rule_autodiff, self.rule_differences) if w is not None]
         return with_rule or [w for w in (self.autodiff_differences,) if w is not None]
 
     def __str__(self) -> str:
-        worst = max(self._compared, key=lambda w: w.error)
+        worst = max(self._decisive_errors, key=lambda w: w.error)
         return f"gradient of {self.argument}: {self.verdict}; worst relative error {worst}"
 
 
@@ -208,24 +208,26 @@ def _row(
 ) -> Row:
     gradients = [gradient for gradient in (autodiff, rule) if gradient is not None]
     both = _worst(rule, autodiff) if rule is not None and autodiff is not None else None
-    rule_differences, autodiff_differences = (None if g is None else _against(difference, g) for g in (rule, autodiff))
+    rule_differences, autodiff_differences = (
+        None if g is None else _worst_error(difference, g) for g in (rule, autodiff)
+    )
     fits = [None if w is None else w.error <= difference.tolerance for w in (rule_differences, autodiff_differences)]
     zero = not any(gradient.any() for gradient in gradients)
     if autodiff is None:
-        verdict = _of_host(bool(fits[0]), kind.gradient.backward is not None)
+        verdict = _judge_host(bool(fits[0]), kind.gradient.backward is not None)
     elif rule is None or both is None:
-        verdict = _of_two(bool(fits[1]), bool(kind.gradient.not_derivative))
+        verdict = _judge_without_rule(bool(fits[1]), bool(kind.gradient.not_derivative))
     elif net is None:
         same = both.error <= RULE_TOLERANCE
-        verdict = _of_three(same, bool(fits[0]), bool(fits[1]), bool(kind.gradient.not_derivative))
+        verdict = _judge_all(same, bool(fits[0]), bool(fits[1]), bool(kind.gradient.not_derivative))
     else:
         derivative = bool(fits[1]) or bool(kind.gradient.not_derivative)
-        verdict = _of_preferred(rule, autodiff, net, both, derivative)
+        verdict = _judge_preferred_rule(rule, autodiff, net, both, derivative)
     checked, tried = int(difference.resolved.sum()), len(difference.at)
     # a gradient of zero needs no comparison if it is the only one: tops may be constant except for jumps
     enough = zero and len(gradients) == 1
     if not enough and checked < max((1 - MOST_SKIPPED) * tried, 1):
-        verdict = f"nothing to compare: {tried - checked} of {tried} elements lie on kinks"
+        verdict = f"nothing to compare: {tried - checked} of {tried} elements are at kinks"
     return Row(
         layer=layer,
         type=kind.name,
@@ -241,26 +243,26 @@ def _row(
     )
 
 
-def _of_host(rule: bool, has_rule: bool) -> str:
+def _judge_host(rule: bool, has_rule: bool) -> str:
     if rule:
         return OK
     return "backward is wrong" if has_rule else "has no backward, but a gradient"
 
 
-def _of_two(autodiff: bool, not_derivative: bool) -> str:
+def _judge_without_rule(autodiff: bool, not_derivative: bool) -> str:
     if autodiff:
         return OK
     return DECLARED if not_derivative else "autodiff differs from finite differences"
 
 
-def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> str:
+def _judge_all(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> str:
     match same, rule, autodiff:
         case True, True, True:
             return OK
         case True, _, _:
             return DECLARED if not_derivative else "rule and autodiff agree, but not with finite differences"
         case _, True, True:
-            return "rule and autodiff differ where no finite difference was taken"
+            return "rule and autodiff differ where there are no finite differences"
         case _, False, True:
             return "rule is wrong: autodiff and finite differences agree"
         case _, True, False:
@@ -269,7 +271,7 @@ def _of_three(same: bool, rule: bool, autodiff: bool, not_derivative: bool) -> s
             return "rule, autodiff and finite differences all differ"
 
 
-def _of_preferred(
+def _judge_preferred_rule(
     rule: np.ndarray, autodiff: np.ndarray, net: np.ndarray, rule_autodiff: Worst, autodiff_fits: bool
 ) -> str:
     """Return the verdict on a type that prefers its rule to the derivative.
@@ -279,15 +281,15 @@ def _of_preferred(
     if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
-        return "the net does not use the rule that it should prefer"
+        return "the net does not use the rule, although its type prefers it"
     if rule_autodiff.error <= RULE_TOLERANCE:
         return OK
     if autodiff.any() and not np.vdot(rule, autodiff) > 0:
-        return "rule is wrong: it does not point the way of the derivative"
+        return "rule is wrong: it does not point in the direction of the derivative"
     return DECLARED
 
 
-def _against(difference: Differences, gradient: np.ndarray) -> Worst:
+def _worst_error(difference: Differences, gradient: np.ndarray) -> Worst:
     """Return the largest relative error between the resolved finite differences and a gradient."""
     resolved = difference.resolved
     at, values, noise = difference.at[resolved], difference.values[resolved], difference.noise[resolved]
@@ -390,7 +392,7 @@ def cases(
 
     Layers without arguments, which are arrays with a gradient, are left out.
     """
-    chosen = [layer for layer in _chosen(net.graph, layers) if _arguments(layer)]
+    chosen = [layer for layer in _select_layers(net.graph, layers) if _arguments(layer)]
     points = _points(net, chosen, variables, inputs, key)
     pairs = []
     for layer in chosen:
@@ -408,7 +410,7 @@ def _variables(net: Net, weights: Variables | str | os.PathLike[str] | None, see
     return variables if weights is None else load_weights(weights, net.graph, variables)
 
 
-def _chosen(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
+def _select_layers(graph: Graph, names: Sequence[str] | None) -> list[Layer]:
     if names is None:
         return [layer for layer in graph.layers if not layer.inserted_split]
     keys = {layer.key for layer in graph.layers}

@@ -86,7 +86,7 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
 
 def by_autodiff(case: Case) -> list[np.ndarray] | None:
     """Compute the gradients by autodiff of the forward pass; return None for a layer on the host."""
-    return None if case.on_host else _by_vjp(case, compute_tops)
+    return None if case.on_host else _vjp_gradients(case, compute_tops)
 
 
 def by_net(case: Case) -> list[np.ndarray]:
@@ -95,10 +95,10 @@ def by_net(case: Case) -> list[np.ndarray]:
     def tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
         return call(replace(context, run=replace(context.run, backward="autodiff")), blobs, bottoms)[0]
 
-    return _by_vjp(case, tops)
+    return _vjp_gradients(case, tops)
 
 
-def _by_vjp(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
+def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarray]:
     def gradients(key: Any, blobs: Arrays, bottoms: Arrays, top_diffs: Arrays) -> Any:
         def tops(blobs: Arrays, bottoms: Arrays) -> Arrays:
             return function(case.context.with_key(key), blobs, bottoms)
@@ -164,7 +164,7 @@ def lone_layer(
     message = NetParameter()
     arrays = {}
     for name, bottom in zip(layer.bottom, bottoms, strict=True):
-        shape = _as_shape(bottom)
+        shape = _parse_shape(bottom)
         if shape is None:
             arrays[name] = np.asarray(bottom)
             shape = arrays[name].shape
@@ -181,7 +181,7 @@ def _fewest_tops(kind: LayerType, n_bottoms: int) -> int:
     return kind.signature.tops if isinstance(kind.signature.tops, int) else max(kind.signature.tops[0], 1)
 
 
-def _as_shape(bottom: Any) -> tuple[int, ...] | None:
+def _parse_shape(bottom: Any) -> tuple[int, ...] | None:
     if isinstance(bottom, tuple | list) and all(isinstance(n, int) for n in bottom):
         return tuple(bottom)
     return None
@@ -195,7 +195,7 @@ def _variables(net: Net, blobs: Sequence[Any] | None, random: np.random.Generato
     if blobs is not None:
         shapes, expected = [np.shape(b) for b in blobs], [p.spec.shape for p in net.graph.params]
         if shapes != expected:
-            raise LayerError(f"blobs of shapes {shapes} given, but the layer has {expected}")
+            raise LayerError(f"the blobs have shapes {shapes}, but the layer needs {expected}")
         for param, blob in zip(net.graph.params, blobs, strict=True):
             tree = params if param.spec.learnable else state
             tree[param.slot.layer][param.slot.index] = jnp.asarray(blob, jnp.float64)

@@ -67,7 +67,7 @@ def build_graph(
     """
     if wrong and (net.layers or net.input):
         raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
-    wiring, problems = _swept(net, state, file, run, reading, wrong)
+    wiring, problems = _connect_layers(net, state, file, run, reading, wrong)
     if wrong or problems:
         with located(file=file):
             raise (SchemaError if wrong else GraphError)([*wrong, *problems])
@@ -86,7 +86,7 @@ def build_graph(
     )
 
 
-def _swept(
+def _connect_layers(
     net: NetParameter,
     state: NetState,
     file: str | None,
@@ -315,11 +315,11 @@ def mark_backward(layers: Sequence[Layer], force_backward: bool) -> tuple[Layer,
     has a param with a learning rate. The second goes backwards and unmarks the layers that do not lead to a loss, and
     the layers behind `propagate_down: false`. The third marks all layers if `force_backward` is set.
     """
-    swept = _from_loss(_from_params(layers))
-    return tuple(_forced(layer) for layer in swept) if force_backward else tuple(swept)
+    swept = _keep_up_to_losses(_mark_from_params(layers))
+    return tuple(_force_backward(layer) for layer in swept) if force_backward else tuple(swept)
 
 
-def _from_params(layers: Sequence[Layer]) -> list[Layer]:
+def _mark_from_params(layers: Sequence[Layer]) -> list[Layer]:
     needing: dict[str, bool] = {}
     result = []
     for layer in layers:
@@ -333,7 +333,7 @@ def _from_params(layers: Sequence[Layer]) -> list[Layer]:
     return result
 
 
-def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
+def _keep_up_to_losses(layers: Sequence[Layer]) -> list[Layer]:
     under_loss: set[str] = set()
     skipped: set[str] = set()
     result = []
@@ -353,7 +353,7 @@ def _from_loss(layers: Sequence[Layer]) -> list[Layer]:
     return result[::-1]
 
 
-def _forced(layer: Layer) -> Layer:
+def _force_backward(layer: Layer) -> Layer:
     n, unforced = len(layer.bottoms), layer.type.gradient.exempt_from_force_backward
     exempt = [i in unforced or not layer.type.takes_gradient(i, n) for i in range(n)]
     return replace(

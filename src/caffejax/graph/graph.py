@@ -100,8 +100,8 @@ class Layer:
     look: Look | None = None
 
     def __reduce__(self) -> Any:
-        # the type is pickled as its name, and `_restored` resolves it for this layer
-        return _restored, ({f.name: getattr(self, f.name) for f in fields(self)},)
+        # the type is pickled as its name, and `_unpickle_layer` resolves it for this layer
+        return _unpickle_layer, ({f.name: getattr(self, f.name) for f in fields(self)},)
 
     @property
     def name(self) -> str:
@@ -196,7 +196,7 @@ class Layer:
         return self.context.type
 
 
-def _restored(state: dict[str, Any]) -> Layer:
+def _unpickle_layer(state: dict[str, Any]) -> Layer:
     layer = Layer(**state)
     return replace(layer, context=resolve_type(layer.context, layer.site))
 
@@ -231,11 +231,11 @@ class Graph:
     def __repr__(self) -> str:
         layers = [layer for layer in self.layers if not layer.inserted_split]
         both = self.input_names, self.outputs
-        inputs, outputs = (", ".join(map(self._shown, names)) or "nothing" for names in both)
+        inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in both)
         count = counted(len(layers), "layer")
         return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
-    def _shown(self, blob: str) -> str:
+    def _format_blob(self, blob: str) -> str:
         """Format a blob's name and shape for people: "data (1x3x224x224)"."""
         shape = "x".join(map(str, self.blobs[blob].shape)) or "a number"
         return f"{printable(blob)} ({shape})"

@@ -44,7 +44,7 @@ def inference_graph(graph: Graph, outputs: Iterable[str] | None = None) -> Graph
     needed, kept = set(outputs), list[Layer]()
     for layer in reversed(layers):
         if not needed.isdisjoint(layer.tops):
-            kept.append(_as_input(layer, graph, needed) if layer.type.is_fed else layer)
+            kept.append(_make_input(layer, graph, needed) if layer.type.is_fed else layer)
             needed.update(layer.bottoms)
     fed = {top: graph.blobs[top] for layer in reversed(kept) if layer.type.is_fed for top in layer.tops}
     reduced = replace(graph, layers=tuple(reversed(kept)), blobs=fed, inputs=tuple(fed), outputs=outputs)
@@ -62,7 +62,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     If no blob depends on params, the net's outputs are returned.
     """
     maker = {top: layer for layer in graph.layers for top in layer.tops}  # the last producer of each blob
-    learned = _blobs_behind_params(graph)
+    learned = _param_dependent_blobs(graph)
     predicted: dict[str, None] = {}
     waiting = [name for name in graph.outputs if name in learned]
     unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses without a named top, as in V1 nets
@@ -76,7 +76,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     return tuple(predicted) or graph.outputs
 
 
-def _blobs_behind_params(graph: Graph) -> set[str]:
+def _param_dependent_blobs(graph: Graph) -> set[str]:
     """Return the blobs that depend on params. Data and labels do not."""
     dependent: set[str] = set()
     for layer in graph.layers:
@@ -93,7 +93,7 @@ def _is_score(layer: Layer, learned: Collection[str]) -> bool:
     return layer.type.signature.loss or weighted or all_labels or bool(indices and not layer.type.gradient.exists)
 
 
-def _as_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
+def _make_input(layer: Layer, graph: Graph, needed: Collection[str]) -> Layer:
     """Return an Input layer for a data layer's tops that are in `needed`, with their shapes after the transform."""
     tops = tuple(top for top in layer.tops if top in needed)
     message = LayerParameter(name=layer.name, type="Input", top=tops)

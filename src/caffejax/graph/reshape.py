@@ -36,7 +36,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
                 unknown.update(layer.tops)
                 continue
             with layer.located():
-                reshaped, tops = _reshaped(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
+                reshaped, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
                 check_countable(tops)
         except CaffejaxError as error:
             problems += error.problems
@@ -59,7 +59,7 @@ def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:
     return reshape_graph(graph, {name: (*s[:axis], batch, *s[axis + 1 :]) for name, s in shapes.items()})
 
 
-def _reshaped(
+def _reshape_layer(
     graph: Graph, layer: Layer, bottoms: list[jax.ShapeDtypeStruct], inputs: Mapping[str, tuple[int, ...]]
 ) -> tuple[Layer, tuple[jax.ShapeDtypeStruct, ...]]:
     if layer.type.is_fed:

@@ -230,12 +230,12 @@ def layer_problems(layer: LayerParameter) -> Iterator[Problem]:
         yield Problem(message, layer=layer.name, layer_type=layer.type)
     if kind.signature.requires_loss_weight and not layer.loss_weight:
         text = (
-            f"with {len(layer.bottom)} bottoms it is {kind.docs.origin}'s, which weighs nothing; give it a loss_weight"
+            f"with {len(layer.bottom)} bottoms it is {kind.docs.origin}'s, whose default weight is 0; set loss_weight"
         )
         yield Problem(text, layer=layer.name, layer_type=layer.type)
     if layer.softmaxloss_param.ListFields():
         settings = ", ".join(field.name for field, _ in layer.softmaxloss_param.ListFields())
-        text = f"setting softmaxloss_param.{settings} (of deeplab) is not supported but for one ignore_label"
+        text = f"setting softmaxloss_param.{settings} (of deeplab) is not supported, except a single ignore_label"
         yield Problem(text, layer=layer.name, layer_type=layer.type)
     for message in (m for m in (kind.signature.param, "loss_param") if m and layer.HasField(m)):
         for setting in unknown_settings(getattr(layer, message), kind.signature.fork_settings):
@@ -281,6 +281,6 @@ def missing_problems(
         elif other not in reported:
             names = [n for _, _, n in missing if any(n in layer.top for layer in left_out if layer.name == other)]
             more = f" and {len(names) - 1} more blobs" if len(names) > 2 else f" and '{names[1]}'" if names[1:] else ""
-            text += f": only layer '{other}' produces it{more}, and its rules leave it out here"
+            text += f": only layer '{other}' produces it{more}, and its rules exclude it here"
             reported[other] = Problem(text, layer=reader.name, layer_type=reader.type)
             yield reported[other]

@@ -65,8 +65,8 @@ class Sharing:
             self._names[message.name] = _Shared(slot, layer, spec, lr, decay)
         if shared is not None:
             _check_shapes(message, spec, shared)
-            shared.lr_mult = _agreed("lr_mult", message.name, lr, shared.lr_mult)
-            shared.decay_mult = _agreed("decay_mult", message.name, decay, shared.decay_mult)
+            shared.lr_mult = _merge_multiplier("lr_mult", message.name, lr, shared.lr_mult)
+            shared.decay_mult = _merge_multiplier("decay_mult", message.name, decay, shared.decay_mult)
         return Param(
             slot=slot,
             owner=shared.owner if shared else slot,
@@ -81,7 +81,7 @@ class Sharing:
         """Yield the layers with the multipliers in effect. A later layer may set multipliers that the owner omits."""
         owners = {shared.owner: shared for shared in self._names.values()}
 
-        def settled(param: Param) -> Param:
+        def resolve(param: Param) -> Param:
             shared = owners.get(param.owner)
             if shared is None:
                 return param
@@ -92,7 +92,7 @@ class Sharing:
             )
 
         for layer in layers:
-            yield replace(layer, params=tuple(settled(p) for p in layer.params))
+            yield replace(layer, params=tuple(resolve(p) for p in layer.params))
 
 
 def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple[Param, ...]:
@@ -104,7 +104,7 @@ def carried_params(key: str, n_params: int, specs: Sequence[ParamSpec]) -> tuple
     )
 
 
-def _agreed(what: str, name: str, new: float | None, old: float | None) -> float | None:
+def _merge_multiplier(what: str, name: str, new: float | None, old: float | None) -> float | None:
     if new is not None and old is not None and new != old:
         raise GraphError(f"shared param '{name}' has mismatched {what}: {new:g} here, {old:g} before")
     return old if new is None else new

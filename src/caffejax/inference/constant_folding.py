@@ -30,7 +30,7 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
         The folded graph and its variables. In the folded graph, layers share no parameters. An entry of the variables
         is an array, or a `ScaledWeight`, whose product is computed when `materialize` or NumPy converts it.
     """
-    graph = _without_identities(graph)
+    graph = _remove_identities(graph)
     folding = _Folding(graph, variables)
     for layer in graph.layers:
         folding.add(layer)
@@ -46,7 +46,7 @@ def materialize(variables: Trees) -> Trees:
     return arrays
 
 
-def _without_identities(graph: Graph) -> Graph:
+def _remove_identities(graph: Graph) -> Graph:
     """Return the graph without the layers that only copy their bottoms. A layer with an output of the graph stays."""
     names: dict[str, str] = {}
     layers = []
@@ -132,7 +132,7 @@ class _Folding:
         return True
 
 
-def without_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
+def remove_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
     """Compute the blobs that do not depend on the values of the inputs, such as prior boxes.
 
     Returns:

@@ -134,7 +134,7 @@ class CompiledShapes:
                 yield from group_steps if has_step else [self._compiled_step(part_of(layers))]
 
     def _compiled_step(self, part: Part) -> Step:
-        params, state = materialize(_used([part], self._variables))
+        params, state = materialize(_select_variables([part], self._variables))
         self.compiles = True
 
         def step(values: dict[str, Any], key: jax.Array | None) -> None:
@@ -293,7 +293,7 @@ def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
     """Do nothing: the step of an Input layer, whose tops are the inputs of the call."""
 
 
-def _used(parts: Sequence[Part], variables: Trees) -> Trees:
+def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
     params, state = ({k: v for part in parts for k, v in part.using(tree).items()} for tree in variables)
     return params, state
 

@@ -95,7 +95,7 @@ class Frozen:
             shapes = _shapes(arrays.values()) if key is None else None
             if shapes is not None and (direct := self._direct.get(shapes)) is not None:
                 return direct(arrays)
-            ready = self._for(arrays)
+            ready = self._compiled_for(arrays)
             if any(isinstance(leaf, jax.core.Tracer) for leaf in (*arrays.values(), key)):
                 return ready.traced(arrays, key)
             if shapes is not None and ready.programs and only_cpus():
@@ -136,11 +136,11 @@ class Frozen:
 
     def ready(self) -> CompiledShapes:
         """Compile the net for the input shapes of its graph, on the default device, and return the compiled net."""
-        return self._for({name: self.graph.blobs[name] for name in self.input_names})
+        return self._compiled_for({name: self.graph.blobs[name] for name in self.input_names})
 
     def may_draw(self, inputs: Mapping[str, Any]) -> bool:
         """Return whether a call with inputs of these shapes may draw random numbers, so that it needs a key."""
-        return self._for({name: inputs[name] for name in self._fed}).may_draw
+        return self._compiled_for({name: inputs[name] for name in self._fed}).may_draw
 
     def __repr__(self) -> str:
         lines = [f"Frozen net '{self.graph.name}': {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
@@ -150,7 +150,7 @@ class Frozen:
         """Return blobs without their padded rows; see `Net.trimmed`."""
         return trimmed_blobs(self.graph, blobs)
 
-    def _for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
+    def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
         device = cpu_of(*inputs.values())
         key = device, *map(np.shape, inputs.values())
         ready = self._ready.get(key)

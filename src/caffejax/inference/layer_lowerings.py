@@ -101,17 +101,17 @@ def depthwise(call: Call) -> Value | None:
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:
     size = c.size(call.like)
     window = c.window.ending(size, convolution_output(size, c.window)).without_rest(size)
-    return _weighted("convolution", call, c, window)
+    return _add_convolution("convolution", call, c, window)
 
 
 @lowers("Deconvolution")
 def deconvolution(call: Call) -> Value | None:
     """Transposed convolution."""
     c = correlation(call.context, (call.like,))
-    return _weighted("deconvolution", call, c, c.window)
+    return _add_convolution("deconvolution", call, c, c.window)
 
 
-def _weighted(word: str, call: Call, c: Correlation, window: Window) -> Value | None:
+def _add_convolution(word: str, call: Call, c: Correlation, window: Window) -> Value | None:
     if not 1 <= len(window.kernel) <= 3:
         return None
     low, high = zip(*window.padding, strict=True)

@@ -60,14 +60,14 @@ def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, d
         if part.how != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.makes):
             parts.append(part)
             continue
-        for stage, builder in _stages_of(part, graph, image, variables, readers):
+        for stage, builder in _split_for_onednn(part, graph, image, variables, readers):
             parts.append(stage)
             if builder is not None and (lowered := builder.compile()) is not None:
                 programs[stage.key] = lowered
     return replace(schedule, parts=tuple(parts)), programs
 
 
-def _stages_of(
+def _split_for_onednn(
     part: Part, graph: Graph, image: Graph | None, variables: Trees, readers: Mapping[str, Counter[str]]
 ) -> list[tuple[Part, _PartBuilder | None]]:
     """Split a part into parts for oneDNN, each with the builder of its program, and parts for XLA, each with None.
@@ -79,7 +79,7 @@ def _stages_of(
     while True:
         stages: list[tuple[Part, _PartBuilder | None]] = []
         rejected: set[str] = set()
-        for is_able, layers in _grouped(part.layers, able):
+        for is_able, layers in _group_layers(part.layers, able):
             if not is_able:
                 stages.append((part_of(layers), None))
                 continue
@@ -92,7 +92,7 @@ def _stages_of(
         able -= rejected
 
 
-def _grouped(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
+def _group_layers(layers: Sequence[Layer], able: AbstractSet[str]) -> Iterator[tuple[bool, tuple[Layer, ...]]]:
     """Yield `(is_able, layers)` groups in an order of execution, alternating between able and other layers.
 
     Each group is as large as the dependencies of the layers allow. `able` has the keys of the able layers.
@@ -154,7 +154,7 @@ def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Itera
     """
     first = next((i for i, layer in enumerate(layers) if layer.type.name == "InnerProduct"), len(layers))
     begin, end = layers[:first], layers[first:]
-    if image is None or not begin or not _one_by_one(graph, image, begin):
+    if image is None or not begin or not _runs_image_by_image(graph, image, begin):
         yield layers, graph
         return
     yield begin, image
@@ -162,7 +162,7 @@ def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Itera
         yield end, graph
 
 
-def _one_by_one(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
+def _runs_image_by_image(graph: Graph, image: Graph, layers: Sequence[Layer]) -> bool:
     """Return whether layers compute each image independently, and a blob of one image has at least 1 MiB.
 
     Whether a layer mixes images is judged by the shapes of its blobs.

@@ -1,4 +1,4 @@
-"""Decision when forward passes with fixed weights run through the net compiled for inference."""
+"""The policy that decides which forward passes run through the net compiled for inference."""
 
 from __future__ import annotations
 

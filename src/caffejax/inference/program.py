@@ -83,7 +83,7 @@ class ProgramBuilder:
             word: the name of the function.
             a, b: the function's settings.
         """
-        return self._after(x, word, {"a": float(a), "b": float(b)})
+        return self._append_to_epilogue(x, word, {"a": float(a), "b": float(b)})
 
     def apply_by_channel(self, x: Value, word: str, array: Any) -> Value:
         """Combine each channel of `x` with a number, and return the result; fused as in `apply`.
@@ -93,7 +93,7 @@ class ProgramBuilder:
             word: the function, such as "plus", "times" or "prelu".
             array: the numbers, (channels,).
         """
-        return self._after(x, word, {"weight": self.weight(array)})
+        return self._append_to_epilogue(x, word, {"weight": self.weight(array)})
 
     def combine(self, word: str, x: Value, y: Value) -> Value:
         """Combine two values elementwise, by "plus", "times" or "maximum", and return the result.
@@ -103,14 +103,14 @@ class ProgramBuilder:
         """
         for target, other in ((x, y), (y, x))[: 2 if x.shape == y.shape else 1]:
             if self._can_grow(target) and other.number < target.number:
-                return self._after(target, word, {"value": other.number})
-        return self._after(self.add("apply", [x], x.shape), word, {"value": y.number})
+                return self._append_to_epilogue(target, word, {"value": other.number})
+        return self._append_to_epilogue(self.add("apply", [x], x.shape), word, {"value": y.number})
 
     def _can_grow(self, x: Value) -> bool:
         index = x.number - len(self.arguments)
         return index >= 0 and self._operations[index].word in _FUSES and x.number not in self._shared
 
-    def _after(self, x: Value, word: str, fields: dict[str, Numbers]) -> Value:
+    def _append_to_epilogue(self, x: Value, word: str, fields: dict[str, Numbers]) -> Value:
         if not self._can_grow(x):
             x = self.add("apply", [x], x.shape)
         self._operations[x.number - len(self.arguments)].after.append((word, fields))
@@ -146,7 +146,7 @@ def hoist_strides(
     ]  # for each operation: the values that it must read subsampled, with their strides
     readers_of: dict[int, list[Operation]] = defaultdict(list)
     for o in hoisted:
-        for number in {*_many(o.fields["in"]), *_added(o)}:
+        for number in {*_many(o.fields["in"]), *_epilogue_inputs(o)}:
             readers_of[number].append(o)
     for i in reversed(range(len(hoisted))):
         o, number = hoisted[i], first + i
@@ -154,7 +154,7 @@ def hoist_strides(
         steps = _steps(readers, number, weights)
         if o.word != "convolution" or number in results or steps is None:
             continue
-        added = [n for n in _added(o) if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
+        added = [n for n in _epilogue_inputs(o) if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
         if any(_shape(n, hoisted, arguments) != o.out for n in added):
             continue
         for r in readers:
@@ -206,13 +206,13 @@ def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) 
 
 
 def _skips(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
-    if reader.word != "convolution" or number in _added(reader):
+    if reader.word != "convolution" or number in _epilogue_inputs(reader):
         return False
     kernel = weights[_many(reader.fields["weight"])[0]][2:]
     return max(*kernel, 1) == 1 and not any(_many(reader.fields["low"]) + _many(reader.fields["high"]))
 
 
-def _added(o: Operation) -> tuple[int, ...]:
+def _epilogue_inputs(o: Operation) -> tuple[int, ...]:
     """Return the numbers of the values that an operation's epilogue combines with its result."""
     return tuple(n for _, fields in o.after if isinstance(n := fields.get("value"), int))
 

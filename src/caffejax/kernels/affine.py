@@ -23,7 +23,7 @@ def by_channel(
         factor: (channels,), or None.
         bias: (channels,), or None.
         relu: whether to set negative results to 0.
-        fast: whether CPUs use their own implementation.
+        fast: whether to use the implementation for CPUs on CPUs.
     """
     how: Any = {"scaled": factor is not None, "relu": relu}
     arrays = (x, *(b for b in (factor, bias) if b is not None))
@@ -33,14 +33,14 @@ def by_channel(
 
 def add_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
     """Return `x + bias`, for `x` of shape (*rows, outputs) and a bias of shape (outputs,)."""
-    return Operation(_added, _added_on_cpu)(x, bias)[0] if fast else x + bias
+    return Operation(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
 
 
-def _added(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
+def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
     return (x + bias,)
 
 
-def _added_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
+def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
     return (along_channels(LAST, x, None, bias, relu=False),)
 
 

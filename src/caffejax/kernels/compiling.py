@@ -69,7 +69,7 @@ class Jitted:
         """Call the function, compiled for arguments of these types, and return its result."""
         if Jitted.collecting:
             return self._run(args, kwargs)
-        with _uncollected():
+        with _pause_collector():
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -83,11 +83,11 @@ class Jitted:
 
     def fetch_ahead(self) -> None:
         """Start to load the function's newest stored program in another thread, if the function has a `kept_as`."""
-        if self._kept is not None:
-            self._kept.fetch_ahead()
+        if self._cache is not None:
+            self._cache.fetch_ahead()
 
     @functools.cached_property
-    def _kept(self) -> Kept | None:
+    def _cache(self) -> Kept | None:
         if self._kept_as is None:
             return None
         tuned = self._tuned and only_cpus()
@@ -98,20 +98,20 @@ class Jitted:
 
         Otherwise the program is compiled and stored. None if programs cannot be stored.
         """
-        if Programs.folder is None or self._kept is None or not only_cpus():
+        if Programs.folder is None or self._cache is None or not only_cpus():
             return None
         types = types_of(args)
         if types is None:
             return None
         key = f"{types} {settings()}"
         if key not in self._programs:
-            program = self._kept.find(args)
+            program = self._cache.find(args)
             if program is None:
                 jitted = self._for(args, {})
                 program = compiled_here(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
                 if program is None:
                     return None
-                self._kept.keep(args, program)
+                self._cache.keep(args, program)
             self._programs[key] = program
         self._last = _SETTINGS(), self._programs[key]
         return self._programs[key]
@@ -137,7 +137,7 @@ class Jitted:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     on = gc.isenabled()
     gc.disable()
     try:
@@ -215,10 +215,10 @@ def only_cpus() -> bool:
 @functools.cache
 def compiler_options() -> dict[str, Any]:
     """Return the compiler options for CPUs that this jaxlib accepts; their names may change between versions."""
-    return {k: v for option in _CPU_OPTIONS if _accepted(option) for k, v in option.items()}
+    return {k: v for option in _CPU_OPTIONS if _is_accepted(option) for k, v in option.items()}
 
 
-def _accepted(option: dict[str, Any]) -> bool:
+def _is_accepted(option: dict[str, Any]) -> bool:
     try:
         with jax.default_device(jax.devices("cpu")[0]):
             jax.jit(lambda: 0, compiler_options=option).lower().compile()

@@ -50,8 +50,8 @@ def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
 def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
     """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
     if onednn.suits_convolution(x, weight, window):
-        return _by_onednn(x, weight, bias, window, relu)
-    return channels_first(along_channels(LAST, channels_last(_by_xla(x, weight, window)), None, bias, relu))
+        return _correlate_by_onednn(x, weight, bias, window, relu)
+    return channels_first(along_channels(LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu))
 
 
 def correlate_diffs(
@@ -62,25 +62,27 @@ def correlate_diffs(
         x, dy = channels_last(materialise_channels_last(x)), channels_last(materialise_channels_last(dy))
         dx, d_weight, d_bias = onednn.convolution_diffs(x, dy, weight, window, needed, bias=bias)
         return None if dx is None else materialise_channels_last(channels_first(dx)), d_weight, d_bias
-    _, pullback = jax.vjp(partial(_by_xla, window=window), x, weight)
+    _, pullback = jax.vjp(partial(_correlate_by_xla, window=window), x, weight)
     dx, d_weight = pullback(dy.astype(x.dtype))
     return dx, d_weight, row_sums(promote(channels_last(dy))) if bias else None
 
 
-def _by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
+def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Array:
     if math.prod(window.kernel) == 1 and not any(map(any, window.padding)):
         x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in window.stride))])
         window = replace(window, stride=(1,) * len(window.stride))
     form = formulation(x, weight, window)
     if form == "by group":
-        return group_by_group(partial(_by_xla, window=window), x, weight, groups_of(x.shape[1], weight))
+        return group_by_group(partial(_correlate_by_xla, window=window), x, weight, groups_of(x.shape[1], weight))
     if form == "depthwise":
         return _depthwise(x, weight, window)
     run = _product if form == "product" else _convolution
     return channels_first(run(channels_last(x), weight, window))
 
 
-def _by_onednn(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool) -> jax.Array:
+def _correlate_by_onednn(
+    x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool
+) -> jax.Array:
     product = formulation(x, weight, window) == "product"
     x = channels_last(materialise_channels_last(x))
     if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:

@@ -83,16 +83,16 @@ def _correlation(window: Window, relu: bool) -> Operation:
         cpu=partial(_on_cpu, window=window, relu=relu),
         gpu=partial(_on_gpu, window=window, relu=relu),
         smooth=False,
-        batched=partial(_batched, window=window, relu=relu),
+        batched=partial(_map_correlation, window=window, relu=relu),
     )
 
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    y = in_groups(partial(_convolved, window), x, weight, groups_of(x.shape[1], weight))
+    y = in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
     return (by_channel(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
 
-def _convolved(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+def _convolve(window: Window, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
     return lax.conv_general_dilated(
         x,
         weight,
@@ -113,7 +113,7 @@ def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
     return _plain(x, weight, bias, window=window.evened(x.shape[2:]), relu=relu)
 
 
-def _batched(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
+def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = _size(arrays, axes)
     x, *others = arrays
     if not any(a is not None for a in axes[1:]):
@@ -132,7 +132,7 @@ def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, r
         cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **how),
         tpu=partial(_needed_diffs_on_tpu, **how),
         smooth=False,
-        batched=partial(_batched_diffs, **how, relu=relu),
+        batched=partial(_map_diffs, **how, relu=relu),
     )
 
 
@@ -197,7 +197,7 @@ def _diffs_on_tpu(
     return dx, jnp.tensordot(dy, patches, (along, along)).reshape(weight.shape), d_bias
 
 
-def _batched_diffs(
+def _map_diffs(
     arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool
 ) -> Arrays:
     size = _size(arrays, axes)

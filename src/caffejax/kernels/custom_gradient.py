@@ -65,7 +65,7 @@ def with_gradient(
 
 @dataclass(frozen=True, eq=False)
 class _Rule:
-    """The function `backward` on flat lists: from residuals and diffs of inexact results to the needed diffs."""
+    """The function `backward` on flat lists: residuals and diffs of floating-point results in, needed diffs out."""
 
     backward: Callable[..., Any]
     residuals: Any
@@ -94,7 +94,7 @@ _tangent.multiple_results = True
 def _tangents(
     rule: _Rule, residuals: Sequence[jax.Array], tangents: Sequence[jax.Array], tops: Sequence[jax.Array]
 ) -> Sequence[jax.Array]:
-    """Return the tangents of the tops of inexact dtype, from the tangents of the arguments.
+    """Return the tangents of the floating-point tops, from the tangents of the arguments.
 
     Under `jax.shard_map` all arrays vary over the devices inside the rule. In the transpose, each device then computes
     a part of the diff of a replicated argument, and JAX adds the parts outside of the rule.
@@ -133,11 +133,11 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, n_residuals: int, *
         return tops, run(*primals[:n_residuals], *map(ad.instantiate_zeros, tangents[n_residuals:]))
     which = [i for i, z in enumerate(zero) if not z]
 
-    def of_some(*some: jax.Array) -> Sequence[jax.Array]:
+    def function_of_some(*some: jax.Array) -> Sequence[jax.Array]:
         diffs_left = dict(enumerate(primals)) | dict(zip(which, some, strict=True))
         return _evaluate(*diffs_left.values(), n_residuals=n_residuals, **how)
 
-    return tops, jax.jvp(of_some, [primals[i] for i in which], [tangents[i] for i in which])[1]
+    return tops, jax.jvp(function_of_some, [primals[i] for i in which], [tangents[i] for i in which])[1]
 
 
 ad.primitive_jvps[_tangent] = _jvp

@@ -41,12 +41,12 @@ def table(make: Callable[[], np.ndarray], shape: Sequence[int], dtype: Any) -> j
     return result
 
 
-def _computed(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def _compute(make: Callable[[], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     result = np.asarray(make(), dtype)
     assert result.shape == shape, f"a table has shape {result.shape}, but was declared with shape {shape}"
     return result
 
 
-_table.def_impl(lambda **what: jax.device_put(_computed(**what)))
+_table.def_impl(lambda **what: jax.device_put(_compute(**what)))
 _table.def_abstract_eval(lambda *, make, shape, dtype: jax.core.ShapedArray(shape, dtype))
-mlir.register_lowering(_table, lambda ctx, **what: [mlir.ir_constant(_computed(**what))])
+mlir.register_lowering(_table, lambda ctx, **what: [mlir.ir_constant(_compute(**what))])

@@ -30,7 +30,7 @@ def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast
         rows: (*rows, inputs).
         weight: (outputs, inputs), or (inputs, outputs) if `transpose`.
         transpose: the order of the weight's axes.
-        fast: whether CPUs use their own implementation.
+        fast: whether to use the implementation for CPUs on CPUs.
     """
     return _differentiable(transpose)(rows, weight) if fast else _plain(rows, weight, transpose=transpose)[0]
 
@@ -49,7 +49,9 @@ def _differentiable(transpose: bool) -> Any:
 
 def _product(transpose: bool) -> Operation:
     how: Any = {"transpose": transpose}
-    return Operation(partial(_plain, **how), partial(_on_cpu, **how), smooth=False, batched=partial(_batched, **how))
+    return Operation(
+        partial(_plain, **how), partial(_on_cpu, **how), smooth=False, batched=partial(_map_product, **how)
+    )
 
 
 def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
@@ -57,11 +59,11 @@ def _plain(rows: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
 
 
 def _on_cpu(x: jax.Array, weight: jax.Array, *, transpose: bool) -> Arrays:
-    y = _rows_on_cpu(_as_rows(x), weight, transpose)
+    y = _rows_on_cpu(_merge_rows(x), weight, transpose)
     return (y.reshape(*x.shape[:-1], y.shape[-1]),)
 
 
-def _as_rows(x: jax.Array) -> jax.Array:
+def _merge_rows(x: jax.Array) -> jax.Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 fails for 0 rows
 
 
@@ -73,7 +75,7 @@ def _rows_on_cpu(rows: jax.Array, weight: jax.Array, transpose: bool) -> jax.Arr
     return _plain(rows, weight, transpose=transpose)[0]
 
 
-def _batched(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
+def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) -> Arrays | None:
     (rows, weight), (axis, of_weight) = arrays, axes
     if axis is None or of_weight is not None:
         return None  # XLA computes a batch of matrix products
@@ -88,27 +90,27 @@ def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
         partial(_plain_diffs, **how),
         partial(_diffs_on_cpu, **how),
         smooth=False,
-        batched=partial(_batched_diffs, **how),
+        batched=partial(_map_diffs, **how),
     )
 
 
 def _plain_diffs(
     rows: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    return _pulled_back(_plain, rows, dy, weight, transpose, needed)
+    return _transpose_diffs(_plain, rows, dy, weight, transpose, needed)
 
 
 def _diffs_on_cpu(
     x: jax.Array, dy: jax.Array, weight: jax.Array, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
-    rows, d_rows = _as_rows(x), _as_rows(dy)
+    rows, d_rows = _merge_rows(x), _merge_rows(dy)
     if len(rows) > 1 and onednn.suits(rows, d_rows, weight):
         dx, d_weight = onednn.matmul_diffs(rows, d_rows, weight, needed, transpose=transpose)
         return tuple(d for d in (None if dx is None else dx.reshape(x.shape), d_weight) if d is not None)
-    return _pulled_back(_on_cpu, x, dy, weight, transpose, needed)
+    return _transpose_diffs(_on_cpu, x, dy, weight, transpose, needed)
 
 
-def _pulled_back(
+def _transpose_diffs(
     run: Any, rows: jax.Array, dy: jax.Array, weight: jax.Array, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays:
     diffs = []
@@ -119,7 +121,7 @@ def _pulled_back(
     return tuple(diffs)
 
 
-def _batched_diffs(
+def _map_diffs(
     arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool, needed: onednn.NeededDiffs
 ) -> Arrays | None:
     (rows, dy, weight), (_, of_dy, of_weight) = arrays, axes

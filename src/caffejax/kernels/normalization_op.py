@@ -55,7 +55,7 @@ def batch_normalized(
     if axis_name is not None:
         if axis_name in varying(jax.typeof(near)):
             near = jax.lax.pmean(near, axis_name)  # all devices need the same value
-        over = partial(_of_devices, axis_name)
+        over = partial(_mean_over_devices, axis_name)
         run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
@@ -74,7 +74,7 @@ def _alone(*means: jax.Array) -> Arrays:
     return means
 
 
-def _of_devices(axis_name: str, *means: jax.Array) -> Arrays:
+def _mean_over_devices(axis_name: str, *means: jax.Array) -> Arrays:
     """Return the mean of each (channels,) array over the devices of a mesh axis, in one all-reduce."""
     return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 

@@ -72,7 +72,7 @@ def missing() -> str | None:
 def _is_callable() -> bool:
     """Return whether oneDNN can be called; if not, log the reason once."""
     if reason := missing():
-        log.info("Convolutions and products are XLA's, and slower: %s", reason)
+        log.info("Convolutions and matrix products are computed by XLA, which is slower: %s", reason)
     return reason is None
 
 
@@ -184,7 +184,7 @@ def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array 
     if inputs != weight_inputs:
         raise ValueError(f"the data have {inputs} inputs, the weight has {weight_inputs}")
     if bias is not None and bias.shape != (outputs,):
-        raise ValueError(f"a bias of shape {bias.shape} for {outputs} outputs")
+        raise ValueError(f"the bias has shape {bias.shape}, not ({outputs},)")
 
 
 def _attributes(window: Window, groups: int) -> dict[str, Any]:

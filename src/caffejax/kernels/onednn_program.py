@@ -192,7 +192,7 @@ class Executable:
         times = arguments[0].shape[0] // program.arguments[0][0] if arguments and arguments[0].ndim else 0
         arrays = _contiguous(arguments, program.arguments, times, "argument")
         if packed.nbytes != self.packed_bytes:
-            raise ValueError(f"packed weights of {packed.nbytes} bytes are of another program")
+            raise ValueError(f"packed weights of {packed.nbytes} bytes belong to another program")
         results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
         sources, targets = self._pointers[0](*map(_address, arrays)), self._pointers[1](*map(_address, results))
         _raise_if(self._library.caffejax_program_call(self._handle, sources, targets, _address(packed), times))

@@ -157,7 +157,7 @@ class _Tangent:
     """The forward derivative of a function.
 
     A call takes the function's arguments, followed by the tangents of the arguments with the indices `which`. It
-    returns the tangents of the results of inexact dtype.
+    returns the tangents of the floating-point results.
     """
 
     function: Function
@@ -166,12 +166,12 @@ class _Tangent:
     def __call__(self, *arrays: jax.Array) -> Arrays:
         operands, tangents = list(arrays[: -len(self.which)]), arrays[-len(self.which) :]
 
-        def of_some(*some: jax.Array) -> Arrays:
+        def function_of_some(*some: jax.Array) -> Arrays:
             for i, array in zip(self.which, some, strict=True):
                 operands[i] = array
             return self.function(*operands)
 
-        tops, results = jax.jvp(of_some, tuple(operands[i] for i in self.which), tangents)
+        tops, results = jax.jvp(function_of_some, tuple(operands[i] for i in self.which), tangents)
         return tuple(t for top, t in zip(tops, results, strict=True) if has_tangent(top))
 
 
@@ -211,13 +211,13 @@ class _Transposed:
     def __call__(self, *arrays: jax.Array) -> Arrays:
         residuals, cotangents = arrays[: self.others], arrays[self.others :]
 
-        def of_some(*some: jax.Array) -> Arrays:
+        def function_of_some(*some: jax.Array) -> Arrays:
             operands = dict(zip((i for i, _ in self.types), some, strict=True))
             rest = iter(residuals)
             every = (operands[i] if i in operands else next(rest) for i in range(len(some) + len(residuals)))
             return tuple(self.function(*every))
 
-        results: Arrays = jax.linear_transpose(of_some, *(t for _, t in self.types))(cotangents)
+        results: Arrays = jax.linear_transpose(function_of_some, *(t for _, t in self.types))(cotangents)
         return results
 
 

@@ -245,7 +245,7 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
         arguments = jax.tree.structure(compiled.args_info)
         body = pickle.dumps((path.name, program, arguments, out_tree))
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _trusted(path.parent):
+        if not _is_trusted(path.parent):
             return
         with replacing(path) as file:
             file.write(_MARK + hashlib.sha256(body).digest() + body)
@@ -267,7 +267,7 @@ def _has_callbacks(compiled: Any) -> bool:
 def _read(path: Path) -> Program | None:
     """Return the program in a file, or None if the file is missing, damaged, not trusted or made for another path."""
     try:
-        if not (_trusted(path.parent) and _trusted(path)):
+        if not (_is_trusted(path.parent) and _is_trusted(path)):
             return None
         data = path.read_bytes()
         body = data[len(_MARK) + 32 :]
@@ -284,7 +284,7 @@ def _read(path: Path) -> Program | None:
         return None
 
 
-def _trusted(path: Path) -> bool:
+def _is_trusted(path: Path) -> bool:
     """Return whether only this user and root can write to a file or folder. A symbolic link is never trusted."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):

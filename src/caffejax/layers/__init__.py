@@ -1,4 +1,4 @@
-"""Layer types by Caffe's names. The registry imports the module of a type when the type is first asked for."""
+"""Layer types by Caffe's names. The registry imports the module of a type when the type is first requested."""
 
 from .context import Context, ParamSpec, Phase, Site
 from .data_source import Look, Position, Source

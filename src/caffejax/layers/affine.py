@@ -33,10 +33,10 @@ def bias(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     on, 0 for a single number. The top has the shape of x.
     """
     x, added = *bottoms, *blobs
-    return _applied(ctx, x, [(operator.add, added)])
+    return _apply_steps(ctx, x, [(operator.add, added)])
 
 
-def _of_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+def _spans_channels(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
     return bool(ctx.param.axis == axis and set(shapes) == {(channels,)})
 
 
@@ -47,7 +47,7 @@ def bias_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
 def bias_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     if len(bottoms) == 2:
         return []
-    return [ParamSpec(_spanned(ctx.param, bottoms[0].shape), ctx.param.filler)]
+    return [ParamSpec(_spanned_shape(ctx.param, bottoms[0].shape), ctx.param.filler)]
 
 
 def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
@@ -56,7 +56,7 @@ def affine_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape] | None:
 
 def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     x, added = *bottoms, *blobs
-    d_added = _collected(dy, added, x, ctx.param.axis)
+    d_added = _sum_to_blob(dy, added, x, ctx.param.axis)
     return ((d_added,), dy) if blobs else ((), dy, d_added)
 
 
@@ -65,7 +65,7 @@ register(
         Signature("Bias", bottoms=(1, 2), param="bias_param"),
         Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
         Gradient(bias_backward),
-        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_of_channels, bias_by_channel)),
+        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, bias_by_channel)),
     )
 )
 
@@ -78,18 +78,18 @@ def scale(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> jax.Array:
     `max_value` (forks) clamp the factor.
     """
     x, factor, *added = *bottoms, *blobs
-    factor = _held(ctx, factor)
-    return _applied(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
+    factor = _clamp_factor(ctx, factor)
+    return _apply_steps(ctx, x, [(operator.mul, factor), *((operator.add, b) for b in added)])
 
 
 def scale_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
-    factor, *added = _held(ctx, blobs[0]), *blobs[1:]
+    factor, *added = _clamp_factor(ctx, blobs[0]), *blobs[1:]
     return factor, added[0] if added else namespace_of(factor).zeros_like(factor)
 
 
 def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
     p = ctx.param
-    shape = bottoms[1].shape if len(bottoms) == 2 else _spanned(p, bottoms[0].shape)
+    shape = bottoms[1].shape if len(bottoms) == 2 else _spanned_shape(p, bottoms[0].shape)
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=1)
     factor = [ParamSpec(shape, filler)] if len(bottoms) == 1 else []
     return [*factor, ParamSpec(shape, p.bias_filler)] if p.bias_term else factor
@@ -98,10 +98,10 @@ def scale_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
 def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
     axis = ctx.param.axis
     x, factor, *added = *bottoms, *blobs
-    factor = _held(ctx, factor)
+    factor = _clamp_factor(ctx, factor)
     dx = dy * _along(factor, x, axis)
-    d_factor = _collected(promote(dy) * x, factor, x, axis)
-    d_added = tuple(_collected(dy, b, x, axis) for b in added)
+    d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
+    d_added = tuple(_sum_to_blob(dy, b, x, axis) for b in added)
     return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
 
 
@@ -110,12 +110,14 @@ register(
         Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
         Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
         Gradient(scale_backward),
-        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_of_channels, scale_by_channel)),
+        LayerTraits(
+            dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, scale_by_channel)
+        ),
     )
 )
 
 
-def _held(ctx: Context, factor: Any) -> Any:
+def _clamp_factor(ctx: Context, factor: Any) -> Any:
     """Clamp a Scale's factor to [`min_value`, `max_value`]; the gradient ignores the clamp."""
     p = ctx.param
     low, high = (getattr(p, f) if p.HasField(f) else None for f in ("min_value", "max_value"))
@@ -125,7 +127,7 @@ def _held(ctx: Context, factor: Any) -> Any:
     return held if isinstance(held, np.ndarray) else straight_through(factor, held)
 
 
-def _spanned(p: Any, shape: Shape) -> Shape:
+def _spanned_shape(p: Any, shape: Shape) -> Shape:
     """Return the shape of a learnable blob: the sizes of the bottom's axes that it spans."""
     start = canonical_axis(p.axis, shape)
     require(p.num_axes >= -1, f"num_axes must be -1 (all axes from `axis` on), 0 or more, not {p.num_axes}")
@@ -148,7 +150,7 @@ def _start(blob: Any, x: Any, axis: int) -> int:
     return start
 
 
-def _applied(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
+def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[..., Any], jax.Array]]) -> jax.Array:
     """Apply the operation of each step to `x` and the blob of the step, in order."""
     if ctx.fast and all(b.ndim == 1 and _start(b, x, ctx.param.axis) == 1 for _, b in steps):
         by = dict(steps)
@@ -164,7 +166,7 @@ def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _start(blob, x, axis) - blob.ndim))
 
 
-def _collected(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+def _sum_to_blob(d: jax.Array, blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """Sum `d` over all axes that `blob` was broadcast along."""
     start = _start(blob, x, axis)
     return jnp.sum(promote(d), axis=[k for k in range(x.ndim) if not start <= k < start + blob.ndim])
@@ -198,7 +200,7 @@ register(
 
 def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     require(len(x.shape) >= 2, f"bottom 1 needs a channel axis (axis 1), not shape {x.shape}")
-    require(x.shape == y.shape, f"bottoms 1 and 2 must have one shape: {x.shape} and {y.shape}")
+    require(x.shape == y.shape, f"bottoms 1 and 2 must have equal shapes, not {x.shape} and {y.shape}")
     require(
         a.shape[:2] == x.shape[:2] and all(n == 1 for n in a.shape[2:]),
         f"bottom 0 must hold a factor for each channel, {x.shape[:2]}, not have shape {a.shape}",
@@ -208,14 +210,14 @@ def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
     """Each channel of x (N, C, H, W) times bottom 1, (N, 1, H, W). The top has the shape of x."""
-    return (x * _by_pixel(ctx, x, scale)).astype(x.dtype)
+    return (x * _broadcast_scale(ctx, x, scale)).astype(x.dtype)
 
 
 def channel_scale_backward(
     ctx: Context, x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     d_scale = jnp.sum(promote(dy) * x, axis=1)
-    return dy * _by_pixel(ctx, x, scale), d_scale.reshape(scale.shape)
+    return dy * _broadcast_scale(ctx, x, scale), d_scale.reshape(scale.shape)
 
 
 register(
@@ -232,7 +234,7 @@ register(
 )
 
 
-def _by_pixel(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
+def _broadcast_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
     p = ctx.param
     require(not p.global_scale, "global_scale is not supported")
     for field in ("do_forward", "do_backward_feature", "do_backward_scale"):

@@ -31,7 +31,7 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
         key: a random key.
         shape: the shape of the result.
     """
-    if isinstance(key, jax.core.Tracer) or not _by_number(key):
+    if isinstance(key, jax.core.Tracer) or not _is_counter_based(key):
         return draw(key, shape)
     n = math.prod(shape)
     if (
@@ -94,7 +94,7 @@ _FROM_AN_OFFSET = define_prng_impl(
 )
 
 
-def _by_number(key: Any) -> bool:
+def _is_counter_based(key: Any) -> bool:
     by_number: bool = getattr(jax.config, "jax_threefry_partitionable", True)  # missing in its type stubs
     return by_number and str(jax.random.key_impl(key)) == "threefry2x32"
 
@@ -115,7 +115,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def threefry(key: np.ndarray, first: Any, second: Any) -> np.ndarray:
-    """Return the two uint32 words to which Threefry with 20 rounds maps two words, (2,), given a key of two words."""
+    """Encrypt two uint32 words by Threefry with 20 rounds and a key of two words; return (2,)."""
     words = np.asarray([first, second], np.uint32)
     keys = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     with np.errstate(over="ignore"):

@@ -110,7 +110,7 @@ class Context:
 
     @property
     def fast(self) -> bool:
-        """True if to use the implementations of `caffejax.kernels` instead of the plain lowering."""
+        """True if the layer uses the implementations of `caffejax.kernels` instead of the plain lowering."""
         return self.run.kernels == "fast"
 
     @property
@@ -134,7 +134,7 @@ class Context:
         return self.replace(run=self.run.plain())
 
     def replace(self, **changes: Any) -> Context:
-        """Return the context with fields other than layer, type and phase changed; the settings are not read again."""
+        """Return a copy with changed fields. Layer, type and phase stay, so the settings are not read again."""
         context = replace(self, **changes)
         context.__dict__.update({name: self.__dict__[name] for name in _FROM_MESSAGE if name in self.__dict__})
         return context

@@ -386,7 +386,7 @@ def deconvolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     """
     weight, *bias = blobs
     c = correlation(ctx, xs)
-    return tuple(c.add_bias(c.transpose(x, weight, _deconvolved_size(c, x)), *bias) for x in xs)
+    return tuple(c.add_bias(c.transpose(x, weight, _deconvolution_output(c, x)), *bias) for x in xs)
 
 
 def deconvolution_params(ctx: Context, *xs: Any) -> list[ParamSpec]:
@@ -422,7 +422,7 @@ register(
 )
 
 
-def _deconvolved_size(c: Correlation, x: jax.Array) -> Shape:
+def _deconvolution_output(c: Correlation, x: jax.Array) -> Shape:
     w = c.window
     size = tuple(
         stride * (n - 1) + extent - low - high

@@ -43,14 +43,14 @@ def multinomial_logistic_loss(ctx: Context, prob: jax.Array, labels: jax.Array) 
     / clamped probability: large, not 0, where the probability is 0. A label outside 0 .. classes - 1 makes the loss
     NaN.
     """
-    is_label, clamped = _labelled(prob, labels)
+    is_label, clamped = _labels_and_probabilities(prob, labels)
     return nan_if_unlabelled(is_label, -jnp.sum(jnp.where(is_label, jnp.log(clamped), 0)) / prob.shape[0])
 
 
 def multinomial_logistic_loss_backward(
     ctx: Context, prob: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
-    is_label, clamped = _labelled(prob, labels)
+    is_label, clamped = _labels_and_probabilities(prob, labels)
     return jnp.where(is_label, -dy / prob.shape[0] / clamped, 0).reshape(prob.shape), None
 
 
@@ -68,7 +68,7 @@ register(
 )
 
 
-def _labelled(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _labels_and_probabilities(prob: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the mask of labels and the probabilities, clamped to at least 1e-20; both (batch, classes)."""
     four_axes(prob.shape)
     require_one_batch(prob.shape, labels.shape)

@@ -95,6 +95,6 @@ def _differs(ctx: Context, x: jax.Array) -> bool:
         return False
     require(
         name in varying(jax.typeof(number)),
-        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which tells what devices share',
+        f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which records what devices share',
     )
     return name in varying(jax.typeof(x))

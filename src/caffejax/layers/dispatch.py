@@ -83,7 +83,7 @@ def cached_call(
     """Run `call` in a forward pass with a base key; layers with equal contexts are traced and lowered once."""
     if ctx.type.on_host or ctx.per_layer:
         return call(ctx.with_key(key), blobs, bottoms)
-    result: tuple[Arrays, Arrays] = _called(ctx, key, tuple(blobs), tuple(bottoms))
+    result: tuple[Arrays, Arrays] = _jitted_call(ctx, key, tuple(blobs), tuple(bottoms))
     return result
 
 
@@ -94,17 +94,17 @@ def cached_fused_call(
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
         return validate_params(fused)(ctx, blobs, bottoms, epilogues)
     contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
-    result: tuple[Arrays, Arrays] = _fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
+    result: tuple[Arrays, Arrays] = _jitted_fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
     return result
 
 
 @partial(jax.jit, static_argnums=0)
-def _called(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
+def _jitted_call(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tuple[Arrays, Arrays]:
     return call(ctx.with_key(key), blobs, bottoms)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _fused(
+def _jitted_fused(
     ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
 ) -> tuple[Arrays, Arrays]:
     return validate_params(fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
@@ -153,7 +153,7 @@ def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[ja
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class _NeedsGradient:
-    """Which bottoms of a host layer need a gradient."""
+    """The bottoms of a host layer that need a gradient."""
 
     bottoms: tuple[bool, ...]
 

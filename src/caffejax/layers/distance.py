@@ -49,7 +49,7 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return a - b as (batch, rest)."""
     require(
         a.shape == b.shape or len(a.shape) <= 4,
-        f"bottoms of more than 4 axes must have one shape: bottom 1 must be {a.shape}, not {b.shape}",
+        f"bottoms of more than 4 axes must have equal shapes: bottom 1 must be {a.shape}, not {b.shape}",
     )
     require_one_batch(a.shape, b.shape)
     require(
@@ -190,14 +190,14 @@ def hinge_loss(ctx: Context, scores: jax.Array, labels: jax.Array) -> jax.Array:
     """
     sign, violation = _violations(scores, labels)
     inside = jnp.where(violation > 0, violation, 0)
-    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(inside) if _squared(ctx) else inside) / scores.shape[0])
+    return nan_if_unlabelled(sign < 0, jnp.sum(jnp.square(inside) if _is_squared(ctx) else inside) / scores.shape[0])
 
 
 def hinge_loss_backward(
     ctx: Context, scores: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     sign, violation = _violations(scores, labels)
-    slope = 2 * jnp.maximum(violation, 0) if _squared(ctx) else (violation > 0).astype(violation.dtype)
+    slope = 2 * jnp.maximum(violation, 0) if _is_squared(ctx) else (violation > 0).astype(violation.dtype)
     return (dy / scores.shape[0] * sign * slope).reshape(scores.shape), None
 
 
@@ -210,7 +210,7 @@ register(
 )
 
 
-def _squared(ctx: Context) -> bool:
+def _is_squared(ctx: Context) -> bool:
     return bool(ctx.param.norm == ctx.param.L2)
 
 

@@ -87,13 +87,13 @@ def selu_dropout(ctx: Context, x: jax.Array) -> jax.Array:
     if not ctx.training:
         return x
     p, factor, added = ctx.param, *_alpha_factor_and_bias(ctx)
-    return (factor * jnp.where(_kept(ctx, x), x, p.alpha) + added).astype(x.dtype)
+    return (factor * jnp.where(_draw_kept(ctx, x), x, p.alpha) + added).astype(x.dtype)
 
 
 def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     if not ctx.training:
         return dy
-    return jnp.where(_kept(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
+    return jnp.where(_draw_kept(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
 
 
 register(
@@ -119,11 +119,11 @@ def spatial_dropout(ctx: Context, x: jax.Array) -> jax.Array:
 
     Bottom and top: (N, C, ...). In TEST the top equals the bottom.
     """
-    return jnp.where(_kept_channels(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
+    return jnp.where(_draw_kept_channels(ctx, x), x / (1 - ctx.param.dropout_ratio), 0) if ctx.training else x
 
 
 def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return jnp.where(_kept_channels(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
+    return jnp.where(_draw_kept_channels(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
 
 
 register(
@@ -137,12 +137,12 @@ register(
 )
 
 
-def _kept_channels(ctx: Context, x: jax.Array) -> jax.Array:
+def _draw_kept_channels(ctx: Context, x: jax.Array) -> jax.Array:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    return _kept(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
+    return _draw_kept(ctx, x[(..., *(slice(0, 1),) * (x.ndim - 2))])
 
 
-def _kept(ctx: Context, x: jax.Array) -> jax.Array:
+def _draw_kept(ctx: Context, x: jax.Array) -> jax.Array:
     ratio = ctx.param.dropout_ratio
     require(0 <= ratio < 1, f"dropout_ratio must be at least 0 and less than 1, not {ratio:g}")
     return jax.random.bernoulli(ctx.key, 1 - ratio, x.shape)

@@ -108,7 +108,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
 
     The top has the axes of the bottom before `axis`. The gradient of |x| at 0 is 0.
     """
-    rows = _reduced_rows(ctx, x)
+    rows = _flatten_reduced(ctx, x)
     match _reduction_operation(ctx):
         case "SUM":
             y = rows.sum(-1)
@@ -122,7 +122,7 @@ def reduction(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    rows = _reduced_rows(ctx, x)
+    rows = _flatten_reduced(ctx, x)
     slope = {
         "SUM": jnp.ones_like,
         "ASUM": jnp.sign,
@@ -147,6 +147,6 @@ def _coefficient(ctx: Context, shape: Shape) -> float:
     return float(ctx.param.coeff) * (cross_replica.axis_size(ctx) if of_batch else 1)
 
 
-def _reduced_rows(ctx: Context, x: jax.Array) -> jax.Array:
+def _flatten_reduced(ctx: Context, x: jax.Array) -> jax.Array:
     axis = canonical_axis(ctx.param.axis, x.shape)
     return promote(x).reshape(*x.shape[:axis], math.prod(x.shape[axis:]))

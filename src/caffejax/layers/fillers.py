@@ -132,7 +132,7 @@ def _expectation(filler: Any, key: Any, shape: Shape) -> jax.Array:
 
 
 def _imagexy(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    """Return the older form over all channels: a block for each channel. Coordinates start after -1 and end at 1."""
+    """Return coordinates in the older form, a block for each channel. They start after -1 and end at 1."""
     n, height, width = filler.channels, filler.height, filler.width
     require(filler.xy in _OF_CHANNELS, f"imagexy filler: xy must be one of {', '.join(_OF_CHANNELS)}")
     names = _OF_CHANNELS[filler.xy]

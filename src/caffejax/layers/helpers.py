@@ -51,7 +51,7 @@ def four_axes(shape: Shape, name: str = "bottom 0") -> tuple[int, int, int, int]
     Raises:
         LayerError: for a shape with more axes.
     """
-    require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer supports 4 at most")
+    require(len(shape) <= 4, f"{name} has {len(shape)} axes, shape {shape}; this layer supports at most 4")
     num, channels, height, width = (*shape, 1, 1, 1, 1)[:4]
     return num, channels, height, width
 
@@ -68,7 +68,7 @@ def check_plane_size(size: Shape, shape: Shape) -> None:
     require(
         count <= _MOST,
         f"a top of height {size[0]} and width {size[1]} with the bottom's images and channels {shape[:2]} would have "
-        f"{count} elements, but a blob has {_MOST} at most; check the settings",
+        f"{count} elements, but a blob has at most {_MOST}; check the settings",
     )
     check_side_length(size)
 

@@ -64,7 +64,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class OnHost:
-    """A function of NumPy arrays, called outside of compiled code because it cannot be traced; its rule is, too.
+    """A function of NumPy arrays that cannot be traced. It and its backward rule are called outside of compiled code.
 
     Attributes:
         forward: `forward(ctx, [blobs,] *bottoms)` returns the top, or a tuple of tops.

@@ -201,7 +201,7 @@ def filter_(ctx: Context, *bottoms: np.ndarray) -> HostArrays:
     filter_layer.cpp.
     """
     *data, selector = bottoms
-    rows = _selected_rows(selector)
+    rows = _selected_indices(selector)
     return tuple(x[rows] for x in data)
 
 
@@ -222,7 +222,7 @@ def filter_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
 
 def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tuple[np.ndarray | None, ...]:
     *data, selector = bottoms
-    rows = _selected_rows(selector)
+    rows = _selected_indices(selector)
     diffs = [np.zeros_like(x) for x in data]
     for diff, d_top in zip(diffs, as_tuple(dy), strict=True):
         diff[rows] = d_top
@@ -239,5 +239,5 @@ register(
 )
 
 
-def _selected_rows(selector: np.ndarray) -> np.ndarray:
+def _selected_indices(selector: np.ndarray) -> np.ndarray:
     return np.flatnonzero(selector.reshape(len(selector)))

@@ -145,7 +145,7 @@ def _flat(weight: Any) -> tuple[int, int]:
 
 
 def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
-    require(weight.shape, "bottom 1, the weight, must have axes")
+    require(weight.shape, "bottom 1, the weight, must have at least one axis")
     _, inputs = ctx.settings.rows_and_inputs(x.shape)
     outputs, columns = _flat(weight)[:: -1 if ctx.settings.transpose else 1]
     require(columns == inputs, f"bottom 1, the weight {weight.shape}, must have {inputs} inputs to match {x.shape}")

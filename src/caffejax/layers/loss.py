@@ -60,27 +60,27 @@ def loss_divisor(ctx: Context, valid: jax.Array, default: str, batch: int) -> ja
 
     Args:
         ctx: the context of the layer, whose LossParameter determines the mode.
-        valid: bool, which labels count.
+        valid: bool, True for labels that count.
         default: the mode if the LossParameter sets none.
         batch: the batch size, the divisor of the mode BATCH_SIZE.
     """
     loss_param, n = ctx.layer.loss_param, cross_replica.axis_size(ctx)
     match normalization(loss_param, default):
         case "FULL":
-            return _at_least_one(math.prod(valid.shape))
+            return _clamp_to_one(math.prod(valid.shape))
         case "BATCH_SIZE":
-            return _at_least_one(batch)
+            return _clamp_to_one(batch)
         case "NONE":
             return 1.0 / n
         case "PRE_FIXED":
-            return _at_least_one(loss_param.pre_fixed_normalizer) / n
+            return _clamp_to_one(loss_param.pre_fixed_normalizer) / n
         case _ if not loss_param.HasField("ignore_label"):
-            return _at_least_one(math.prod(valid.shape))
+            return _clamp_to_one(math.prod(valid.shape))
         case _:
             return cross_replica.global_count(ctx, valid)
 
 
-def _at_least_one(size: float) -> jax.Array | float:
+def _clamp_to_one(size: float) -> jax.Array | float:
     if isinstance(size, int | float):
         return max(1.0, float(size))
     return jnp.maximum(1.0, jnp.asarray(size, jnp.float32))  # symbolic, in code to be exported

@@ -51,7 +51,7 @@ def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
     slope is 0.
     """
-    return jnp.where(x > 0, x, _by_channel(blobs[0], x) * x).astype(x.dtype)
+    return jnp.where(x > 0, x, _along_channels(blobs[0], x) * x).astype(x.dtype)
 
 
 def prelu_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -68,7 +68,7 @@ def prelu_backward(
     slope = blobs[0]
     per_element = jnp.where(x > 0, 0, promote(dy) * x)
     d_slope = jnp.sum(per_element, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
-    return (d_slope,), dy * ((x > 0) + _by_channel(slope, x) * (x <= 0))
+    return (d_slope,), dy * ((x > 0) + _along_channels(slope, x) * (x <= 0))
 
 
 register(
@@ -81,7 +81,7 @@ register(
 )
 
 
-def _by_channel(slope: jax.Array, x: jax.Array) -> jax.Array:
+def _along_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
@@ -241,7 +241,7 @@ def power(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.param
     if p.power == 0:
         return jnp.ones_like(x)
-    inner = _scaled_and_shifted(p, x) if p.scale else jnp.full_like(x, p.shift)
+    inner = _scale_and_shift(p, x) if p.scale else jnp.full_like(x, p.shift)
     return inner if p.power == 1 else inner**p.power
 
 
@@ -251,7 +251,7 @@ def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
         return None
     if p.power == 1:
         return dy * p.scale
-    return dy * (p.power * p.scale) * _scaled_and_shifted(p, x) ** (p.power - 1)
+    return dy * (p.power * p.scale) * _scale_and_shift(p, x) ** (p.power - 1)
 
 
 register(
@@ -266,7 +266,7 @@ register(
 
 def exp(ctx: Context, x: jax.Array) -> jax.Array:
     """base ** (shift + scale * x), where base -1 means e."""
-    return jnp.exp(log_base(ctx.param) * _scaled_and_shifted(ctx.param, x))
+    return jnp.exp(log_base(ctx.param) * _scale_and_shift(ctx.param, x))
 
 
 def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
@@ -280,13 +280,13 @@ register(
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
     """The logarithm of shift + scale * x to `base`, where base -1 means e."""
-    require(ctx.param.base != 1, "there is no logarithm to base 1")
-    return jnp.log(_scaled_and_shifted(ctx.param, x)) / log_base(ctx.param)
+    require(ctx.param.base != 1, "base 1 has no logarithm; set another base")
+    return jnp.log(_scale_and_shift(ctx.param, x)) / log_base(ctx.param)
 
 
 def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     p = ctx.param
-    return dy * (p.scale / log_base(p)) / _scaled_and_shifted(p, x)
+    return dy * (p.scale / log_base(p)) / _scale_and_shift(p, x)
 
 
 register(
@@ -294,7 +294,7 @@ register(
 )
 
 
-def _scaled_and_shifted(p: Any, x: jax.Array) -> jax.Array:
+def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
     return p.scale * x + p.shift
 
 

@@ -278,10 +278,10 @@ def scaled_batch_norm_fused(
         top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
     if ctx.settings.sums:
         return top, update_sums(ctx, blobs[:3], mean, variance, x)
-    return top, _updated_averages(ctx, blobs[:3], mean, variance)
+    return top, _update_averages(ctx, blobs[:3], mean, variance)
 
 
-def _updated_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
+def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array) -> Arrays:
     """Move the averages towards the batch's statistics; the first update replaces them."""
     fraction = ctx.settings.fraction
     means, variances, begun = blobs

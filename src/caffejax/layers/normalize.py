@@ -27,7 +27,7 @@ def normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> jax.Array:
     The length is sqrt(sum of squares + eps). Blob: scale () or, with channel_shared: false, (C,). The top has the shape
     of the bottom.
     """
-    y, _ = _scaled(ctx, blobs, x)
+    y, _ = _normalize(ctx, blobs, x)
     return y.astype(x.dtype)
 
 
@@ -41,7 +41,7 @@ def normalize_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
 def normalize_backward(
     ctx: Context, blobs: tuple[jax.Array], x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[jax.Array], jax.Array]:
-    _, length = _scaled(ctx, blobs, x)
+    _, length = _normalize(ctx, blobs, x)
     (scale,) = blobs
     by_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
     # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
@@ -62,7 +62,7 @@ NORMALIZE_SSD = LayerType(
 )
 
 
-def _scaled(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the top, in float32 at least, and the lengths that it was divided by."""
     p = ctx.layer.norm_param
     four_axes(x.shape)

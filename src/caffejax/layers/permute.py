@@ -22,7 +22,7 @@ def permute(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def permute_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _transposed_back(dy, permuted_axes(ctx, x.shape))
+    return _inverse_transpose(dy, permuted_axes(ctx, x.shape))
 
 
 def permutes_rows(ctx: Context) -> bool:
@@ -62,7 +62,7 @@ def transpose(ctx: Context, x: jax.Array) -> jax.Array:
 
 
 def transpose_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
-    return _transposed_back(dy, transposed_axes(ctx, x.shape))
+    return _inverse_transpose(dy, transposed_axes(ctx, x.shape))
 
 
 def transposes_rows(ctx: Context) -> bool:
@@ -102,7 +102,7 @@ def _permuted_window(ctx: Context, bottom: Any, order: Callable[[Context, Shape]
     return pointwise_window(ctx, bottom) if axes[2:] == tuple(range(2, len(axes))) else None
 
 
-def _transposed_back(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
+def _inverse_transpose(dy: jax.Array, order: tuple[int, ...]) -> jax.Array:
     return jnp.transpose(dy, [order.index(axis) for axis in range(len(order))])
 
 
@@ -167,12 +167,12 @@ def flipped_axes(ctx: Context, shape: Shape) -> tuple[int, ...]:
 
 def shuffle_channel(ctx: Context, x: jax.Array) -> jax.Array:
     """The channels of (N, C, ...), seen as (group, C / group), transposed to (C / group, group)."""
-    return _transposed(x, *_groups(ctx, x))
+    return _swap_groups(x, *_groups(ctx, x))
 
 
 def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> jax.Array:
     groups, channels = _groups(ctx, x)
-    return _transposed(dy, channels, groups)
+    return _swap_groups(dy, channels, groups)
 
 
 register(
@@ -196,5 +196,5 @@ def _groups(ctx: Context, x: jax.Array) -> tuple[int, int]:
     return group, channels // group
 
 
-def _transposed(x: jax.Array, outer: int, inner: int) -> jax.Array:
+def _swap_groups(x: jax.Array, outer: int, inner: int) -> jax.Array:
     return x.reshape(x.shape[0], outer, inner, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape)

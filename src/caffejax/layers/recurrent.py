@@ -107,7 +107,7 @@ def sequence(ctx: Context, n_states: int, blobs: Arrays, bottoms: Arrays) -> Seq
         blobs, start = blobs[:-n_states], blobs[-n_states:]
         require(
             start[0].shape[1] == cont.shape[1],
-            f"has {cont.shape[1]} streams, but the carried state is of {start[0].shape[1]} streams",
+            f"has {cont.shape[1]} streams, but the recurrent state has {start[0].shape[1]}",
         )
     n_into = 2 if static is None else 3
     return Sequence(
@@ -186,7 +186,7 @@ def rnn(ctx: Context, blobs: Arrays, *bottoms: jax.Array) -> tuple[Arrays, Array
     s = sequence(ctx, 1, blobs, bottoms)
     _, w_out, b_out = s.state_blobs
     (recurrent, _), (output, _) = _nonlinearities(ctx)
-    h = _hidden(s, recurrent)
+    h = _hidden_states(s, recurrent)
     top = output(s.times(h, w_out) + b_out).astype(s.x.dtype)
     return s.tops(top, (h[-1],))
 
@@ -214,7 +214,7 @@ def _nonlinearities(ctx: Context) -> list[tuple[Any, Any]]:
     return [_NONLINEARITIES[name] for name in names]
 
 
-def _hidden(s: Sequence, nonlinearity: Any) -> jax.Array:
+def _hidden_states(s: Sequence, nonlinearity: Any) -> jax.Array:
     """Return the state after every step, (T, N, num_output)."""
     w_h = s.state_blobs[0]
 
@@ -231,7 +231,7 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     top, d_top = (promote(v[0] if s.exposed else v) for v in (y, dy))
     w_h, w_out, _ = (promote(b) for b in s.state_blobs)
     (recurrent, recurrent_slope), (_, output_slope) = _nonlinearities(ctx)
-    h = _hidden(s, recurrent)
+    h = _hidden_states(s, recurrent)
     before = s.cont * jnp.concatenate([s.start[0][None].astype(h.dtype), h[:-1]])
     d_out = d_top * output_slope(top)
 
@@ -291,7 +291,7 @@ def lstm_unit_backward(
     ctx: Context, c: jax.Array, gates: jax.Array, cont: jax.Array, *, y: Arrays, dy: Arrays
 ) -> tuple[jax.Array, jax.Array, None]:
     dc, dh = (promote(d) for d in dy)
-    dc_prev, d_gates = _unit_diffs(_activated(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
+    dc_prev, d_gates = _unit_diffs(_activate_gates(promote(gates), promote(cont)[..., None]), promote(c), dc, dh)
     return dc_prev, d_gates, None
 
 
@@ -328,7 +328,7 @@ def _forget_jvp(primals: Arrays, tangents: Arrays) -> tuple[jax.Array, jax.Array
     return f, f * (1 - f) * tangents[1]
 
 
-def _activated(gates: jax.Array, cont: jax.Array) -> Arrays:
+def _activate_gates(gates: jax.Array, cont: jax.Array) -> Arrays:
     i, f, o, g = jnp.split(gates, 4, axis=-1)
     return jax.nn.sigmoid(i), cont * jax.nn.sigmoid(f), jax.nn.sigmoid(o), jnp.tanh(g)
 
@@ -379,14 +379,14 @@ def lstm_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: 
     s = sequence(ctx, 2, blobs, bottoms)
     top, d_top = (v[0] if s.exposed else v for v in (y, dy))
     d = gate_diffs(s, top, d_top)
-    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _before(s, top)))])
+    return diffs(s, blobs, bottoms, d, [jnp.einsum("tng,tnd->gd", d, promote(s.cont * _previous_hidden(s, top)))])
 
 
 def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math.inf) -> jax.Array:
     """Return the gradients of the gates before their nonlinearity, (T, N, 4D), each clipped to [-most, most]."""
     (w_h,) = s.state_blobs
     # the gates follow from the hidden states at once; cells need a scan forward, gradients a scan backward
-    gates = _activated(s.drive + s.recurrent(_before(s, top), s.cont, w_h), promote(s.cont))
+    gates = _activate_gates(s.drive + s.recurrent(_previous_hidden(s, top), s.cont, w_h), promote(s.cont))
 
     def cell(c: jax.Array, now: Any) -> Pair:
         i, f, _, g = now
@@ -404,7 +404,7 @@ def gate_diffs(s: Sequence, top: jax.Array, d_top: jax.Array, most: float = math
     return lax.scan(step, (none, none), (gates, c_before, promote(d_top), promote(s.cont)), reverse=True)[1]
 
 
-def _before(s: Sequence, top: jax.Array) -> jax.Array:
+def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
     """Return the hidden state before each step."""
     return jnp.concatenate([s.start[0][None].astype(top.dtype), top[:-1]])
 

@@ -129,7 +129,7 @@ def _variant(name: str, variant: str) -> LayerType:
     return impl.types[variant] if isinstance(impl, Variants) else layer_type(name)
 
 
-def _reduced(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
+def _reduce(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
     impl = _types[kind.name].implementation if kind.name in _types else None
     if isinstance(impl, Variants):
         for name, variant in impl.types.items():
@@ -139,7 +139,7 @@ def _reduced(kind: LayerType) -> tuple[Any, tuple[str, ...]]:
 
 
 # a type is pickled as its name: PerLayer may have put functions or objects into it
-copyreg.pickle(LayerType, _reduced)
+copyreg.pickle(LayerType, _reduce)
 
 
 @functools.cache

@@ -148,10 +148,10 @@ def flatten(ctx: Context, x: jax.Array) -> jax.Array:
 
     If end_axis is the axis before `axis`, an axis of size 1 is inserted. Caffe's rule: flatten_layer.cpp.
     """
-    return x.reshape(_flattened(ctx, x.shape))
+    return x.reshape(_flattened_shape(ctx, x.shape))
 
 
-def _flattened(ctx: Context, shape: Shape) -> Shape:
+def _flattened_shape(ctx: Context, shape: Shape) -> Shape:
     start = canonical_axis(ctx.param.axis, shape)
     end = canonical_axis(ctx.param.end_axis, shape, name="end_axis") + 1
     require(start <= end, f"axis {ctx.param.axis} comes after end_axis {ctx.param.end_axis} in shape {shape}")
@@ -165,7 +165,7 @@ def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
 register(
     LayerType(
         Signature("Flatten", param="flatten_param", in_place=False),
-        Traced(flatten, top_shapes=lambda ctx, x: [_flattened(ctx, x.shape)]),
+        Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
         Gradient(flatten_backward),
         LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
     )
@@ -215,7 +215,7 @@ def _new_shape(ctx: Context, shape: Shape) -> Shape:
             f"{product}, the product of the other axes, does not divide {count}, the count of {shape}",
         )
         new_shape[new_shape.index(-1)] = count // product
-    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} has another count than the bottom's {shape}")
+    require(math.prod(new_shape) == count, f"shape {tuple(new_shape)} has a different count than the bottom's {shape}")
     return tuple(new_shape)
 
 

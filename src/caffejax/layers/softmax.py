@@ -42,7 +42,7 @@ def softmax(ctx: Context, x: jax.Array) -> jax.Array:
     """
     p = ctx.param
     require(p.temperature > 0, f"temperature must be positive, not {p.temperature:g}")
-    require(p.dimension == "channel", f'dimension "{p.dimension}" is not supported; "channel" and "spatial" are')
+    require(p.dimension == "channel", f'dimension "{p.dimension}" is not supported; use "channel" or "spatial"')
     values = promote(x) if p.temperature == 1 else promote(x) / p.temperature
     return jax.nn.softmax(values, canonical_axis(p.axis, x.shape)).astype(x.dtype)
 
@@ -109,7 +109,7 @@ SOFTMAX_WITH_LOSS = LayerType(  # registered with its other forms
 def softmax_loss_parts(
     ctx: Context, scores: jax.Array, labels: jax.Array
 ) -> tuple[int, jax.Array, jax.Array, jax.Array, jax.Array | float]:
-    """Return the classes' axis, log-probabilities, the mask of labels, which labels count, and the divisor."""
+    """Return the classes' axis, log-probabilities, the masks of labels and of labels that count, and the divisor."""
     axis = canonical_axis(ctx.param.axis, scores.shape, name="softmax_param.axis")
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")

@@ -126,7 +126,7 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
         case OverflowError():
             meaning = "one of its settings is too large"
         case MemoryError():
-            meaning = "its settings or its bottoms need more memory than there is"
+            meaning = "its settings or its bottoms need more memory than is available"
         case ZeroDivisionError():
             meaning = "it divides by a size or a setting of 0"
         case IndexError() if "tuple index" in str(error):

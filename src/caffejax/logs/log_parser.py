@@ -87,7 +87,7 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     iteration, rate = -1, math.nan
     last = {"Train": -1, "Test": -1}  # number of the output last read
     began = again = False
-    for seconds, line in _with_seconds(lines, year):
+    for seconds, line in _parse_times(lines, year):
         if _SOLVING in line:
             if not began:
                 log, rate = Log(), math.nan
@@ -95,7 +95,7 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
         if match := _ITERATION.search(line):
             iteration = int(match[1])
             if again:
-                log, again = _before(log, iteration), False
+                log, again = _rows_before(log, iteration), False
         if iteration < 0:
             continue
         if match := _RATE.search(line):
@@ -114,7 +114,7 @@ def read_caffe_log(lines: Iterable[str], year: int) -> Log:
     return log
 
 
-def _before(log: Log, iteration: int) -> Log:
+def _rows_before(log: Log, iteration: int) -> Log:
     def earlier(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["NumIters"] < iteration]
 
@@ -129,7 +129,7 @@ def _parse_c_number(text: str) -> float:
     return float(f"{sign}inf") if word.startswith("INF") else math.nan
 
 
-def _with_seconds(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
+def _parse_times(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]:
     """Yield (seconds, line) for each line with a time.
 
     Seconds count from the solver's start, or from the first line if the log has no solver's start.
@@ -195,11 +195,11 @@ def read_json_lines(lines: Iterable[str]) -> Log:
             case "train":
                 trained.pop(iteration, None)
                 loss = row | {"loss": _or_nan(event.get("loss"))}
-                trained[iteration] = loss, row, _with_outputs(row, event.get("outputs"))
+                trained[iteration] = loss, row, _add_outputs(row, event.get("outputs"))
             case "test":
                 key = iteration, _json_number(event.get("net")) or 0.0
                 tested.pop(key, None)
-                tested[key] = _with_outputs(row, event.get("outputs"))
+                tested[key] = _add_outputs(row, event.get("outputs"))
     log = Log(test=list(tested.values()))
     for loss, rate, outputs in trained.values():
         log.loss.append(loss)
@@ -233,7 +233,7 @@ def _or_nan(value: Any) -> float:
     return math.nan if number is None else number
 
 
-def _with_outputs(row: Row, outputs: Any) -> Row:
+def _add_outputs(row: Row, outputs: Any) -> Row:
     extended = dict(row)
     for name, value in outputs.items() if isinstance(outputs, dict) else ():
         for item in value if isinstance(value, list) else [value]:
@@ -280,7 +280,7 @@ def read_log(path: str | os.PathLike[str]) -> Log:
     except OSError as error:
         raise DataError(Problem(f"cannot be read: {error.strerror}", str(path))) from error
     if not (log.train or log.test or log.loss):
-        raise DataError(Problem("this is no log of a training run: it states no loss and no net output", str(path)))
+        raise DataError(Problem("this is not the log of a training run: it has no loss and no net output", str(path)))
     for rows in (log.train, log.test, log.loss):
         if len(rows) > 1 and math.isnan(rows[0]["LearningRate"]):
             rows[0]["LearningRate"] = rows[1]["LearningRate"]

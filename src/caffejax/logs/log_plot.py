@@ -102,7 +102,7 @@ def make_panels(logs: Sequence[Log]) -> list[Panel]:
         if log.rate:
             rate.curves.append(Curve(run, log.rate, ["LearningRate"], tested=False))
         trained = _outputs(log.train)
-        nets = _by_net(log.test)
+        nets = _split_by_net(log.test)
         shared = trained.keys() & {name for rows in nets for name in _outputs(rows)}
         for number, rows in enumerate(nets):
             where = f" (net {number})" if len(nets) > 1 else ""
@@ -138,7 +138,7 @@ def _split_columns(columns: list[str]) -> Iterator[list[str]]:
     yield from ([column] for column in columns) if len(columns) <= _MOST_LINES else [columns]
 
 
-def _by_net(rows: Sequence[Row]) -> list[list[Row]]:
+def _split_by_net(rows: Sequence[Row]) -> list[list[Row]]:
     """Return the rows of each test net. Consecutive rows of one iteration belong to consecutive nets."""
     nets: list[list[Row]] = []
     number, last = 0, math.nan
@@ -175,8 +175,8 @@ def draw_runs(logs: Mapping[str, Log], *, axis: Axis = "iterations", smooth: int
     if not panels:
         raise CaffejaxError("there is nothing to draw")
     if len(panels) > _MOST_PANELS:
-        message = f"there are {len(panels)} panels to draw, and at most {_MOST_PANELS} can be"
-        raise CaffejaxError(f"{message}: one for each output of test nets; `caffejax parse_log` writes tables")
+        message = f"there are {len(panels)} panels to draw, but at most {_MOST_PANELS} are drawn"
+        raise CaffejaxError(f"{message}: each output of a test net has one; `caffejax parse_log` writes tables instead")
     colours = [_run_color(run, len(logs)) for run in range(len(logs))]
     across = min(len(panels), 3 if len(panels) != 4 else 2)
     down = -(-len(panels) // across)

@@ -101,7 +101,7 @@ class JsonLines(Callback):
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
         if first and parse_event(first.decode(errors="replace")) is None and not _begins(first.strip()):
             self.close()
-            raise SolverError(Problem(f"is there and holds no metrics, so none are added; {_REMEDY}", str(self.path)))
+            raise SolverError(Problem(f"exists and contains no metrics, so none are added; {_REMEDY}", str(self.path)))
 
     def _write(self, solver: Solver, event: str, more: Mapping[str, Any], iteration: int | None = None) -> None:
         if not is_first():

@@ -51,7 +51,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
     layer = graph.layer(param.slot.layer)
     with layer.located():
         if layer.site.layer.blobs:
-            return jnp.asarray(_defined_param(layer, param), dtype)
+            return jnp.asarray(_param_from_definition(layer, param), dtype)
         if param.spec.value is not None:
             return jnp.asarray(param.spec.value, dtype)
         own_key = None
@@ -61,13 +61,13 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
         return fill(param.spec.filler, own_key, param.spec.shape, dtype)
 
 
-def _defined_param(layer: Layer, param: Param) -> Array:
+def _param_from_definition(layer: Layer, param: Param) -> Array:
     blobs = layer.site.layer.blobs
     if len(blobs) != len(layer.params):
-        raise LayerError(f"its definition holds {counted(len(blobs), 'blob')}, the layer has {len(layer.params)}")
+        raise LayerError(f"its definition has {counted(len(blobs), 'blob')}, but the layer needs {len(layer.params)}")
     array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
     if math.prod(array.shape) != math.prod(param.spec.shape):
-        raise LayerError(f"blob {param.slot.index} in its definition is {array.shape}, the layer's {param.spec.shape}")
+        raise LayerError(f"blob {param.slot.index} in its definition has shape {array.shape}, not {param.spec.shape}")
     return array.reshape(param.spec.shape)
 
 

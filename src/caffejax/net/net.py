@@ -133,7 +133,7 @@ class Net:
         if self.run.remat == "auto" and graph.layers and not graph.has_host_layers:
             self.recomputing = Rematerializer(self.schedule, self.run.memory_limit)
         elif self.run.remat == "auto" and graph.has_host_layers:
-            log.warning("no layers are recomputed to save memory: the net has some that run on the host")
+            log.warning("no layers are recomputed to save memory: some of its layers run on the host")
         self._checked_memory = False
         self._forward = self.jit(self.apply, static_argnames="blobs")
         self._other_phase: Net | None = None

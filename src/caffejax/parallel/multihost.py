@@ -59,7 +59,7 @@ def start_processes(
     except (RuntimeError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         if coordinator is None and isinstance(error, ValueError):
-            reason = f"neither srun, mpirun nor a TPU pod is found here ({reason}); name process 0's HOST:PORT"
+            reason = f"no srun, mpirun or TPU pod was detected ({reason}); name process 0's HOST:PORT"
         raise CaffejaxError(f"the processes could not be joined: {reason}") from error
     barrier()  # CPUs connect at their first collective, and wait no longer than half a minute for each other
 
@@ -75,7 +75,7 @@ def _check_address(address: str, *, must_be_free: bool) -> None:
     try:
         addresses = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError as error:
-        raise CaffejaxError(f"there is no host '{host}' to be found: {error}") from error
+        raise CaffejaxError(f"there is no host '{host}': {error}") from error
     if must_be_free:
         family, kind, _, _, socket_address = addresses[0]
         try:

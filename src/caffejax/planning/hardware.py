@@ -165,10 +165,10 @@ def target_of(text: str) -> Target:
     if data_sheet is None:
         names = ", ".join(CHIPS)
         raise CaffejaxError(
-            f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; known are {names}, or a .toml file"
+            f"no chip is called '{chip}'{did_you_mean(chip, CHIPS)}; choose one of {names}, or a .toml file"
         )
     if data_sheet.platform == "cuda" and len(counts) > 1:
-        raise CaffejaxError(f"'{text}': GPUs are counted, not laid out: {chip}:{math.prod(map(int, counts))}")
+        raise CaffejaxError(f"'{text}': GPUs have no topology; give a number: {chip}:{math.prod(map(int, counts))}")
     return Target(data_sheet, tuple(map(int, counts)))
 
 
@@ -201,7 +201,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif name == "platform" and value not in ("tpu", "cuda"):
             yield f"platform must be tpu or cuda, not {value!r}"
         elif name == "name" and not (isinstance(value, str) and _NAME.fullmatch(value)):
-            yield f"name must be a word, not {value!r}"
+            yield f"name must be a non-empty string without spaces, not {value!r}"
         elif name == "compiler" and not _are_facts(value):
             yield "compiler must be a table of names and numbers"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
@@ -213,7 +213,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
     if like is None:
         missing = [name for name in names if name not in table and name not in _HAVE_DEFAULTS]
         if missing:
-            yield f'needs {", ".join(missing)}; or like = "cuda:h100" and what differs'
+            yield f'needs {", ".join(missing)}; or like = "cuda:h100" and the fields that differ'
 
 
 def _are_facts(value: Any) -> bool:
@@ -237,7 +237,7 @@ def devices(target: Target) -> Sequence[Any]:
 
 def _tpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
-        raise CaffejaxError('compiling for TPUs takes libtpu: pip install "caffejax[plan-tpu]"')
+        raise CaffejaxError('compiling for TPUs needs libtpu: pip install "caffejax[plan-tpu]"')
     smallest = _SLICE.get(target.chip.name, (2, 2))
     shape = target.shape if math.prod(target.shape) >= math.prod(smallest) else smallest
     shape = (*shape, *(1,) * (len(smallest) - len(shape)))
@@ -247,18 +247,18 @@ def _tpus(target: Target) -> Sequence[Any]:
     except Exception as error:  # libtpu raises various errors for unknown names and layouts
         raise CaffejaxError(f"libtpu has no {target}: {_why(error)}") from error
     if len(devices) < target.devices:
-        raise CaffejaxError(f"libtpu lays {target} out as {len(devices)} devices, not {target.devices}")
+        raise CaffejaxError(f"libtpu has {len(devices)} devices for {target}, not {target.devices}")
     return devices[: target.devices]
 
 
 def _gpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("jax_plugins") is None or importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
-        raise CaffejaxError('compiling for GPUs takes jax\'s CUDA plugin: pip install "caffejax[plan-cuda]"')
+        raise CaffejaxError('compiling for GPUs needs jax\'s CUDA plugin: pip install "caffejax[plan-cuda]"')
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
         topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)
     except Exception as error:  # the compiler raises various errors for invalid targets
-        raise CaffejaxError(f"the CUDA compiler does not take {target}: {_why(error)}") from error
+        raise CaffejaxError(f"the CUDA compiler does not support {target}: {_why(error)}") from error
     return topology.devices
 
 

@@ -122,7 +122,7 @@ def program_of(compiled: Any) -> Program:
 
 def count(text: str) -> dict[str, Any]:
     """Return the statistics in a program's HLO text, by the name of the field of `Program`."""
-    module = _parsed(text)
+    module = _parse(text)
     total = _Totals()
     _add(module, module.entry, 1, total)
     collectives = (Collective(kind, size, n, *group) for (kind, size, *group), n in total.collectives.items())
@@ -169,7 +169,7 @@ class _Totals:
     collectives: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
 
-def _parsed(text: str) -> _Module:
+def _parse(text: str) -> _Module:
     computations: dict[str, Computation] = {}
     entry, here = "", ""
     for line in text.splitlines():
@@ -314,19 +314,19 @@ def _first_group(attributes: str) -> list[int]:
     if found := _LISTED.search(attributes):
         return _numbers(found[1])
     if found := _COUNTED.search(attributes):
-        groups: list[int] = _ordered(found[2], found[3]).reshape(_numbers(found[1]))[0].tolist()
+        groups: list[int] = _device_order(found[2], found[3]).reshape(_numbers(found[1]))[0].tolist()
         return groups
     if found := _OF_MESH.search(attributes):
         axes = dict(part.split("=") for part in found[1].split(","))
         sizes = [int(size) for size in axes.values()]
-        devices = _ordered(found[2] or str(math.prod(sizes)), found[3]).reshape(sizes)
+        devices = _device_order(found[2] or str(math.prod(sizes)), found[3]).reshape(sizes)
         along = found[4].split(",")
         group: list[int] = devices[tuple(slice(None) if name in along else 0 for name in axes)].ravel().tolist()
         return group
     return []
 
 
-def _ordered(shape: str, axes: str | None) -> np.ndarray:
+def _device_order(shape: str, axes: str | None) -> np.ndarray:
     numbers = np.arange(math.prod(_numbers(shape))).reshape(_numbers(shape))
     return numbers.transpose(_numbers(axes)) if axes else numbers
 

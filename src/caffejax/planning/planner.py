@@ -209,14 +209,14 @@ class CompileJob:
         if on_host:
             yield f"cannot be compiled for another machine: these layers run on the host: {', '.join(on_host)}"
         if not graph.input_names:
-            yield "has no Input or data layers: there is no batch to cut over devices"
+            yield "has no Input or data layers: there is no batch to divide among devices"
         short = [name for name in graph.input_names if len(graph.blobs[name].shape) <= axis]
         if short:
             yield f"has no axis {axis} of examples in what it is fed as {', '.join(short)}"
         if not self.training and len(self._sizes) > 1:
             yield self._several_sizes()
         if not self.training and self.parallel != Parallel():
-            yield "is planned for a forward pass: how devices are arranged and what they share is of training"
+            yield "is planned for a forward pass: settings of meshes and sharding are for training only"
 
     @property
     def _sizes(self) -> list[int]:
@@ -226,8 +226,8 @@ class CompileJob:
 
     def _several_sizes(self) -> str:
         return (
-            f"is fed batches of several sizes, {self._sizes}, along axis {self.batch_axis}: name another axis, or "
-            "plan a training step for its own batch, with --largest none"
+            f"has inputs of different sizes, {self._sizes}, along axis {self.batch_axis}: choose another axis, or "
+            "plan a training step for the net's batch, with --largest none"
         )
 
     def check_batches(self) -> None:
@@ -266,7 +266,7 @@ class CompileJob:
         sharing = self.parallel.model if self.training else self.target.devices
         operations = 2 * multiply_adds(function, *arguments, padding=False) // sharing
         began = time.perf_counter()
-        program, needed = self._compiled(jax.jit(function, **options).lower(*arguments))
+        program, needed = self._compile(jax.jit(function, **options).lower(*arguments))
         seconds = round(time.perf_counter() - began, 1)
         precision, phase, model = self.net.run.precision, self.net.graph.phase, self.parallel.model
         return Plan(self.target, precision, phase, batch, program, needed, operations, seconds, model)
@@ -288,7 +288,7 @@ class CompileJob:
             fed = self._inputs(net, (passes,), PartitionSpec())
             step = make_step(net, optimizer, passes)
             return step, (_laid(start, self._everywhere), fed, rate), {"donate_argnums": 0}
-        laid, shardings = _on_mesh(start, net, self.mesh, self.parallel)
+        laid, shardings = _place_on_mesh(start, net, self.mesh, self.parallel)
         fed = self._inputs(net, (passes, self.mesh.shape[DATA]), PartitionSpec(None, DATA))
         step = make_step(net, optimizer, passes, mesh=self.mesh, parallel=self.parallel)
         return step, (laid, fed, rate), {"donate_argnums": 0, "out_shardings": (shardings, None)}
@@ -297,14 +297,14 @@ class CompileJob:
     def _everywhere(self) -> NamedSharding:
         return replicated(self.mesh)
 
-    def _compiled(self, lowered: jax.stages.Lowered) -> tuple[Program | None, int]:
+    def _compile(self, lowered: jax.stages.Lowered) -> tuple[Program | None, int]:
         try:
             program = program_of(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
             needed = needed_by(str(error))
             if needed is None:
                 line = next(iter(str(error).splitlines()), "")
-                raise CaffejaxError(f"the compiler of {self.target} fails: {line[:300]}") from error
+                raise CaffejaxError(f"the compiler for {self.target} fails: {line[:300]}") from error
             return None, needed
         return program, program.memory
 
@@ -319,19 +319,19 @@ class CompileJob:
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
 
 
-def _on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
+def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
     """Return the shapes of a train state on a mesh, and its shardings. Each row has separate running statistics."""
     shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
     of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     spread = start.replace(state=of_rows)  # type: ignore[attr-defined]
-    return jax.tree.map(_placed, spread, shardings), shardings
+    return jax.tree.map(_abstract_array, spread, shardings), shardings
 
 
 def _laid(tree: Any, sharding: NamedSharding) -> Any:
-    return jax.tree.map(lambda x: _placed(x, sharding), tree)
+    return jax.tree.map(lambda x: _abstract_array(x, sharding), tree)
 
 
-def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+def _abstract_array(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
 
@@ -389,11 +389,11 @@ def plan(
     tried = {first_plan.batch: first_plan}
     if other not in tried:
         tried[other] = job.plan(other)
-    batch = max(0, _extrapolated(tried)) if largest == "estimate" else _largest(job, tried)
+    batch = max(0, _extrapolate(tried)) if largest == "estimate" else _find_largest(job, tried)
     return replace(first_plan, largest_batch=batch)
 
 
-def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
+def _find_largest(job: CompileJob, tried: dict[int, Plan]) -> int:
     """Search the largest batch that fits, by compiling batches that the memory of the tried batches predicts."""
     for _ in range(_TRIES):
         good = [b for b, p in tried.items() if p.fits]
@@ -401,7 +401,7 @@ def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
         low, high = max(good, default=0), min(bad, default=None)
         if high is not None and high - low <= max(1, low // 20):
             break
-        guess = _extrapolated(tried)
+        guess = _extrapolate(tried)
         if guess <= low:
             guess = low + 1 if high is None else (low + high) // 2
         elif high is not None and guess >= high:
@@ -412,7 +412,7 @@ def _largest(job: CompileJob, tried: dict[int, Plan]) -> int:
     return max((b for b, p in tried.items() if p.fits), default=0)
 
 
-def _extrapolated(tried: Mapping[int, Plan]) -> int:
+def _extrapolate(tried: Mapping[int, Plan]) -> int:
     """Return the largest batch that should fit, by linear extrapolation from the two largest batches tried."""
     if len(tried) == 1:
         ((batch, only),) = tried.items()

@@ -1,4 +1,4 @@
-"""Storage of a pycaffe net: data and diffs of its blobs, parameters and state."""
+"""Memory of a pycaffe net: data and diffs of its blobs, parameters and state."""
 
 from __future__ import annotations
 

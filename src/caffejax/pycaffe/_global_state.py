@@ -159,7 +159,7 @@ def has_nccl() -> bool:
 
 
 _NO_NCCL = (
-    "one solver does not train with others of the same program by NCCL here; caffejax train --gpu=all, or "
+    "solvers of one program cannot train together by NCCL here; caffejax train --gpu=all, or "
     "caffejax.Solver(solver, devices=N) in Python, trains on several GPUs"
 )
 

@@ -84,7 +84,7 @@ class LayerRange:
         self._padded = frozenset(padded_tops(self.layers))
         self.fed_layers = tuple(layer for layer in self.layers if layer.type.is_fed)
         self._roots = graph.split_roots
-        self._part = self._part_to(last)
+        self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
         self.params, self.state = (self._part.using(tree) for tree in graph.trees(lambda param: param.slot))
@@ -188,7 +188,7 @@ class LayerRange:
             pullbacks.append((layer, pullback))
             return result
 
-        schedule = one_by_one(Schedule(self.graph, (self._part_to(last),)))
+        schedule = one_by_one(Schedule(self.graph, (self._make_part(last),)))
         result = run(schedule, _fold_key(inputs), before=self._before(inputs), runner=record_pullback)
         blobs, params = dict(seeds.blobs), dict(seeds.params)
         for _, diffs in pull_back(pullbacks, blobs):
@@ -196,7 +196,7 @@ class LayerRange:
                 params[slot] = params[slot] + diff if slot in params else diff
         return _select(inputs, result, wanted), Diffs({name: blobs[name] for name in wanted_diffs}, params)
 
-    def _part_to(self, last: int) -> Part:
+    def _make_part(self, last: int) -> Part:
         """Return the layers of the range up to index `last` as one part, without Input and data layers."""
         layers = self.graph.layers[self.first : last + 1]
         return part_of(layer for layer in layers if not layer.type.is_fed)

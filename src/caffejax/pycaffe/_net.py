@@ -48,10 +48,10 @@ def batches(arrays: Mapping[str, Any], size: int) -> Iterator[dict[str, np.ndarr
         return
     for start in range(0, len(next(iter(arrays.values()))), size):
         batch = {name: np.asarray(array[start : start + size]) for name, array in arrays.items()}
-        yield {name: _filled(array, size) for name, array in batch.items()}
+        yield {name: _pad_batch(array, size) for name, array in batch.items()}
 
 
-def _filled(array: np.ndarray, size: int) -> np.ndarray:
+def _pad_batch(array: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
 
 
@@ -67,7 +67,7 @@ class NetLayer:
         self.type, self.blobs = type, blobs
 
 
-def shown_layer(layer: Layer, blobs: list[SyncedBlob]) -> Any:
+def layer_item(layer: Layer, blobs: list[SyncedBlob]) -> Any:
     """Return the item of `Net.layers` for a layer: a `NetLayer`, or for a Python layer the user's object.
 
     The user's object gets the net's blobs as its `blobs`.
@@ -103,7 +103,7 @@ def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str
     common = [(name, blobs, theirs[name]) for name, blobs in mine if name in theirs]
     shapes = [(name, [b.shape for b in here], [b.shape for b in there]) for name, here, there in common]
     if problems := [
-        Problem(f"has blobs of shapes {here} in one net, {there} in the other", layer=name)
+        Problem(f"has blobs of shapes {here} in one net, but {there} in the other", layer=name)
         for name, here, there in shapes
         if here != there
     ]:
@@ -165,7 +165,7 @@ class Net:
         weakref.finalize(self, loader.close)
 
     @classmethod
-    def _of(cls, workspace: Workspace) -> Net:
+    def _from_workspace(cls, workspace: Workspace) -> Net:
         """Return a `Net` that uses an existing workspace."""
         net = cls.__new__(cls)
         net._show(workspace)
@@ -177,7 +177,7 @@ class Net:
         self.name = graph.name
         self.blobs: OrderedDict[str, SyncedBlob] = OrderedDict(workspace.memories.blobs)
         self._layer_blobs = [layer_blobs(workspace, layer) for layer in graph.layers]
-        self.layers = [shown_layer(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
+        self.layers = [layer_item(layer, blobs) for layer, blobs in zip(graph.layers, self._layer_blobs, strict=True)]
         self._layer_names = [layer.name for layer in graph.layers]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict(

@@ -202,7 +202,7 @@ class History:
         """Return the most recent pass of layer `i`, or None."""
         return self._last[i]
 
-    def to_go_back(self, i: int) -> Pass:
+    def pass_to_differentiate(self, i: int) -> Pass:
         """Return the forward pass that the backward pass of layer `i` differentiates.
 
         This is the most recent pass of the layer, or a new pass if an input of the layer was written to after it. For
@@ -213,8 +213,8 @@ class History:
         if last is None:
             new = new_pass(layers, self._memories, _global_state.next_key())
         else:
-            overwritten = [name for name in _in_place(layer) if not self._remade(i, name, last)]
-            if len(overwritten) == len(_in_place(layer)) and not self._written(layer, last):
+            overwritten = [name for name in _in_place(layer) if not self._was_remade(i, name, last)]
+            if len(overwritten) == len(_in_place(layer)) and not self._was_written(layer, last):
                 return last
             new = new_pass(layers, self._memories, last.inputs.key)
             blobs = {**new.inputs.blobs, **self._read(i, last, overwritten)}
@@ -223,13 +223,13 @@ class History:
             new.host_tops = self._memories.values(layers.makes)
         return new
 
-    def _remade(self, i: int, name: str, last: Pass) -> bool:
+    def _was_remade(self, i: int, name: str, last: Pass) -> bool:
         """Return whether the layer that makes the bottom `name` of layer `i` has run after the pass `last`."""
         maker = max(j for j, layer in enumerate(self._layers[:i]) if name in layer.tops)
         later = self._last[maker]
         return later is not None and later.time > last.time
 
-    def _written(self, layer: Layer, last: Pass) -> bool:
+    def _was_written(self, layer: Layer, last: Pass) -> bool:
         """Return whether an input of the layer's backward pass was written to after the forward pass `last`.
 
         Bottoms that the layer overwrites in place are not compared, because the layer's tops replace them.

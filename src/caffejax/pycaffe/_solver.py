@@ -190,12 +190,12 @@ class Solver:
             TrainConfig(device=_global_state.device(), seed=_global_state.next_seed(), reading=_global_state.reading()),
             open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
         )
-        _set_to_work(setup, start, workspaces)
+        _make_workspaces(setup, start, workspaces)
         self._updater = BlobUpdater(setup, start, workspaces[setup.net])
         self._trainer = Trainer(setup, self._updater, FiniteCheck(setup.net, param.iter_size))
         self._param = setup.param
-        self.net = Net._of(workspaces[setup.net])
-        self.test_nets = [Net._of(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
+        self.net = Net._from_workspace(workspaces[setup.net])
+        self.test_nets = [Net._from_workspace(workspaces[evaluator.net]) for evaluator in setup.tests.evaluators]
         for net in self.test_nets:
             net.share_with(self.net)
 
@@ -281,7 +281,7 @@ class Solver:
         self._updater.on_gradients.append(on_gradients)
 
 
-def _set_to_work(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
+def _make_workspaces(setup: Setup, start: TrainState, workspaces: dict[PureNet, Workspace]) -> None:
     """Create the workspaces of the train net and the test nets, and make tests read the test nets' blobs."""
     trained = Variables(start.params, start.state)
     workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)

@@ -134,7 +134,7 @@ class Memory:
         return self.streak >= _OFTEN or self.held
 
     def settled_version(self) -> int:
-        """Return the version, which is a new version if the host's buffer has changed since the device read it."""
+        """Return the version; a new one if the host's buffer has changed since the device read it."""
         suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():
             self._array = None

@@ -100,7 +100,7 @@ class Workspace:
         self._prepare(first, last)
         key = key or _global_state.next_key()
         losses = []
-        for layers in self._ranges.cut(first, last, apart=self._one_by_one):
+        for layers in self._ranges.cut(first, last, apart=self._has_callbacks):
             self._call("before_forward", layers.first)
             losses.append(self._forward(layers, key))
             self._call("after_forward", layers.last)
@@ -132,7 +132,7 @@ class Workspace:
         self._prepare(0, last)
         key = key or _global_state.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
-        if self.graph.has_varying_rows or self._one_by_one or not part:
+        if self.graph.has_varying_rows or self._has_callbacks or not part:
             losses = self.forward(0, last, key)
             self.backward(last, 0)
             return losses
@@ -141,7 +141,7 @@ class Workspace:
         layers = whole.backward_range(part[0], part[-1])
         forward = self._start(whole, key)
         back = BackwardPass(forward, layers, self.memories)
-        blobs, diffs = self._wanted(whole), self._wanted_diffs(layers, frozenset())
+        blobs, diffs = self._blobs_to_return(whole), self._diffs_to_return(layers, frozenset())
         found, found_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
         forward.finish(found, self.memories)
         self._history.add(forward)
@@ -149,7 +149,7 @@ class Workspace:
         return [found.loss]
 
     @property
-    def _one_by_one(self) -> bool:
+    def _has_callbacks(self) -> bool:
         return any(self.callbacks.values())
 
     def _use(self, graph: Graph) -> None:
@@ -171,12 +171,12 @@ class Workspace:
         if (ends := (layers.first, layers.last)) not in self._frozen:
             self._frozen[ends] = FrozenForward(self._net, layers)
         forward = self._start(layers, key, self._frozen[ends])
-        outputs = forward.run(self._wanted(layers))
+        outputs = forward.run(self._blobs_to_return(layers))
         forward.finish(outputs, self.memories)
         self._history.add(forward)
         return outputs.loss
 
-    def _wanted(self, layers: LayerRange) -> tuple[str, ...]:
+    def _blobs_to_return(self, layers: LayerRange) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""
         blobs, shapes = self.memories.blobs, self.graph.blobs
         before = self.graph.layers[: layers.last + 1]
@@ -193,15 +193,15 @@ class Workspace:
         passes = {i: self._history.to_go_back(i) for i in part}
         while part:
             top = bottom = part.pop(0)
-            while part and passes[part[0]] is passes[top] and not self._one_by_one:
+            while part and passes[part[0]] is passes[top] and not self._has_callbacks:
                 bottom = part.pop(0)
             yield passes[top], passes[top].range.backward_range(bottom, top)
 
     def _backward(self, forward: Pass, layers: BackwardRange, wanted: frozenset[str]) -> None:
         back = BackwardPass(forward, layers, self.memories)
-        back.finish(back.run(self._wanted_diffs(layers, wanted)), self.memories)
+        back.finish(back.run(self._diffs_to_return(layers, wanted)), self.memories)
 
-    def _wanted_diffs(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
+    def _diffs_to_return(self, layers: BackwardRange, wanted: frozenset[str]) -> tuple[str, ...]:
         """Return the names of the blobs whose diffs a backward pass should return."""
         if self.graph.has_varying_rows:
             return layers.writes

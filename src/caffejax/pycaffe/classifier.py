@@ -39,7 +39,7 @@ class ImageNet(Net):
         super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
         if not self.inputs:
             raise ValueError(
-                "the net has no input in phase TEST: give one with an Input layer, as deploy prototxts have"
+                "the net has no input in phase TEST: use one with an Input layer, such as a deploy prototxt"
             )
         name = self.inputs[0]
         shape = self.blobs[name].data.shape

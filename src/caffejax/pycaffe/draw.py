@@ -51,7 +51,9 @@ def get_layer_lr_mult(layer: LayerParameter) -> tuple[float, float]:
     if not draw_style(layer.type).lr_mult:
         raise ValueError(f"{layer.type} layers do not have a learning rate multiplier")
     if len(layer.param) > 2:
-        raise DrawingError(f"layer '{layer.name}' has {len(layer.param)} param entries; weights and biases are two")
+        raise DrawingError(
+            f"layer '{layer.name}' has {len(layer.param)} param entries; there are at most two, for weights and biases"
+        )
     multipliers = [param.lr_mult for param in layer.param]
     first, second = [*multipliers, 1.0, 1.0][:2]
     return first, second
@@ -86,7 +88,7 @@ def drawing(
     phase: int | None = None,
     display_lrm: bool = False,
 ) -> Drawing:
-    """Return a net as nodes and edges.
+    """Return the drawing of a net as nodes and edges.
 
     Args:
         caffe_net: the net in Caffe's current format, as `caffejax.read_net` returns it.
@@ -101,7 +103,7 @@ def drawing(
     """
     if rankdir not in _DIRECTIONS:
         raise CaffejaxError(f"rankdir must be one of {', '.join(_DIRECTIONS)}, not '{rankdir}'")
-    layers = [x for x in caffe_net.layer if phase is None or _in_phase(x, phase)]
+    layers = [x for x in caffe_net.layer if phase is None or _layers_in_phase(x, phase)]
     if not layers:
         where = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
         raise CaffejaxError(f"net '{caffe_net.name}' has no layers{where}: there is nothing to draw")
@@ -119,7 +121,7 @@ def drawing(
     return result
 
 
-def _in_phase(layer: LayerParameter, phase: int) -> bool:
+def _layers_in_phase(layer: LayerParameter, phase: int) -> bool:
     if layer.include and layer.exclude:
         raise DrawingError(f"layer {layer.name} has both include and exclude specified.")
     if layer.include:
@@ -143,7 +145,7 @@ def get_pydot_graph(
         import pydot
     except ImportError as error:
         raise CaffejaxError(
-            "get_pydot_graph needs the package pydot: pip install pydot; draw_net and draw_net_to_file do without"
+            "get_pydot_graph needs the package pydot: pip install pydot; draw_net and draw_net_to_file do not need it"
         ) from error
     (graph,) = pydot.graph_from_dot_data(drawing(caffe_net, rankdir, label_edges, phase, display_lrm).to_dot())
     return graph
@@ -193,7 +195,7 @@ def draw_net_to_file(
     """Draw a net to a file; the file extension selects the format. Raises the errors of `draw_net`."""
     ext = os.path.splitext(filename)[1][1:]
     if not ext:
-        raise CaffejaxError(f"{filename}: the end of the name says the format, as in net.svg")
+        raise CaffejaxError(f"{filename}: the ending of the name must be a format, as in net.svg")
     content = draw_net(caffe_net, rankdir, ext, phase, display_lrm)
     with replacing(filename) as file:
         file.write(content)

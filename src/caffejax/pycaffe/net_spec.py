@@ -184,7 +184,7 @@ class Function:
         for index, bottom in enumerate(self.inputs):
             if not isinstance(bottom, Top):
                 raise _not_a_top(
-                    f"{type_name} input {index}", bottom, "a layer with several tops gives a tuple of them"
+                    f"{type_name} input {index}", bottom, "a layer with several tops returns a tuple of them"
                 )
         self.params = dict(params)
         self.ntop: int = self.params.pop("ntop", 1)

@@ -13,10 +13,10 @@ from ..human_readable import counted
 from .caffe_pb2 import LayerParameter, NetParameter
 
 _LIBRARY = "it chooses among a library's implementations"
-_PRECISION = "it is a precision to compute or store in; --precision says that here"
+_PRECISION = "it is a precision for computing or storing; use --precision instead"
 _SPEED = "it concerns the fork's own speed or memory"
 _INT8 = "it holds ranges for an int8 engine"
-_NODES = "it spreads training over machines"
+_NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
 _TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only says what is printed"

@@ -169,7 +169,7 @@ def _text_of(path: Path) -> str:
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _LARGEST_TEXT:
-        raise SchemaError(Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the limit for a text", str(path)))
+        raise SchemaError(Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the limit for text files", str(path)))
     return content.decode("utf-8-sig", "surrogateescape")
 
 

@@ -290,7 +290,7 @@ class _Parser(Cursor):
 
     def parse_first(self, message: Message, field: _Field) -> None:
         """Parse a list for a singular field, and use its first value, with a warning."""
-        log.warning("%s%s: only the first of the list counts", f"{self.file}: " if self.file else "", field.name)
+        log.warning("%s%s: only the first value of the list is used", f"{self.file}: " if self.file else "", field.name)
         self.at += 1
         value = self.parse_scalar(field)
         if value is not None:
@@ -382,7 +382,7 @@ class _Parser(Cursor):
         try:
             while tokens[self.at][:1] in ('"', "'"):
                 if len(tokens[self.at]) < 2:
-                    self.give_up(self.at, "this string has no end on its line")
+                    self.give_up(self.at, "this string is not closed on its line")
                 content += unquote(tokens[self.at])
                 self.at += 1
             return content if field.bytes else content.decode()

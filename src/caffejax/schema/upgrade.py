@@ -110,7 +110,7 @@ def upgrade_transforms(net: NetParameter) -> list[str]:
                 setattr(layer.transform_param, name, getattr(data, name))
                 data.ClearField(name)
                 moved = True
-    return [f"{', '.join(_MOVED)} in data layers are old; they belong into transform_param"] if moved else []
+    return [f"{', '.join(_MOVED)} in data layers are old; move them to transform_param"] if moved else []
 
 
 def upgrade_inputs(net: NetParameter) -> list[str]:
@@ -364,7 +364,7 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
             if layer.layer.type not in ("conv", "pool"):
                 problem = "only conv and pool can follow a padding layer"
             elif len(layer.bottom) != 1 or len(source.bottom) != 1 or len(source.top) != 1:
-                problem = "a padding layer and the layer after it take one blob"
+                problem = "a padding layer and the layer after it must take one blob"
             if problem:
                 raise SchemaError(Problem(problem, layer=layer.layer.name, layer_type=layer.layer.type))
             layer.layer.pad = source.layer.pad
@@ -394,7 +394,7 @@ def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]
         elif flat.type in _PLACES.get(field.name, {}):
             _set_field(new, *_PLACES[field.name][flat.type], value)
         else:
-            warnings.append(f"layer '{flat.name}': {field.name} means nothing to type '{flat.type}' and is dropped")
+            warnings.append(f"layer '{flat.name}': {field.name} has no effect on type '{flat.type}' and is dropped")
     return warnings
 
 

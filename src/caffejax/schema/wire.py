@@ -28,7 +28,7 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
         key, at = _read_varint(data, at)
         number, kind = key >> 3, key & 7
         if number == 0:
-            raise ValueError(f"no field at byte {start}")
+            raise ValueError(f"there is no valid field at byte {start}")
         if kind == VARINT:
             value, at = _read_varint(data, at)
             yield number, kind, value
@@ -40,7 +40,7 @@ def read_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]
             values, at = _read_repeated(data, start, at - start, _SIZES[kind])
             yield number, kind, values
         else:
-            raise ValueError(f"no field at byte {start}")
+            raise ValueError(f"there is no valid field at byte {start}")
 
 
 def read_varints(data: memoryview) -> list[int]:
@@ -75,18 +75,18 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise ValueError("the end comes too early")
+            raise ValueError("the data ends too early")
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
             return value & (2**64 - 1), at
-    raise ValueError(f"no integer at byte {at - 10}")
+    raise ValueError(f"there is no valid integer at byte {at - 10}")
 
 
 def _take(data: memoryview, at: int, size: int) -> memoryview:
     if at + size > len(data):
-        raise ValueError(f"the end comes too early: {at + size - len(data)} bytes are missing")
+        raise ValueError(f"the data ends too early: {at + size - len(data)} bytes are missing")
     return data[at : at + size]
 
 

@@ -23,14 +23,16 @@ def multiply_adds(function: Callable[..., Any], *arguments: Any, padding: bool =
         padding: whether products with the zeros around a convolution's input count. Products with the zeros between the
             input's elements, as in a Deconvolution, do not count.
     """
-    return _of_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr, _of_convolution if padding else _of_numbers)
+    return _count_jaxpr(
+        jax.make_jaxpr(function)(*arguments).jaxpr, _count_convolution if padding else _count_without_padding
+    )
 
 
-def _of_jaxpr(jaxpr: Any, convolution: Callable[[Any], int]) -> int:
-    return sum(_of_equation(eqn, convolution) for eqn in jaxpr.eqns)
+def _count_jaxpr(jaxpr: Any, convolution: Callable[[Any], int]) -> int:
+    return sum(_count_equation(eqn, convolution) for eqn in jaxpr.eqns)
 
 
-def _of_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
+def _count_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
     name, p = eqn.primitive.name, eqn.params
     if name == "dot_general":
         contracted = p["dimension_numbers"][0][0]
@@ -38,12 +40,12 @@ def _of_equation(eqn: Any, convolution: Callable[[Any], int]) -> int:
     if name == "conv_general_dilated":
         return convolution(eqn)
     if name == "cond":
-        return max(_of_jaxpr(branch.jaxpr, convolution) for branch in p["branches"])
-    inner = sum(_of_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
+        return max(_count_jaxpr(branch.jaxpr, convolution) for branch in p["branches"])
+    inner = sum(_count_jaxpr(jaxpr, convolution) for jaxpr in jaxprs_in_params(p))
     return int(p["length"]) * inner if name == "scan" else inner
 
 
-def _of_convolution(eqn: Any) -> int:
+def _count_convolution(eqn: Any) -> int:
     numbers = eqn.params["dimension_numbers"]
     x, weight = (v.aval for v in eqn.invars)
     outputs, inputs, *space = numbers.rhs_spec
@@ -54,7 +56,7 @@ def _of_convolution(eqn: Any) -> int:
     return int(eqn.outvars[0].aval.size * kernel * weight.shape[inputs])
 
 
-def _of_numbers(eqn: Any) -> int:
+def _count_without_padding(eqn: Any) -> int:
     """Count the multiply-adds of a convolution whose factor from the input is not padding."""
     p, numbers = eqn.params, eqn.params["dimension_numbers"]
     x, weight, y = (v.aval.shape for v in (*eqn.invars, *eqn.outvars))

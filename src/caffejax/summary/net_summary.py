@@ -94,13 +94,13 @@ def fields_of(graph: Graph) -> dict[str, Field | None]:
     fields: dict[str, Field | None] = {}
     blobs: dict[str, Field | None] = {}
     for layer in graph.layers:
-        field = _of_layer(layer, graph, [blobs[name] for name in layer.bottoms])
+        field = _field_after(layer, graph, [blobs[name] for name in layer.bottoms])
         fields[layer.key] = field
         blobs.update(dict.fromkeys(layer.tops, field))
     return fields
 
 
-def _of_layer(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
+def _field_after(layer: Layer, graph: Graph, bottoms: Sequence[Field | None]) -> Field | None:
     traits, tops = layer.type.traits, [graph.blobs[top] for top in layer.tops]
     if not tops:
         return None
@@ -235,11 +235,13 @@ def _multiply_adds(layer: Layer, graph: Graph) -> int | None:
         return None
     shapes = tuple(p.spec.shape for p in layer.all_params)
     bottoms = tuple((graph.blobs[bottom].shape, graph.blobs[bottom].dtype) for bottom in layer.bottoms)
-    return _counted(layer.context.plain(), shapes, bottoms)
+    return _count_multiply_adds(layer.context.plain(), shapes, bottoms)
 
 
 @functools.lru_cache(maxsize=4096)
-def _counted(context: Context, blobs: Sequence[tuple[int, ...]], bottoms: Sequence[tuple[tuple[int, ...], str]]) -> int:
+def _count_multiply_adds(
+    context: Context, blobs: Sequence[tuple[int, ...]], bottoms: Sequence[tuple[tuple[int, ...], str]]
+) -> int:
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs]
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in bottoms]
     return multiply_adds(lambda key, *arrays: forward(context.with_key((key, 0)), *arrays), _KEY, arrays, inputs)
@@ -302,8 +304,8 @@ class Summary:
         for layer in self.layers:
             products = "?" if layer.multiply_adds is None else count_in_words(layer.multiply_adds)
             memory = in_words(layer.activation_bytes) if layer.activation_bytes else "-"
-            space = _by("x", layer.receptive_field), _by("x", layer.stride)
-            tops = " ".join(_by("x", shape) or "scalar" for shape in layer.top_shapes)
+            space = _join_numbers("x", layer.receptive_field), _join_numbers("x", layer.stride)
+            tops = " ".join(_join_numbers("x", shape) or "scalar" for shape in layer.top_shapes)
             yield (
                 layer.name,
                 layer.type,
@@ -337,5 +339,5 @@ def _plain(layer: LayerSummary) -> dict[str, Any]:
     return values | {"receptive_field": layer.receptive_field, "stride": layer.stride}
 
 
-def _by(between: str, numbers: Sequence[float] | None) -> str:
+def _join_numbers(between: str, numbers: Sequence[float] | None) -> str:
     return between.join(str(n) if isinstance(n, int) else f"{n:g}" for n in numbers or ())

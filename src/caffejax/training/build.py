@@ -204,10 +204,10 @@ def build(
     check_files(param, path, config.weights, config.resume)
     devices, parallel, run = _devices(config), config.parallel, config.run
     if len(devices) == 1 and jax.process_count() == 1 and (parallel.model > 1 or parallel.shard != "none"):
-        raise SolverError("model and shard cut arrays over several devices, but there is one; give devices, too")
+        raise SolverError("model and shard divide arrays among several devices, but there is one; also give devices")
     several = len(devices) > 1 or jax.process_count() > 1
     mesh = make_mesh(devices, parallel.model) if several else None
-    device = devices[0] if mesh is None else _first_here(mesh)
+    device = devices[0] if mesh is None else _first_local_device(mesh)
     seed = _seed(param, config.seed)
     key = jax.random.key(seed)
 
@@ -223,7 +223,7 @@ def build(
             train = replace(train, message=split_batch_sizes(train.message, parts, train.state))
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
-    net = _net(train, _limited(run, device), reading)
+    net = _net(train, _set_memory_limit(run, device), reading)
     log_creation(net.graph)
     if mesh is not None:
         _check_trains(net.graph)
@@ -326,7 +326,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     """
     devices, processes = config.devices, jax.process_count()
     if config.device is not None and processes > 1:
-        raise SolverError("several processes train on the devices of all together; leave out device")
+        raise SolverError("several processes train on all their devices; leave out device")
     if devices is None:
         return jax.devices() if processes > 1 else [config.device or jax.local_devices()[0]]
     if isinstance(devices, Sequence):
@@ -340,7 +340,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     return available[:devices]
 
 
-def _first_here(mesh: Mesh) -> jax.Device:
+def _first_local_device(mesh: Mesh) -> jax.Device:
     return next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
 
 
@@ -355,8 +355,8 @@ def _seed(param: SolverParameter, default: int | None) -> int:
     return broadcast_from_first(secrets.randbits(31)) if default is None else default
 
 
-def _limited(run: Run, device: jax.Device) -> Run:
-    """Return the run settings; for remat "auto" without a memory limit, with the device's free memory as the limit."""
+def _set_memory_limit(run: Run, device: jax.Device) -> Run:
+    """Return the run settings. For remat "auto" without a memory limit, the limit is the device's free memory."""
     if run.remat == "auto" and run.memory_limit is None:
         return replace(run, memory_limit=memory_budget(device))
     return run
@@ -405,11 +405,11 @@ def loader_opener(
     several = len(tests) > 1
     if several and test_data is not None and not (isinstance(test_data, list | tuple) and len(test_data) == len(tests)):
         raise SolverError(
-            f"test_data must be a list with the data of each of the {len(tests)} test nets, None for those without "
+            f"test_data must be a list of {len(tests)}: the data of each test net, or None for a net without "
             "Input layers"
         )
     if test_data is not None and not tests:
-        raise SolverError("test_data is given, but the solver has no test nets: give it test_iter and test_interval")
+        raise SolverError("test_data is given, but the solver has no test nets: set test_iter and test_interval")
     for i, net in enumerate(tests):
         net_data = test_data[i] if several and test_data is not None else test_data
         arguments[net] = _DataArgument(net_data, f"test_data[{i}]" if several else "test_data", f"test net #{i}")
@@ -429,7 +429,7 @@ def _problems(graph: Graph, argument: _DataArgument) -> Iterator[Problem]:
     if graph.user_inputs and argument.data is None:
         name = argument.name.partition("[")[0]
         yield Problem(
-            f"nothing feeds the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python give "
+            f"there is no data for the inputs of {argument.net}: {', '.join(format_inputs(graph))}. In Python give "
             f"caffejax.Solver(..., {name}={{{', '.join(f'{blob!r}: array' for blob in graph.user_inputs)}}}) or "
             "other data of your own (the documentation's page 'Training on your own arrays'). To train from the "
             "command line, replace the Input layers by data layers, such as Data, ImageData or HDF5Data",

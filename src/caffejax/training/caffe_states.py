@@ -114,7 +114,7 @@ def _weights(path: Path, named: str) -> Path:
     """Return the path of the weights file: `named` itself if it exists, else the same name in the folder of `path`."""
     stored, beside = Path(named), path.parent / Path(named).name
     if not os.path.isfile(stored) and not os.path.isfile(beside):  # a device, which may never end, is not accepted
-        message = f"its weights are missing: there is no file '{named}' from the working directory, and no '{beside}'"
+        message = f"its weights are missing: there is no file '{named}' in the working directory, and no '{beside}'"
         raise WeightsError(Problem(f"{message}; put the file beside this one", file=str(path)))
     return stored if os.path.isfile(stored) else beside
 

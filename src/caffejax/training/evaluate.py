@@ -99,7 +99,7 @@ class Evaluator:
             Stopped: if `stopping` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
-        state = self._with_recurrent_state(variables.state)
+        state = self._add_recurrent_state(variables.state)
         forward = (self._freeze and self._compile_inference(variables)) or self._forward
         for i in range(batches):
             if stopping():
@@ -135,7 +135,7 @@ class Evaluator:
 
         return scores
 
-    def _with_recurrent_state(self, state: Params) -> Params:
+    def _add_recurrent_state(self, state: Params) -> Params:
         """Return `state` with the recurrent state that the last batch of the previous test left."""
         merged = dict(state)
         for layer in self.net.graph.layers:
@@ -184,7 +184,7 @@ def output_scores(net: Net) -> Callable[..., Any]:
 def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
     changing = [name for name in outputs[0] if len({o[name].shape for o in outputs}) > 1]
     if changing:
-        message = "output '{}' has another shape from batch to batch, so it has no mean; a Silence layer can hide it"
+        message = "output '{}' changes its shape from batch to batch, so it has no mean; a Silence layer can hide it"
         raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
 
 
@@ -217,7 +217,7 @@ def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
             continue
         here, there = ([p.spec.shape for p in side.params] for side in (layer, source))
         if here != there:
-            problems.append(f"layer '{layer.name}' has blobs {here} in the test net, {there} in the train net")
+            problems.append(f"layer '{layer.name}' has blobs {here} in the test net, but {there} in the train net")
     return problems
 
 
@@ -250,7 +250,7 @@ def average_precisions(batches: Sequence[Mapping[str, Any]], version: str) -> di
     rows = {
         name: np.concatenate([np.asarray(batch[name]).reshape(-1, _WIDTH) for batch in batches]) for name in batches[0]
     }
-    return {name: _by_class(output_rows, version) for name, output_rows in rows.items()}
+    return {name: _precision_by_class(output_rows, version) for name, output_rows in rows.items()}
 
 
 def mean_precision(precisions: Precisions) -> np.ndarray:
@@ -258,7 +258,7 @@ def mean_precision(precisions: Precisions) -> np.ndarray:
     return np.array(np.mean(list(precisions.values())) if precisions else 0, np.float32)
 
 
-def _by_class(rows: np.ndarray, version: str) -> Precisions:
+def _precision_by_class(rows: np.ndarray, version: str) -> Precisions:
     counts, detections = rows[rows[:, 0] < 0], rows[rows[:, 0] >= 0]
     precisions: Precisions = {}
     for label in np.unique(counts[counts[:, 1] >= 0, 1]).astype(int).tolist():
@@ -303,7 +303,7 @@ def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
             state[layer.key] = {p.slot.index: jnp.asarray(a) for p, a in zip(layer.carried, arrays, strict=True)}
         else:
             message = (
-                "the recurrent state of layer '%s' of the test net has other shapes in the snapshot; it starts at 0"
+                "the recurrent state of layer '%s' of the test net has different shapes in the snapshot; it starts at 0"
             )
             log.warning(message, layer.name)
     return state

@@ -19,7 +19,7 @@ UNREAD = 100  # the newest losses stay unread: the device has long finished the 
 
 ADVICE = (
     "Training has diverged: lower base_lr, set clip_gradients, "
-    "and check that all labels lie within the number of classes"
+    "and check that all labels are below the number of classes"
 )
 
 
@@ -114,7 +114,7 @@ class FiniteCheck:
         start = f" from the snapshot {self.good}" if self.good else ""
         where = "" if self._net.run.axis_name is None else " on one device"
         how = f"run again{start}{where} with debug_nans=True (--debug_nans)"
-        again = "" if self.every_step else f"; to see in which layer it begins, {how}"
+        again = "" if self.every_step else f"; to find the layer where it begins, {how}"
         return Problem(
             f"{at}{culprit.message}. {advice}{again}",
             file=self._net.graph.file,

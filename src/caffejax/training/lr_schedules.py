@@ -173,7 +173,7 @@ def _power(base: float, n: int) -> np.float32:
         return _f32(np.inf)  # as in C++
 
 
-def _stepped(p: Any) -> RateSchedule:
+def _step(p: Any) -> RateSchedule:
     return lambda i: _f32(_f32(p.base_lr) * _power(p.gamma, current_step(p, i)))
 
 
@@ -209,10 +209,10 @@ def _multifixed(p: Any) -> RateSchedule:
 
 POLICIES: dict[str, Callable[[Any], RateSchedule]] = {
     "fixed": _fixed,
-    "step": _stepped,
+    "step": _step,
     "exp": _exp,
     "inv": _inv,
-    "multistep": _stepped,
+    "multistep": _step,
     "poly": _poly,
     "sigmoid": _sigmoid,
     "sigmoid_inv": _sigmoid,

@@ -35,10 +35,10 @@ def to_arrays(state: TrainState, device_statistics: Params | None = None) -> dic
     """
     histories = enumerate(find_history(state.opt_state).history)
     return {
-        **({_DEVICES: _named(device_statistics)} if device_statistics else {}),
-        "params": _named(state.params),
-        "state": _named(state.state),
-        "history": {str(i): _named(tree) for i, tree in histories},
+        **({_DEVICES: _name_blobs(device_statistics)} if device_statistics else {}),
+        "params": _name_blobs(state.params),
+        "state": _name_blobs(state.state),
+        "history": {str(i): _name_blobs(tree) for i, tree in histories},
         "iteration": state.iteration,
         "key": _data(state.key),
     }
@@ -48,7 +48,7 @@ def _data(key: Any) -> Any:
     return jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
 
 
-def _named(tree: Params) -> dict[str, Any]:
+def _name_blobs(tree: Params) -> dict[str, Any]:
     return {layer: {str(i): b for i, b in blobs.items()} for layer, blobs in tree.items()}
 
 
@@ -82,7 +82,7 @@ class StateReader:
     carried: Collection[str] = ()
 
     def target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the target of each array of a checkpoint: where the array is read to.
+        """Return the target that each array of a checkpoint is read into.
 
         The target of an array of the expected shape has the expected sharding. The target of any other array, such as
         the statistics of each device, is an empty NumPy array.
@@ -110,7 +110,7 @@ class StateReader:
         flat, expected = _flat(arrays), self._flat_expected()
         for name in (f"state/{name}" for name in self.carried):
             if name in flat and flat[name].shape != expected[name].shape:
-                log.warning("%s: '%s' has another batch size, and starts at zero", self.file, name)
+                log.warning("%s: '%s' has a different batch size, and starts at zero", self.file, name)
                 flat[name] = np.zeros(expected[name].shape, expected[name].dtype)
 
         def load_tree(prefix: str, tree: Params) -> Params:
@@ -133,7 +133,7 @@ class StateReader:
 
 def _device_statistics(flat: Mapping[str, Any], like: Params) -> Params | None:
     """Return the running statistics of each device, stacked on axis 0, or None if the checkpoint lacks any of them."""
-    names = _flat(_named(like))
+    names = _flat(_name_blobs(like))
     if set(flat) != set(names) or any(flat[name].shape[1:] != b.shape for name, b in names.items()):
         return None
     return {layer: {i: flat[f"{layer}/{i}"] for i in blobs} for layer, blobs in like.items()}
@@ -157,9 +157,9 @@ def _map_arrays(function: Callable[[str, Any], Any], tree: Mapping[str, Any], pr
 
 def _differences(stored: Mapping[str, Any], expected: Mapping[str, Any], any_shape: Collection[str]) -> list[str]:
     problems = [f"has no '{name}', which this solver needs" for name in expected if name not in stored]
-    problems += [f"has '{name}', which this solver does not know" for name in stored if name not in expected]
+    problems += [f"has '{name}', which this solver does not have" for name in stored if name not in expected]
     problems += [
-        f"'{name}' has shape {tuple(stored[name].shape)}, this solver needs {value.shape}"
+        f"'{name}' has shape {tuple(stored[name].shape)}, but this solver needs {value.shape}"
         for name, value in expected.items()
         if name in stored and tuple(stored[name].shape) != value.shape and name not in any_shape
     ]

@@ -157,7 +157,7 @@ class OnDevice:
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
         placed: TrainState
         if shardings:
-            self._batches = replicated(_mesh_of(shardings))
+            self._batches = replicated(_find_mesh(shardings))
             placed = jax.tree.map(
                 lambda x: x if getattr(x, "sharding", 0) in shardings else place(x, self._batches), state
             )
@@ -207,7 +207,7 @@ class OnDevice:
         yield from pass_arguments(state.params, state.state, batches, iteration_key(state), passes)
 
 
-def _mesh_of(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
+def _find_mesh(shardings: Collection[jax.sharding.Sharding]) -> Mesh:
     """Return the mesh of sharded arrays; raise `SolverError` for several meshes, or axes not of `AxisType.Auto`."""
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding) and isinstance(s.mesh, Mesh)}
     if len(meshes) == 1 == len({type(s) for s in shardings}):
@@ -286,7 +286,7 @@ class OnMesh:
 
     def place(self, state: TrainState) -> TrainState:
         """Place a state that every process has. Every device starts with the same running statistics."""
-        placed = place(*self._without_statistics(state))
+        placed = place(*self._split_off_statistics(state))
         return self.place_restored(placed.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
@@ -305,10 +305,10 @@ class OnMesh:
             return placed
 
         statistics = jax.tree.map(place_rows, state.state, *(() if device_statistics is None else (device_statistics,)))
-        restored: TrainState = reshard(*self._without_statistics(state)).replace(state=statistics)
+        restored: TrainState = reshard(*self._split_off_statistics(state)).replace(state=statistics)
         return restored
 
-    def _without_statistics(self, state: TrainState) -> tuple[Any, Any]:
+    def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
         """Return a state without running statistics, and the shardings of its arrays."""
         return state.replace(state={}), self.shardings(state).replace(state={})  # type: ignore[attr-defined]
 

@@ -50,7 +50,7 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise WeightsError(Problem(f"damaged: its record is no JSON ({error})", file=file)) from error
+        raise WeightsError(Problem(f"damaged: its record is not JSON ({error})", file=file)) from error
     return validate_record(record, file)
 
 
@@ -76,15 +76,15 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield `(field, message)` for each invalid field; the message has the value and the expected type."""
     data = record.get("data", {"train": {}, "test": []})
     if not isinstance(data, dict) or not {"train", "test"} <= data.keys():
-        yield "'data'", f"{_kind(data)}, not the places of the train net and of the test nets"
+        yield "'data'", f"{_kind(data)}, not the positions of the train net and the test nets"
     else:
         if not isinstance(data["train"], dict):
-            yield "'data.train'", f"{_kind(data['train'])}, not places by layer"
+            yield "'data.train'", f"{_kind(data['train'])}, not positions by layer"
         if not isinstance(data["test"], list) or not all(isinstance(net, dict) for net in data["test"]):
-            yield "'data.test'", f"{_kind(data['test'])}, not a list of places by layer"
+            yield "'data.test'", f"{_kind(data['test'])}, not a list of positions by layer"
     seed = record.get("seed", 0)
     if not is_integer(seed) or not -_LARGEST < seed < _LARGEST:
-        yield "'seed'", f"{_kind(seed)}, not a whole number"
+        yield "'seed'", f"{_kind(seed)}, not an integer"
     key = record.get("key", [0, 0])
     if not isinstance(key, list) or len(key) not in _KEY_LENGTHS or not all(_is_whole(n, 2**32) for n in key):
         yield "'key'", f"{_kind(key)}, not two or four numbers of 32 bits"

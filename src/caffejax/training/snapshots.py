@@ -221,7 +221,7 @@ class Snapshots:
         try:
             self.prepare()
         except SolverError as error:
-            return self._failed(error)
+            return self._handle_error(error)
         self._handle_errors(self._background.wait)  # errors of the previous snapshot
         self._newest_error = None
         full_record = {**record, "format": FORMAT, "solver": format_text(self._param)}
@@ -304,7 +304,7 @@ class Snapshots:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other runs from writing snapshots with this prefix until the `with` block ends.
+        """Lock the prefix of the snapshots against other runs until the `with` block ends.
 
         The first process holds the lock. Nothing is locked if the settings ask for no snapshots.
 
@@ -346,9 +346,9 @@ class Snapshots:
         try:
             action()
         except WeightsError as error:
-            self._failed(error)
+            self._handle_error(error)
 
-    def _failed(self, error: CaffejaxError) -> None:
+    def _handle_error(self, error: CaffejaxError) -> None:
         if self.on_error == "stop":
             raise error
         self._newest_error = error

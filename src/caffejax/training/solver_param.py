@@ -136,16 +136,16 @@ def _test_sources(param: SolverParameter) -> list[tuple[str, Any]]:
     return sources + [("test_net", file) for file in param.test_net]
 
 
-def _existing_file(field: str, source: str, folder: Path | None) -> str:
+def _find_file(field: str, source: str, folder: Path | None) -> str:
     file = str(find(source, folder))
     if not os.path.exists(file):  # also False for a text that is too long for a file name
-        beside = f" and in the solver's folder {folder}" if folder is not None else ""
-        raise SchemaError(f"its {field}, {source}: no such file; looked for in the working directory{beside}")
+        beside = f" or in the solver's folder {folder}" if folder is not None else ""
+        raise SchemaError(f"its {field}, {source}: no such file in the working directory{beside}")
     return file
 
 
 def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
-    file = None if isinstance(source, NetParameter) else _existing_file(field, source, folder)
+    file = None if isinstance(source, NetParameter) else _find_file(field, source, folder)
     message, wrong = read_what_is_right(Path(file) if file else source)
     state = NetState(phase=phase)
     for part in (message.state, extra):  # stages are appended, a phase or level is replaced
@@ -187,7 +187,7 @@ def check_files(
         sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
         files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
         with located(file=os.fspath(file) if file else None):
-            check_all(*(partial(_existing_file, field, source, folder) for field, source in files))
+            check_all(*(partial(_find_file, field, source, folder) for field, source in files))
 
     checks: list[Callable[[], object]] = [nets, partial(check_there, weights_files(param, file, weights), WeightsError)]
     if snapshot is not None:

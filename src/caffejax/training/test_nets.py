@@ -172,7 +172,7 @@ class Tests:
 
 
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
-    """Return a function that returns a test net's initial variables, with 0.0 for arrays that the train net has."""
+    """Return a function that returns a test net's initial variables, with 0.0 for the train net's arrays."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
     check_room(net.graph)
     variables = share_trained(net.graph, _shapes(net), train.graph, placeholders)

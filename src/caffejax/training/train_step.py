@@ -327,7 +327,7 @@ def make_step(
         GraphError: if a layer needs a backward pass, but its type has none.
     """
     net.graph.check_backward()
-    passes: Callable[..., Any] = _with_requests(make_passes(net, iter_size))
+    passes: Callable[..., Any] = _add_requests(make_passes(net, iter_size))
     if mesh is not None:
         narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, in_bfloat16=narrow)
@@ -345,7 +345,7 @@ def make_step(
     return step
 
 
-def _with_requests(passes: Passes) -> Callable[..., Any]:
+def _add_requests(passes: Passes) -> Callable[..., Any]:
     """Return passes that take `(batches, requests)` for batches, and return `(grads, sum of requests)` for gradients.
 
     One collective operation then sums gradients and requests over the devices.

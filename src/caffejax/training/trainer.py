@@ -225,7 +225,7 @@ class Trainer:
         self._stopped = True
 
     def _take_request(self) -> Request | None:
-        """Return this process's request, and clear it."""
+        """Return and clear this process's request."""
         request, self._request = self._request, None
         return request
 

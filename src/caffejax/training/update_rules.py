@@ -163,7 +163,7 @@ def check_rule(param: Any) -> list[str]:
     if param.momentum and not RULES[param.type].momentum:
         return [f"momentum cannot be used with {param.type}; leave it out"]
     if param.type == "RMSProp" and not 0 <= param.rms_decay < 1:
-        return [f"rms_decay should lie between 0 and 1, not be {param.rms_decay:g}"]
+        return [f"rms_decay should be between 0 and 1, not {param.rms_decay:g}"]
     return []
 
 

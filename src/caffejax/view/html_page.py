@@ -46,7 +46,7 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
     script = "\n".join(["(() => {", library(), *map(asset, _SCRIPTS), "})();"])
     style = asset("page.css")
     if "</script" in script.lower() or "<!--" in script or "</style" in style.lower():
-        raise CaffejaxError("the package's own files are damaged; install caffejax anew")
+        raise CaffejaxError("the package's own files are damaged; reinstall caffejax")
     source = "self" if live else "none"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "

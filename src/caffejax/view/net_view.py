@@ -95,7 +95,7 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, reading: Reading
     problems: tuple[Problem, ...] = ()
     notes: list[str] = []
     if has_no_data(net, state):
-        notes.append("this phase has no data layer: it is drawn as its text stands, without shapes")
+        notes.append("this phase has no data layer: it is drawn from its text, without shapes")
     else:
         with warnings_kept(f"{file}: ") as warnings:
             numbers, problems, assumed = _numbers(net, state, file, reading, layers)
@@ -124,7 +124,7 @@ def _numbers(
     If the net cannot be built, only the layers that do not depend on a layer with a problem have numbers.
     """
     try:
-        return _of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
+        return _numbers_of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
     except AbsentError as reason:
         return {}, (), (f"{reason}; no shapes are known",)
     except CaffejaxError as error:
@@ -134,13 +134,13 @@ def _numbers(
         return {}, problems, ()
     rest = NetParameter(name=net.name, layer=[layers[i] for i in sound])
     try:
-        numbers, _, assumed = _of_graph(next(assumed_graphs(rest, state, file, reading)), sound)
+        numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, reading)), sound)
     except (AbsentError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed
 
 
-def _of_graph(found: AssumedGraph, places: Sequence[int]) -> _Numbers:
+def _numbers_of_graph(found: AssumedGraph, places: Sequence[int]) -> _Numbers:
     return dict(zip(places, summarize(found.graph).layers, strict=True)), (), found.assumed
 
 

@@ -126,8 +126,8 @@ def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
     """
     alike, open_at = Signatures(boxes), crossings(boxes)
     blocks = list(_runs(boxes, alike, open_at, 0, len(boxes)))
-    blocks += _recurring(boxes, alike, open_at, blocks)
-    blocks += _named(boxes, blocks)
+    blocks += _find_recurring(boxes, alike, open_at, blocks)
+    blocks += _find_named(boxes, blocks)
     return tuple(sorted(blocks, key=lambda block: block.start))
 
 
@@ -167,7 +167,9 @@ def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
         yield start, stop - start
 
 
-def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], blocks: Sequence[Block]) -> list[Block]:
+def _find_recurring(
+    boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], blocks: Sequence[Block]
+) -> list[Block]:
     """Return groups of boxes that occur more than once, outside the other blocks.
 
     At most one connection crosses the start and the end of a group.
@@ -178,7 +180,7 @@ def _recurring(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], 
     return [_block(boxes, a, b) for a, b in ranges if counts[alike.of(a, b)] > 1 and _free(blocks, a, b)]
 
 
-def _named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
+def _find_named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:
     """Return neighbours whose names share a prefix up to a slash, if a net has several such groups."""
     scopes = [box.layers[0].layer.name.rpartition("/")[0].partition("/")[0] for box in boxes]
     starts = [i for i in range(len(boxes)) if i == 0 or scopes[i] != scopes[i - 1]]

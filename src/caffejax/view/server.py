@@ -78,7 +78,7 @@ def serve(
         server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CaffejaxError(Problem(f"cannot listen on {HOST}:{port}: {reason}; --port names another")) from error
+        raise CaffejaxError(Problem(f"cannot listen on {HOST}:{port}: {reason}; choose another with --port")) from error
     with server:
         ready(server)
         server.serve_forever(poll_interval=0.2)

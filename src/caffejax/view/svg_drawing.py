@@ -43,12 +43,12 @@ class Drawing:
 
     def to_dot(self) -> str:
         """Return the drawing in the DOT language."""
-        lines = [f"digraph {_quoted(self.name)} {{", f"rankdir={self.rankdir};"]
+        lines = [f"digraph {_quote(self.name)} {{", f"rankdir={self.rankdir};"]
         for node, (label, style) in self.nodes.items():
-            settings = ", ".join(f"{key}={_quoted(value)}" for key, value in style.items())
-            lines.append(f"{_quoted(node)} [label={_quoted(label, style['shape'] == 'record')}, {settings}];")
+            settings = ", ".join(f"{key}={_quote(value)}" for key, value in style.items())
+            lines.append(f"{_quote(node)} [label={_quote(label, style['shape'] == 'record')}, {settings}];")
         for source, target, label in self.edges:
-            lines.append(f"{_quoted(source)} -> {_quoted(target)} [label={_quoted(label)}];")
+            lines.append(f"{_quote(source)} -> {_quote(target)} [label={_quote(label)}];")
         return "\n".join([*lines, "}\n"])
 
 
@@ -57,7 +57,7 @@ def printable(text: str) -> str:
     return _INVISIBLE.sub("", text)
 
 
-def _quoted(text: str, record: bool = False) -> str:
+def _quote(text: str, record: bool = False) -> str:
     """Return text as a quoted string of the DOT language, with additional escapes for labels of records."""
     text = printable(text)
     for mark in '\\"' + ("{}|<>" if record else ""):
@@ -134,7 +134,7 @@ def _run_here(script: str) -> Any:
         _engine.cache_clear()
         _given_up.append(engine)
         atexit.unregister(engine.close)
-        raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)} do not suffice") from error
+        raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)}are not enough") from error
     except JSEvalException as error:
         if "call stack" not in str(error):
             raise
@@ -205,16 +205,16 @@ def _size(label: str, beside: float, above: float) -> Point:
 def _edge(label: str, points: Iterable[Point], middle: Point) -> str:
     """Return the SVG of an edge: a smooth line through points, with a label centred at `middle`."""
     first, *bends, last = points
-    path = f"M{_at(first)}"
+    path = f"M{_format_point(first)}"
     for a, b in pairwise(bends):
-        path += f"Q{_at(a)} {_at(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2))}"
-    path += f"Q{_at(bends[-1])} {_at(last)}" if bends else f"L{_at(last)}"
+        path += f"Q{_format_point(a)} {_format_point(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2))}"
+    path += f"Q{_format_point(bends[-1])} {_format_point(last)}" if bends else f"L{_format_point(last)}"
     halo = 'stroke="white" stroke-width="5" paint-order="stroke"'
     text = f'<text x="{middle[0]:.1f}" y="{middle[1] + 4:.1f}" {halo}>{escape(label)}</text>' if label else ""
     return f'<path d="{path}" fill="none" stroke="black" marker-end="url(#tip)"/>{text}'
 
 
-def _at(point: Point) -> str:
+def _format_point(point: Point) -> str:
     return f"{point[0]:.1f},{point[1]:.1f}"
 
 
@@ -227,7 +227,7 @@ def _node(label: str, style: Mapping[str, str], centre: Point, size: Point) -> s
         cut = min(width, height) * 0.3
         far = ((cut, 0), (width - cut, 0), (width, cut), (width, height - cut))
         corners = [*far, *((width - a, height - b) for a, b in far)]
-        points = " ".join(_at((left + a, top + b)) for a, b in corners)
+        points = " ".join(_format_point((left + a, top + b)) for a, b in corners)
         shape = f'<polygon points="{points}" {look}/>'
     else:
         shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {look}/>'

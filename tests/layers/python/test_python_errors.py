@@ -57,7 +57,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
         Net(text)
     messages = [p.message for p in caught.value.problems]
     assert len(messages) == 6
-    assert messages[0].startswith("there is no Python module 'no_such_module'; looked in sys.path, ")
+    assert messages[0].startswith("there is no Python module 'no_such_module'; searched sys.path, ")
     assert str(Path.cwd()) in messages[0]
     assert messages[1].endswith("has no class or function 'SimpleLayr'; did you mean 'SimpleLayer'?")
     assert messages[2].startswith("there is no Python module 'xml.no_such'")

@@ -135,7 +135,7 @@ def test_images_of_many_sizes(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert len(compiled) == 2 * 2  # in each net
     told = [m for m in messages if "get_state" in m]
     assert told == [
-        f"Layer 'data{i}' (Python) has no get_state and set_state: checkpoints do not hold its place in the data"
+        f"Layer 'data{i}' (Python) has no get_state and set_state: checkpoints do not store its position in the data"
         for i in (1, 2)
     ]
     s.close()

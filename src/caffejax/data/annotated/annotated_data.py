@@ -143,7 +143,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         pixels = self._transform.apply(images, crops)
         if len(self.tops) == 1:
             return Batch((pixels,), examples.warnings)
-        if not self._boxed:
+        if not self._has_boxes:
             labels = np.array([record.label for record in examples.labels], np.float32)
             return Batch((pixels, labels), examples.warnings)
         windows = self._transform.windows(images, crops)
@@ -153,13 +153,15 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         return Batch((pixels, label_rows(objects, self.tops[1].shape[2])), examples.warnings)
 
     @property
-    def _boxed(self) -> bool:
+    def _has_boxes(self) -> bool:
         return len(self.tops) == 2 and len(self.tops[1].shape) == 4
 
     def _augment_one(self, image: np.ndarray, record: Annotations, rng: np.random.Generator) -> Augmented:
-        if self._boxed and not self._any_type and record.type != AnnotatedDatum.BBOX:
+        if self._has_boxes and not self._any_type and record.type != AnnotatedDatum.BBOX:
             type_ = "none" if record.type is None else AnnotatedDatum.AnnotationType.Name(record.type)
-            raise DataError(f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides that")
+            raise DataError(
+                f"has annotations of type {type_}, not BBOX; annotated_data_param.anno_type overrides the type"
+            )
         return self._augment(AnnotatedImage(image.transpose(1, 2, 0), record.objects), rng, record.compressed)
 
 
@@ -177,7 +179,7 @@ class AnnotatedDataLayer(DataLayer):
         check_data_param(self.site)
         refuse_unsupported(param, "annotated_data_param", self.settings)
         if param.anno_type != AnnotatedDatum.BBOX:
-            raise DataError("annotated_data_param.anno_type must be BBOX; others are not supported")
+            raise DataError("annotated_data_param.anno_type must be BBOX; other types are not supported")
         records = max(COUNTED, 1 + self.layer.data_param.batch_size)
         with closing(AnnotatedDataset(self.site, self.rng, records)) as dataset:
             self._check_classes(dataset)

@@ -42,7 +42,7 @@ def parse_annotated(data: bytes) -> AnnotatedDatum:
     except DecodeError as error:
         raise BadImageError("is not an AnnotatedDatum, or is damaged") from error
     if not message.HasField("datum"):
-        raise BadImageError("holds no image: it is not an AnnotatedDatum, which convert_annoset makes")
+        raise BadImageError("contains no image: it is not an AnnotatedDatum, as convert_annoset writes")
     return message
 
 
@@ -60,7 +60,9 @@ def read_annotations(message: AnnotatedDatum) -> Annotations:
     objects = np.array(rows, np.float32).reshape(-1, 7)
     if len(wrong := objects[~(np.abs(objects[:, BOX]) < _MAX_COORDINATE).all(axis=1)]):
         box = ", ".join(f"{x:g}" for x in wrong[0, BOX])
-        raise BadImageError(f"has a box ({box}); xmin, ymin, xmax and ymax are parts of the image, mostly 0 to 1")
+        raise BadImageError(
+            f"has a box ({box}); xmin, ymin, xmax and ymax must be fractions of the width and height, usually 0 to 1"
+        )
     type_ = message.type if message.HasField("type") else None
     return Annotations(objects, message.datum.label, type_, message.datum.encoded)
 

@@ -30,7 +30,7 @@ def clip_boxes(boxes: np.ndarray) -> np.ndarray:
 
 
 def clip_to_window(boxes: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return boxes in units of a window and clipped to it, and which of them have an area left: bool (N,)."""
+    """Return boxes in units of a window and clipped to it, and the mask of nonempty boxes, bool (N,)."""
     corner, sides = window[:2], window[2:] - window[:2]
     inside = clip_boxes((boxes - np.tile(corner, 2)) / np.tile(sides, 2))
     return inside, areas(inside) > 0

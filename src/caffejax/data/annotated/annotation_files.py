@@ -61,12 +61,14 @@ def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int]
 
 def _number(name: str, numbers: Mapping[str, int] | None) -> int:
     if numbers is None and not name.isdecimal():
-        raise DataError(f"class '{name}' is no number; a label map gives names numbers")
+        raise DataError(f"class '{name}' is not a number; a label map assigns numbers to names")
     if numbers is not None and name not in numbers:
         raise DataError(f"class '{name}' is not in the label map")
     number = numbers[name] if numbers is not None else int(name[:_DIGITS])
     if abs(number) >= _CLASSES or (numbers is None and len(name) > _DIGITS):
-        raise DataError(f"class '{name}' has a number of {_CLASSES} or more, which labels in float32 cannot tell apart")
+        raise DataError(
+            f"class '{name}' has a number of {_CLASSES} or more, which float32 labels cannot represent exactly"
+        )
     return number
 
 
@@ -99,7 +101,7 @@ def _tree(content: bytes) -> ET.Element:
     try:
         parser.Parse(content, True)
     except (expat.ExpatError, LookupError, ValueError) as error:  # LookupError and ValueError for wrong encodings
-        raise DataError(f"is no XML: {error}") from error
+        raise DataError(f"is not XML: {error}") from error
     return builder.close()
 
 
@@ -115,10 +117,10 @@ def _json(content: bytes, size: Size) -> tuple[list[_Object], Size]:
         height, width = image.get("height", size[0]), image.get("width", size[1])
         return objects, (_float(height, "image.height"), _float(width, "image.width"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"is no JSON: {error}") from error
+        raise DataError(f"is not JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"has another form than {{image: {{height, width}}, annotation: [{{category_id, bbox: [x, y, w, h]}}]}}: "
+            f"must have the form {{image: {{height, width}}, annotation: [{{category_id, bbox: [x, y, w, h]}}]}}: "
             f"{type(error).__name__}: {error}"
         ) from error
 
@@ -164,7 +166,7 @@ def read_label_map(path: Path) -> Mapping[str, int]:
     except OSError as error:
         raise DataError(Problem(f"the label map cannot be read: {error.strerror}", str(path))) from error
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise DataError(Problem(f"is no label map: {error}", str(path))) from error
+        raise DataError(Problem(f"is not a label map: {error}", str(path))) from error
     numbers: dict[str, int] = {}
     problems: list[str] = [] if message.item else ["the label map has no items"]
     for item in message.item:

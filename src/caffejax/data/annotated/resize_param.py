@@ -33,7 +33,7 @@ _PADDING = {
 def resize_problems(params: Any) -> Iterator[str]:
     """Yield the problems of the resize_params of a TransformationParameter."""
     if len(params) > 1:
-        yield "transform_param has several resize_param, as only YOLO forks know; keep one of them"
+        yield "transform_param has several resize_param, which only YOLO forks allow; keep one of them"
     for param in params:
         if not (0 < param.height <= _MAX_SIDE and 0 < param.width <= _MAX_SIDE):
             size = f"height {param.height} and width {param.width}"
@@ -113,7 +113,7 @@ def _scale_pixels(image: np.ndarray, size: tuple[int, int], mode: int) -> np.nda
 def _pad(image: np.ndarray, param: Any) -> np.ndarray:
     (h, w, channels), values = image.shape, list(param.pad_value) or [0.0]
     if len(values) not in (1, channels):
-        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: give one, or one for each")
+        raise DataError(f"has {channels} channels, but there are {len(values)} pad_value: give one, or {channels}")
     top, left = (param.height - h) // 2, (param.width - w) // 2
     bottom, right = param.height - h - top, param.width - w - left
     border = values * channels if len(values) == 1 else values

@@ -198,7 +198,7 @@ def expansion_problems(param: Any) -> Iterator[str]:
         limits = f"1 or more, and at most {_MAX_EXPANSION}, not {param.expand_param.max_expand_ratio:g}"
         yield f"transform_param.expand_param: max_expand_ratio must be {limits}"
     if param.HasField("mean_file"):
-        yield "transform_param has expand_param and mean_file: larger images need another mean; give mean_value"
+        yield "transform_param has expand_param and mean_file: larger images need a larger mean; give mean_value"
 
 
 def expand(
@@ -220,13 +220,13 @@ def expand(
     height, width = int(h * ratio), int(w * ratio)
     top, left = int(rng.uniform(0, height - h)), int(rng.uniform(0, width - w))
     canvas = np.empty((height, width, channels), image.pixels.dtype)
-    canvas[...] = _as_pixels(background, canvas.dtype)
+    canvas[...] = _to_pixels(background, canvas.dtype)
     canvas[top : top + h, left : left + w] = image.pixels
     window = np.array([-left / w, -top / h, (width - left) / w, (height - top) / h], np.float32)
     return emit(image, window).crop(window, canvas)
 
 
-def _as_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def _to_pixels(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.clip(np.rint(values), 0, 255).astype(dtype) if dtype == np.uint8 else values
 
 

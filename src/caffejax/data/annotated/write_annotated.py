@@ -111,5 +111,7 @@ def _resize(image: np.ndarray, options: StorageOptions) -> np.ndarray:
     try:
         pixels = cv2.resize(image.transpose(1, 2, 0), (0, 0), fx=float(scale), fy=float(scale))
     except (cv2.error, MemoryError) as error:
-        raise DataError(f"cannot be resized by a factor of {scale:g}: that is too large, or leaves nothing") from error
+        raise DataError(
+            f"cannot be resized by a factor of {scale:g}: the result would be too large or empty"
+        ) from error
     return pixels.reshape(*pixels.shape[:2], len(image)).transpose(2, 0, 1)

@@ -62,7 +62,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 127) << 7 * n
         if byte < 128:
             return number, at + n + 1
-    raise damage_error("a number has no end")
+    raise damage_error("a number is truncated")
 
 
 def encode_varint(number: int) -> bytes:
@@ -83,7 +83,7 @@ def read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     """
     length, at = read_varint(data, at)
     if at + length > len(data):
-        raise damage_error(f"{length} bytes are announced where {len(data) - at} follow")
+        raise damage_error(f"{length} bytes should follow, not {len(data) - at}")
     return data[at : at + length], at + length
 
 
@@ -102,7 +102,7 @@ def split_key(internal: bytes) -> tuple[bytes, int]:
         raise damage_error(f"a key has {len(internal)} bytes, too few for its sequence number")
     (tag,) = _TAG.unpack_from(internal, len(internal) - 8)
     if tag & 0xFF not in (DELETION, VALUE):
-        raise damage_error(f"a key is of the unknown kind {tag & 0xFF}")
+        raise damage_error(f"a key has the unknown kind {tag & 0xFF}")
     return internal[:-8], tag
 
 
@@ -143,13 +143,13 @@ class Files:
         try:
             file = self._descriptor(name)
             if offset + size > file.size:  # before memory is allocated
-                raise damage_error(f"has {file.size} bytes, but byte {offset + size} is referred to")
+                raise damage_error(f"has {file.size} bytes, but refers to byte {offset + size}")
             while len(data) < size and (part := os.pread(file.number, size - len(data), offset + len(data))):
                 data = data + part if data else part
         except OSError as error:
             raise DataError(Problem(f"cannot be read: {error.strerror}", str(self.folder / name))) from error
         if len(data) < size:
-            raise damage_error(f"has become shorter: {offset + len(data)} bytes")
+            raise damage_error(f"became shorter while open: {offset + len(data)} bytes")
         return data
 
     def size(self, name: str) -> int:

@@ -227,12 +227,12 @@ def _open_index(files: Files, most: int | None) -> Index:
             )
         if truncated_at is not None:
             truncated = name, truncated_at
-            message = "%s: cut off after byte %d, as by a crash; the records written last are not there"
+            message = "%s: cut off after byte %d, as after a crash; the last records are missing"
             log.warning(message, files.path(name), truncated_at)
         logs.append(entries)
     index = build_index(files, tables, logs, most)
     if not index.length:
-        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it anew" if truncated else ""
+        why = f"; {truncated[0]} is cut off after byte {truncated[1]}: copy or make it again" if truncated else ""
         raise DataError(Problem(f"the LevelDB has no records{why}", str(files.folder)))
     return index
 

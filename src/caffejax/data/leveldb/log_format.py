@@ -67,7 +67,7 @@ class LogReader:
                 if len(data) < length or crc != checksum(bytes([kind]) + data):
                     raise damage_error(f"the record at byte {offset + at} has a wrong checksum")
                 if kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
-                    raise damage_error(f"the record at byte {offset + at} is of the unknown kind {kind}")
+                    raise damage_error(f"the record at byte {offset + at} has the unknown kind {kind}")
                 at += _HEADER.size
                 if kind in (_FIRST, _MIDDLE) and at + length != BLOCK:
                     raise damage_error(f"the fragment at byte {offset + at} is too short")
@@ -162,7 +162,7 @@ def _entries(batch: bytes, name: str, start: int) -> Iterator[Entry]:
 
 def _parse(batch: bytes, at: int) -> tuple[int, bytes, bytes, int]:
     if at >= len(batch) or batch[at] not in (DELETION, VALUE):
-        raise damage_error("an entry of a batch is missing or of an unknown kind")
+        raise damage_error("an entry of a batch is missing or has an unknown kind")
     kind = batch[at]
     key, at = read_prefixed(batch, at + 1)
     value, at = read_prefixed(batch, at) if kind == VALUE else (b"", at)

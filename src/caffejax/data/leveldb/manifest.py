@@ -86,7 +86,7 @@ def _manifest_name(files: Files) -> str:
         )
     if not os.path.isfile(folder / "CURRENT"):
         missing = "is not a LevelDB: it has no file CURRENT" if os.path.isdir(folder) else "no such folder"
-        remedy = "a LevelDB is a folder, as convert_imageset -backend leveldb makes it"
+        remedy = "a LevelDB is a folder, as written by convert_imageset -backend leveldb"
         raise DataError(Problem(f"{missing}; {remedy}", str(folder)))
     with located(file=files.path("CURRENT")):
         content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
@@ -107,7 +107,7 @@ def _replay(files: Files, name: str) -> Version:
     if reader.truncated_at is not None:
         raise damage_error(f"ends within the record after byte {reader.truncated_at}")
     if version.log is None:
-        raise damage_error("lacks the number of the log")
+        raise damage_error("does not give the number of the log")
     return version
 
 
@@ -118,7 +118,9 @@ def _apply(version: Version, edit: bytes) -> None:
         if kind == _ORDER:
             comparator, at = read_prefixed(edit, at)
             if comparator != _COMPARATOR:
-                raise DataError(f"the keys are in an order of their own, '{comparator.decode(errors='replace')}'")
+                raise DataError(
+                    f"the keys are ordered by the unsupported comparator '{comparator.decode(errors='replace')}'"
+                )
         elif kind == _LOG:
             version.log, at = read_varint(edit, at)
         elif kind == _PREVIOUS_LOG:
@@ -142,7 +144,7 @@ def _apply(version: Version, edit: bytes) -> None:
                 split_key(key)  # raises for an invalid key
             version.tables[level, number] = Table(number, size, smallest, largest)
         else:
-            raise damage_error(f"has a field {kind}, which LevelDB does not know; a RocksDB has such")
+            raise damage_error(f"has a field {kind}, which LevelDB does not have; it may be a RocksDB")
 
 
 def _table_name(files: Files, number: int) -> str:
@@ -159,7 +161,7 @@ def _log_names(files: Files, version: Version) -> list[str]:
     numbered = {int(match[1]): name for name in names if (match := re.fullmatch(r"(\d+)\.log", name))}
     if version.log and version.log not in numbered:
         log.warning(
-            "%s: %06d.log is missing; if the folder was copied without it, its newest records are not there",
+            "%s: %06d.log is missing; if the folder was copied without it, its newest records are missing",
             files.folder,
             version.log,
         )

@@ -52,7 +52,7 @@ def read_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         middle = at + unshared
         after = middle + length
         if shared > len(key) or after > end:
-            raise damage_error("an entry of a block runs over its end")
+            raise damage_error("an entry of a block extends beyond its end")
         key = key[:shared] + block[at:middle]
         yield key, block[middle:after]
         at = after
@@ -69,7 +69,7 @@ def scan_table(files: Files, name: str) -> Iterator[Entry]:
         raise damage_error(f"has {size} bytes, too few for a table")
     handles, magic = FOOTER.unpack(files.read(name, size - FOOTER.size, FOOTER.size))
     if magic != MAGIC:
-        raise damage_error("does not end as a table does")
+        raise damage_error("does not end with the magic number of a table")
     _, at = _handle(handles, 0)
     (offset, length), _ = _handle(handles, at)
     for _, value in read_entries(read_block(files, name, offset, length)):
@@ -96,7 +96,7 @@ def _keys_without_values(files: Files, name: str, offset: int, end: int) -> Iter
         window = files.read(name, offset + at, min(_WINDOW, end - at))
         shared, unshared, length, head = _entry_head(window, 0)
         if shared > len(key) or at + head + unshared + length > end:
-            raise damage_error("an entry of a block runs over its end")
+            raise damage_error("an entry of a block extends beyond its end")
         delta = window[head : head + unshared]
         if len(delta) < unshared:
             delta = files.read(name, offset + at + head, unshared)

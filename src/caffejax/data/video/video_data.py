@@ -89,8 +89,8 @@ class VideoDataLayer(DataLayer):
         kind, param = _parse_settings(self.layer)
         if kind == "segments":
             segments = SegmentDataset(self.site, self.rng)
-            return ImageBatches(_with_transform(self.site, kind, param), segments, param.batch_size, self.rng, tops)
-        clips, site = ClipDataset(self.site, param, self.rng), _with_transform(self.site, kind, param)
+            return ImageBatches(_move_to_transform(self.site, kind, param), segments, param.batch_size, self.rng, tops)
+        clips, site = ClipDataset(self.site, param, self.rng), _move_to_transform(self.site, kind, param)
         return ClipBatches(site, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
@@ -100,7 +100,7 @@ register(
         VideoDataLayer.source(),
         docs=LayerDocs(
             origin="C3D, yjxiong/caffe",
-            restrictions="The SSD fork's, which plays a video or a camera, is refused. A clip that cannot be read "
+            restrictions="The SSD fork's, which reads a video or a camera, is refused. A clip that cannot be read "
             "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "
             "use_temporal_jitter clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
         ),
@@ -133,7 +133,7 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
     kind, param = layer_kind(layer)
     name = "image_data_param" if kind == "image_data_param" else "video_data_param"
     if any(layer.video_data_param.HasField(field) for field in _OF_SSD):
-        raise DataError("the SSD fork's VideoData, which plays a video or a camera, is not supported")
+        raise DataError("the SSD fork's VideoData, which reads a video or a camera, is not supported")
     check_list_param(param, name, _KNOWN[kind])
     positive = ("new_length", "num_segments" if kind == "segments" else "sampling_rate")
     for field in (*positive, "max_sampling_rate", "num_of_labels"):
@@ -142,7 +142,7 @@ def _parse_settings(layer: Any) -> tuple[str, Any]:
     return kind, param
 
 
-def _with_transform(site: Site, kind: str, param: Any) -> Site:
+def _move_to_transform(site: Site, kind: str, param: Any) -> Site:
     """Return the site with a transform_param whose mean_value has one value, or a value for each channel of all frames.
 
     C3D's settings in image_data_param are moved to transform_param. Settings of crops are removed for segments, which
@@ -221,7 +221,7 @@ class SegmentDataset(VideoDataset[int]):
             for name in ([self._name(number, axis) for axis in "xy"] if self._flow else [self._name(number)])
         ]
         if len({frame.shape for frame in frames}) > 1:
-            problem = Problem("has frames of several sizes; new_height and new_width make them one", self._paths[i])
+            problem = Problem("has frames of several sizes; set new_height and new_width", self._paths[i])
             raise BadImageError(problem)
         return self._crop(np.concatenate(frames), random), self._labels[i]
 

@@ -50,7 +50,7 @@ def read_videos(file: Path, *, numbered: bool, several: bool = False) -> VideoLi
         DataError: if the file cannot be read or is empty, or naming all malformed lines.
     """
     videos, problems = VideoList([], [], []), []
-    form = "a name, " + ("a whole number, " if numbered else "") + ("labels" if several else "a label")
+    form = "a name, " + ("an integer, " if numbered else "") + ("labels" if several else "a label")
     for line, text in enumerate(read_names(file), 1):
         name, *rest = text.split()
         labels = rest[-1].split(",") if several and rest else rest[-1:]
@@ -99,7 +99,7 @@ class ClipDataset(VideoDataset[Any]):
         """Return an array with 1 at each of the labels, else 0: float32 (num_of_labels,)."""
         n = self._param.num_of_labels
         if not all(0 <= label < n for label in labels):
-            raise DataError(f"the list has labels {labels}, which are not all among num_of_labels {n}")
+            raise DataError(f"the list has labels {labels}, which must be below num_of_labels {n}")
         return np.isin(np.arange(n), labels).astype(np.float32)
 
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, Any]:
@@ -117,14 +117,14 @@ class ClipDataset(VideoDataset[Any]):
             if param.use_temporal_jitter:  # `first` is the number of frames, which count from 1
                 room = first - length * step
                 if room < 0:
-                    raise BadImageError(Problem(f"has {first} frames, of which {length * step} are needed", path))
+                    raise BadImageError(Problem(f"has {first} frames, but {length * step} are needed", path))
                 first = int(random.integers(room + 1)) + 1 if self._training else 1
             numbers = range(first, first + length * step, step)
             files = [os.path.join(path, f"{number:06d}.jpg") for number in numbers]
             frames = [read_image(file, max_pixels=self._max_pixels) for file in files]
         small = [resize(frame, param.new_height, param.new_width, self._max_pixels) for frame in frames]
         if len({frame.shape for frame in small}) > 1:
-            raise BadImageError(Problem("has frames of several sizes; new_height and new_width make them one", path))
+            raise BadImageError(Problem("has frames of several sizes; set new_height and new_width", path))
         return np.stack(small, axis=1).reshape(-1, *small[0].shape[1:]), self._labels[i]
 
 
@@ -139,19 +139,19 @@ def _read_frames(
     capture = cv2.VideoCapture(path)
     try:
         if not capture.isOpened():
-            raise BadImageError(Problem("is no video that OpenCV can read", path))
+            raise BadImageError(Problem("is not a video that OpenCV can read", path))
         height, width = (int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH))
         with located(file=path):
             check_pixels(height, width, max_pixels)
         if begin is None:
             there = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
             if there < length * step:
-                raise BadImageError(Problem(f"has {there} frames, of which {length * step} are needed", path))
+                raise BadImageError(Problem(f"has {there} frames, but {length * step} are needed", path))
             begin = int(random.integers(there - length * step + 1))
         frames: list[np.ndarray] = []
         for number in range(begin + (length - 1) * step + 1):
             if not capture.grab():
-                raise BadImageError(Problem(f"has {number} frames, too few for those from {begin} on", path))
+                raise BadImageError(Problem(f"has {number} frames, too few to start at frame {begin}", path))
             if number >= begin and (number - begin) % step == 0:
                 frames.append(capture.retrieve()[1].transpose(2, 0, 1))
         return frames

@@ -66,7 +66,7 @@ def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str
 
 
 class Chance:
-    """The names of layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
+    """The names of the layers whose values (`forward`) or diffs (`backward`) depend on random numbers.
 
     In a dump of isolated layers, only the random layers themselves depend on random numbers.
     """
@@ -164,14 +164,14 @@ def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | Non
         yield _row(layer, "param", str(i), params[0].get(i), params[1].get(i), limits)
     other_tops = b.layers[pair.b].tops if pair.b is not None else ()
     for name in dict.fromkeys((*layer.tops, *other_tops)):
-        x, y = (_made(dump, i, layer, name) for i, dump in ((pair.a, a), (pair.b, b)))
+        x, y = (_top(dump, i, layer, name) for i, dump in ((pair.a, a), (pair.b, b)))
         if x is not None or y is not None:
             # if two layers write the same blob in place, a dump may contain only the result of the last one
             last_only = None not in (pair.a, pair.b) and all(f"blob/{name}" in dump.arrays for dump in (a, b))
             yield _row(layer, "top", name, x, y, limits, by_chance, absent_counts=not last_only)
 
 
-def _made(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
+def _top(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array | None:
     """Return a layer's top from a dump, or None. The top of an input layer may be of a layer with another name."""
     if place is None and not layer.bottoms:
         place = next((i for i, other in enumerate(dump.layers) if blob in other.tops and not other.bottoms), None)

@@ -195,15 +195,15 @@ class Comparison:
             yield f"{self.strangers[0].upper()}{self.strangers[1:]}."
         if (first := self.first) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
-            yield f"All {n} arrays that both have are equal ({limits})." if n else "There was nothing to compare."
+            yield f"All {n} arrays in both dumps are equal ({limits})." if n else "There was nothing to compare."
             if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
-                yield f"{counted(zeros, 'top')} of these prove nothing: all 0 in both, as without fillers weights are."
+                yield f"{counted(zeros, 'top')} of these prove nothing: all 0 in both, like weights without fillers."
             return
-        yield f"{len(self.parted)} of {len(self.rows)} arrays part ({limits})."
-        yield f"They first part in layer '{first.layer}' ({first.type}): {first}."
+        yield f"{len(self.parted)} of {len(self.rows)} arrays differ ({limits})."
+        yield f"They first differ in layer '{first.layer}' ({first.type}): {first}."
         equal = sum(row.verdict == "equal" for row in self.rows)
         if equal and all(None in row.shapes for row in self.parted):
-            yield f"Of what both have nothing differs: {counted(equal, 'array')} equal."
+            yield f"Of the arrays in both dumps, {equal} are equal and none differs."
 
 
 def _as_json(row: Row) -> dict[str, Any]:
@@ -250,11 +250,11 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         worst: dict[str, float] = {}
         for row in comparison.rows:
             if row.kind == kind and row.distance is not None and row.verdict != "random":
-                worst[row.layer] = max(_drawn(row), worst.get(row.layer, 0.0))
+                worst[row.layer] = max(_clamp_error(row), worst.get(row.layer, 0.0))
         if worst:
             points = sorted((places[name], error) for name, error in worst.items())
             axes.plot(*zip(*points, strict=True), marker=".", label=label)
-    if any(row.distance is not None and _drawn(row) == _LEAST for row in comparison.rows):
+    if any(row.distance is not None and _clamp_error(row) == _LEAST for row in comparison.rows):
         axes.axhline(_LEAST, color="lightgrey", zorder=0, label=f"equal, or off by {_LEAST:g} at most")
     axes.axhline(comparison.rtol, color="grey", linestyle=":", label=f"rtol {comparison.rtol:g}")
     if (first := comparison.first) is not None:
@@ -276,7 +276,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
         file.write(picture.getvalue())
 
 
-def _drawn(row: Row) -> float:
+def _clamp_error(row: Row) -> float:
     assert row.distance is not None
     return min(max(row.distance.relative, _LEAST), 1e3)
 

@@ -98,7 +98,7 @@ def collect(
 
 def _check_loss(graph: Graph) -> None:
     if not any(graph.losses.values()):
-        message = f"has no loss in phase {graph.phase}, so that there is nothing to run backward from"
+        message = f"has no loss in phase {graph.phase}, so there is no backward pass to run"
         raise GraphError(Problem(f"{message}; leave --backward out, or collect from the train net", graph.file))
     graph.check_backward()
 
@@ -265,11 +265,11 @@ def variables_of(dump: Dump, net: Net) -> Variables:
     if problems:
         raise WeightsError(problems)
 
-    def replaced(tree: Any) -> Any:
+    def replace_params(tree: Any) -> Any:
         return {
             key: {i: jnp.asarray(new[key, i], old.dtype) if (key, i) in new else old for i, old in blobs.items()}
             for key, blobs in tree.items()
         }
 
     params, state = net.init(jax.random.key(0))
-    return Variables(replaced(params), replaced(state))
+    return Variables(replace_params(params), replace_params(state))

@@ -51,12 +51,12 @@ def find_repeats(program: Program) -> list[Segment]:
         segments = by_form.setdefault(form, [])
         if not segments or segment.start >= segments[-1].stop:
             segments.append(segment)
-    worth = [(_saved(program, segments), segments[0].stop - segments[0].start) for segments in by_form.values()]
+    worth = [(_lines_saved(program, segments), segments[0].stop - segments[0].start) for segments in by_form.values()]
     saved, _ = best = max(worth, default=(0, 0))
     return list(by_form.values())[worth.index(best)] if saved > 0 else []
 
 
-def _saved(program: Program, segments: Sequence[Segment]) -> int:
+def _lines_saved(program: Program, segments: Sequence[Segment]) -> int:
     """Return the number of lines that a class for the segments saves.
 
     Creating and calling each block costs lines, and the lines of the class count double.
@@ -131,7 +131,7 @@ def extract_blocks(program: Program) -> Program:
 
 def _with_block(program: Program, segments: Sequence[Segment]) -> Program:
     runs = [program.steps[segment.start : segment.stop] for segment in segments]
-    instances = _without_ending([_instance_name(run, program) for run in runs])
+    instances = _drop_common_ending([_instance_name(run, program) for run in runs])
     members = _member_names(runs)
     parameters, body = _parameters(runs, members)
     taken = {*TAKEN, *program.helpers, *(block.name for block in program.blocks)}
@@ -162,7 +162,7 @@ def _instance_name(run: Sequence[Step], program: Program) -> str:
     return "_".join(prefix or words(program.values[run[-1].writes[0]].blob)) or "block"
 
 
-def _without_ending(names: Sequence[str]) -> list[str]:
+def _drop_common_ending(names: Sequence[str]) -> list[str]:
     """Return the names without the last words that are the same in all names."""
     split = [words(name) for name in names]
     while min(map(len, split)) > 1 and split[0][-1].isalpha() and len({ws[-1] for ws in split}) == 1:

@@ -169,7 +169,7 @@ class Emission:
 
     def ordered(self, value: Value, order: Order) -> Value:
         """Return a value with axes in `order` and features in Caffe's order. A transposition is added if needed."""
-        value = self._unmixed(value)
+        value = self._restore_feature_order(value)
         if value.order == order:
             return value
         kept = [axis for axis in value.order if value.shape[axis] != 1]
@@ -192,7 +192,7 @@ class Emission:
         first = values[0]
         if all(v.order == first.order and v.flat == first.flat for v in values):
             return tuple(values)
-        first = self._unmixed(first)
+        first = self._restore_feature_order(first)
         return (first, *(self.ordered(v, first.order) for v in values[1:]))
 
     def row_major(self, value: Value, axis: int = 0) -> bool:
@@ -200,7 +200,7 @@ class Emission:
         order = [k for k in value.order if value.shape[k] != 1 and k >= axis]
         return value.flat is None and order == sorted(order)
 
-    def _unmixed(self, value: Value) -> Value:
+    def _restore_feature_order(self, value: Value) -> Value:
         if value.flat is None:
             return value
         shape, order = value.flat

@@ -265,7 +265,7 @@ def inner_product(e: Emission) -> Value:
     kernel = weight if e.p.transpose else weight.T
     x = flatten_from(e, x, axis)
     if x.flat is not None:
-        kernel = _as_stored(kernel, *x.flat)
+        kernel = _to_stored(kernel, *x.flat)
     weights = {"kernel": kernel, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
     part = e.part(
@@ -296,7 +296,7 @@ def _param(e: Emission, kind: str) -> Part:
     return e.part("nnx.Param", kind, {"": array}, positional=1, random=False, value=Zeros(array.shape))
 
 
-def _as_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
+def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
     """Return a kernel (inputs, outputs) with its inputs, of shape `shape` in Caffe's order, in the stored order."""
     inputs = kernel.reshape(*shape, -1).transpose(*order, len(shape))
     return inputs.reshape(math.prod(shape), -1)

@@ -123,7 +123,7 @@ def scale(e: Emission) -> Value:
     if len(e.bottoms) == 2:
         y = e.call("{0} * {1}", x, _broadcast(e, e.bottoms[1], x))
         return _with_bias(e, y) if e.arrays else y
-    factor, *bias = (_stored(array, x, e.p.axis) for array in e.arrays)
+    factor, *bias = (_to_stored(array, x, e.p.axis) for array in e.arrays)
     weights = {"scale": factor, **({"bias": bias[0]} if bias else {})}
     options = {} if bias else {"use_bias": False}
     part = e.part("Scale", "scale", weights, positional=1, random=False, shape=factor.shape, **options)
@@ -138,12 +138,12 @@ def bias(e: Emission) -> Value:
 
 
 def _with_bias(e: Emission, x: Value) -> Value:
-    array = _stored(e.arrays[-1], x, e.p.axis)
+    array = _to_stored(e.arrays[-1], x, e.p.axis)
     part = e.part("Bias", "bias", {"bias": array}, positional=1, random=False, shape=array.shape)
     return e.elementwise("{part}({0})", x, part=part, helpers=["Bias"])
 
 
-def _stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
+def _to_stored(array: np.ndarray, x: Value, axis: int) -> np.ndarray:
     """Return an array along Caffe's axes from `axis` on, transposed and reshaped to broadcast with the stored `x`."""
     start = canonical_axis(axis, x.shape) if array.ndim else 0
     whole = array.reshape((1,) * start + array.shape + (1,) * (len(x.shape) - start - array.ndim))

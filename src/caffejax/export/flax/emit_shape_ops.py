@@ -79,16 +79,16 @@ def _sizes(e: Emission, x: Value) -> list[int | str]:
 @writes("Permute")
 def permute(e: Emission) -> Value:
     """Permute the axes, without writing a step."""
-    return _permuted(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute(e, permuted_axes(e.layer.context, e.bottoms[0].shape))
 
 
 @writes("Transpose")
 def transpose(e: Emission) -> Value:
     """Permute all axes, without writing a step."""
-    return _permuted(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
+    return _permute(e, transposed_axes(e.layer.context, e.bottoms[0].shape))
 
 
-def _permuted(e: Emission, axes: Sequence[int]) -> Value:
+def _permute(e: Emission, axes: Sequence[int]) -> Value:
     """Return the bottom with its axes permuted. Only the order attribute changes, so no step is written."""
     (x,) = e.bottoms
     if x.flat is not None:

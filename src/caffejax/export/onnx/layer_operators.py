@@ -124,7 +124,7 @@ def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None =
 
 
 _MAX_AXES = 3  # maximum spatial axes that ONNX engines support
-_UNLESS = "more than 3 axes of space, or an `axis` other than 1"
+_UNLESS = "more than 3 spatial axes, or an `axis` other than 1"
 
 
 @emits("Convolution", "DepthwiseConvolution", operators="Conv", unless=_UNLESS)

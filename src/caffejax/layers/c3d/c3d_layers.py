@@ -40,7 +40,10 @@ def volume_window(p: Any) -> Window:
             kernel_h.
     """
     for name in _NOT_READ:
-        require(not _is_set(p, name), f"{name} is not for windows over time: kernel_size, stride and pad are for both")
+        require(
+            not _is_set(p, name),
+            f"{name} does not apply to windows with a time axis: set kernel_size, stride and pad instead",
+        )
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     times = _read_number(p, "temporal_stride", 1)

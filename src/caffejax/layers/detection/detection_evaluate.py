@@ -140,7 +140,7 @@ class _Evaluation:
             size = self._next_image()
             of_image, there = detections[detections[:, 0] == image], truth[truth[:, 0] == image]
             for label in np.unique(of_image[of_image[:, 1] >= 0, 1]):
-                rows += self._judged(p, of_image[of_image[:, 1] == label], there[there[:, 1] == label], size)
+                rows += self._judge(p, of_image[of_image[:, 1] == label], there[there[:, 1] == label], size)
         return np.asarray(rows, np.float32).reshape(1, 1, -1, 5)
 
     def _positives(self, p: Any, truth: np.ndarray, label: int) -> int:
@@ -156,7 +156,7 @@ class _Evaluation:
         self._passed = (self._passed + 1) % len(self._images)
         return image
 
-    def _judged(self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
+    def _judge(self, p: Any, detections: np.ndarray, truth: np.ndarray, size: Image | None) -> list[tuple[float, ...]]:
         """Return the rows (image, label, score, true positive, false positive) of one class in one image."""
         if not len(truth):
             return [(*row[:3], 0, 1) for row in detections]

@@ -41,7 +41,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     files = ResultFiles(ctx.param, site)
     detect = detect_on_host if onednn_program.available() else jax.jit(detection_output, static_argnums=0)
 
-    def saved(ctx: Context, *bottoms: Any) -> np.ndarray:
+    def detect_and_save(ctx: Context, *bottoms: Any) -> np.ndarray:
         top = strip_padding(np.asarray(detect(ctx, *bottoms)))
         files.add(top[0, 0], len(bottoms[0]))
         return top
@@ -49,7 +49,7 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     def top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
         return [jax.eval_shape(partial(detection_output, ctx), *bottoms).shape]
 
-    return replace(ctx.type, implementation=OnHost(saved, top_shapes, ragged=True))
+    return replace(ctx.type, implementation=OnHost(detect_and_save, top_shapes, ragged=True))
 
 
 def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.Array, *_image: jax.Array) -> jax.Array:
@@ -69,7 +69,9 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     label = jnp.asarray(labels, scores.dtype)[:, None]
     numbers = (jnp.broadcast_to(x, scores.shape)[..., None] for x in (image, label, scores))
     rows = jnp.concatenate([*numbers, boxes], axis=-1).reshape(scores.shape[0], -1, 7)
-    return _join_rows(*_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(loc.dtype)
+    return _join_rows(*_keep_best_of_image(rows, kept.reshape(rows.shape[:2]), p.keep_top_k))[None, None].astype(
+        loc.dtype
+    )
 
 
 def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
@@ -135,7 +137,7 @@ register(
         LayerTraits(pads_rows=True),
         docs=LayerDocs(
             origin="SSD",
-            unsupported={"shard": "the boxes of all images make one list", "joined": OWN_IMAGES},
+            unsupported={"shard": "the boxes of all images form one list", "joined": OWN_IMAGES},
             restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
             "runs on the host.",
         ),
@@ -143,7 +145,7 @@ register(
 )
 
 
-def _best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+def _keep_best_of_image(rows: jax.Array, kept: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
     """Return rows and mask with the `most` best kept rows of each image, in their old order.
 
     Args:
@@ -182,10 +184,12 @@ def _check_settings(p: Any) -> None:
     for name in ("ratio_permute", "no_permute", "tflite_detection", "arm_conf_no_concat", "arm_loc_no_concat"):
         require(not getattr(p, name), f"detection_output_param.{name} of another fork is not supported")
     require(not p.scale_xywh, "detection_output_param.scale_xywh of another fork is not supported")
-    require(p.num_classes > (p.background_label_id == 0), "needs num_classes, one of them other than background")
+    require(
+        p.num_classes > (p.background_label_id == 0), "needs num_classes, including at least one besides the background"
+    )
     require(
         p.background_label_id >= 0 or not p.share_location,
-        "background_label_id: -1 needs share_location: false; the fork treats shared boxes as background then",
+        "background_label_id: -1 needs share_location: false, since the fork treats shared boxes as background",
     )
     require(nms.nms_threshold >= 0, f"nms_threshold must not be negative: {nms.nms_threshold}")
     require(0 < nms.eta <= 1, f"eta must be more than 0 and no more than 1: {nms.eta}")

@@ -76,7 +76,7 @@ def match(
     groups = jnp.zeros_like(truth.label) if labels is None else truth.label
     score = jnp.where(paired, _PAIRED, overlap)
     least = _PAIRED if threshold is None else min(threshold, _PAIRED)
-    return _of_images((truth.image, groups, score, overlap, beyond & counts), images, labels or 1, least)
+    return _match_images((truth.image, groups, score, overlap, beyond & counts), images, labels or 1, least)
 
 
 def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
@@ -91,7 +91,7 @@ def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
     """
     number, prior = jnp.arange(overlap.shape[0]), jnp.arange(overlap.shape[1])
 
-    def goes_on(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def has_pairs(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
         return jnp.any(carry[1] > 0)
 
     def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -105,10 +105,10 @@ def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
         return jnp.where(leaves, at, pairs), left
 
     none = jnp.full_like(jnp.argmax(overlap, axis=1), -1)
-    return lax.while_loop(goes_on, step, (vary_as(none, overlap, alike), vary_as(overlap, alike)))[0]
+    return lax.while_loop(has_pairs, step, (vary_as(none, overlap, alike), vary_as(overlap, alike)))[0]
 
 
-def _of_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, least: float) -> Matches:
+def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, least: float) -> Matches:
     """Return the matches of the priors of each image from the scores of all ground truth.
 
     Args:
@@ -240,7 +240,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
     by_prior = p.use_prior_for_matching
     matches = match(
         truth,
-        boxes[None] if by_prior else decode_offsets(code, _of_truth(truth, locations), boxes, variances),
+        boxes[None] if by_prior else decode_offsets(code, _select_for_truth(truth, locations), boxes, variances),
         images,
         labels=None if by_prior or p.share_location else classes,
         threshold=p.overlap_threshold if p.match_type == p.PER_PREDICTION else None,
@@ -289,7 +289,7 @@ def offset_differences(locations: jax.Array, targets: Targets) -> jax.Array:
     return jnp.where(targets.right, 0, (select_locations(locations, targets) - targets.offsets) * targets.scale)
 
 
-def _of_truth(truth: Truth, locations: jax.Array) -> jax.Array:
+def _select_for_truth(truth: Truth, locations: jax.Array) -> jax.Array:
     """Return the predicted locations for the image and class of each ground truth, (count, priors, 4).
 
     Rows are selected by a product with a 0/1 matrix: with sharded images it needs one sum over devices instead of a

@@ -279,7 +279,7 @@ def clustered_boxes(p: Any) -> list[CellBox]:
     require(len(p.width) > 0, "prior_box_param needs a width and a height for each box")
     require(
         len(p.width) == len(p.height),
-        f"prior_box_param needs a height for each width: {len(p.width)} widths, {len(p.height)} heights",
+        f"prior_box_param needs equal numbers of width and height, not {len(p.width)} and {len(p.height)}",
     )
     boxes = [CellBox(*size) for size in zip(p.width, p.height, strict=True)]
     require(min(*p.width, *p.height) > 0, f"width and height must be positive: {list(p.width)}, {list(p.height)}")

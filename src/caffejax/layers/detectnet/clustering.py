@@ -95,7 +95,7 @@ def cluster_detections(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) ->
     max_boxes (default: 50).
     """
     s = _detection_settings(ctx)
-    return tuple(_list_boxes(coverage[:, c], boxes, s, _detected) for c in range(s.classes))
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _cluster_boxes) for c in range(s.classes))
 
 
 def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -107,7 +107,7 @@ def cluster_groundtruth(ctx: Context, coverage: np.ndarray, boxes: np.ndarray) -
     and optionally the number of classes (default: 1) and max_boxes (default: 50).
     """
     s = _truth_settings(ctx)
-    return tuple(_list_boxes(coverage[:, c], boxes, s, _labelled) for c in range(s.classes))
+    return tuple(_list_boxes(coverage[:, c], boxes, s, _labelled_boxes) for c in range(s.classes))
 
 
 def detection_shapes(ctx: Context, coverage: Any, boxes: Any) -> list[Shape]:
@@ -141,7 +141,7 @@ def _numbers(ctx: Context, least: int, most: int) -> list[float]:
     except ValueError:
         numbers = []
     if not least <= len(numbers) <= most:
-        raise LayerError(f"param_str must be {least} to {most} numbers with commas between them, not {text!r}")
+        raise LayerError(f"param_str must be {least} to {most} numbers separated by commas, not {text!r}")
     return numbers
 
 
@@ -156,7 +156,7 @@ def _truth_settings(ctx: Context) -> Settings:
 
 
 def _sound(s: Settings) -> Settings:
-    grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} make no grid"
+    grid = f"param_str: image {s.image_size_x} x {s.image_size_y} and stride {s.stride} give no grid"
     require(s.stride > 0 and min(s.image_size_x, s.image_size_y) >= s.stride, grid)
     require(
         min(s.classes, s.max_boxes) > 0, f"param_str: classes {s.classes} and max_boxes {s.max_boxes} must be above 0"
@@ -173,7 +173,7 @@ def _shapes(ctx: Context, s: Settings, coverage: Any, boxes: Any) -> list[Shape]
     require(shapes[1][1] == 4, f"bottom 1 must have 4 channels, x1, y1, x2, y2, not {shapes[1][1]}")
     require(
         shapes[0][1] == s.classes == ctx.n_tops,
-        f"coverage of {shapes[0][1]} classes, {s.classes} in param_str and {ctx.n_tops} tops must be one number",
+        f"coverage of {shapes[0][1]} classes, {s.classes} in param_str and {ctx.n_tops} tops must be equal",
     )
     return [(shapes[0][0], s.max_boxes, 5)] * ctx.n_tops
 
@@ -196,13 +196,13 @@ def _boxes(marked: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
     return np.clip(shifted[np.isfinite(shifted).all(axis=1)], -_FARTHEST, _FARTHEST)
 
 
-def _labelled(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
+def _labelled_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
     corners = _boxes(cover > 0, box, cell).astype(np.float16)
     first = np.unique(corners, axis=0, return_index=True)[1]
     return corners[np.sort(first)]
 
 
-def _detected(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
+def _cluster_boxes(s: Settings, cover: np.ndarray, box: np.ndarray, cell: np.ndarray) -> np.ndarray:
     rectangles = np.rint(_boxes(cover >= s.coverage, box, cell)).astype(int)
     corners, counts = group_rectangles(rectangles, s.rectangles, s.eps)
     tall = corners[:, 3] - corners[:, 1] >= s.min_height
@@ -225,7 +225,10 @@ def score_detections(ctx: Context, truth: jax.Array, detections: jax.Array) -> j
         require(
             len(x.shape) == 3 and x.shape[2] == 5, f"bottom {i} must be a list of boxes N x most x 5, not {x.shape}"
         )
-    require(truth.shape[0] == detections.shape[0], f"bottoms are of {truth.shape[0]} and {detections.shape[0]} images")
+    require(
+        truth.shape[0] == detections.shape[0],
+        f"bottoms must have equal numbers of images, not {truth.shape[0]} and {detections.shape[0]}",
+    )
     dtype = jnp.result_type(truth, detections)
     return jax.vmap(lambda t, f: _score_image(t[:, :4], f[:, :4], threshold))(
         truth.astype(dtype), detections.astype(dtype)
@@ -271,7 +274,7 @@ def _threshold(ctx: Context) -> float:
         threshold = float(text or 0.7)
     except ValueError:
         threshold = -1
-    require(0 <= threshold <= 1, f"param_str must be the least overlap, such as 0.7, not {text!r}")
+    require(0 <= threshold <= 1, f"param_str must be the minimum overlap, such as 0.7, not {text!r}")
     return threshold
 
 

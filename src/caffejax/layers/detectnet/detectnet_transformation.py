@@ -51,7 +51,7 @@ def require_ground_truth(p: Any) -> None:
     """Raise `LayerError` unless stride, image size and scale_cvg are positive and the grid has cells."""
     size = f"stride {p.stride}, image_size_x {p.image_size_x} and image_size_y {p.image_size_y}"
     require(min(p.stride, p.image_size_x, p.image_size_y) > 0, f"{size} must be above 0")
-    require(min(grid_size(p)) > 0, f"{size} make a grid without cells")
+    require(min(grid_size(p)) > 0, f"{size} give a grid without cells")
     require(p.scale_cvg > 0, f"scale_cvg must be above 0, not {p.scale_cvg:g}")
 
 
@@ -63,7 +63,7 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
     obj_norm. If several objects cover a cell, the last one counts. Cells without an object are 0.
     """
     classes = {mapping.src: mapping.dst for mapping in p.object_class} or _KITTI_CAR
-    objects, channel = _cropped_objects(p, objects), jnp.full_like(objects.kind, -1)
+    objects, channel = _crop_objects(p, objects), jnp.full_like(objects.kind, -1)
     for source, target in classes.items():
         channel = jnp.where(objects.kind == source, target, channel)
     corner, sides = objects.corner, objects.sides
@@ -72,7 +72,8 @@ def coverage_grid(p: Any, objects: Objects) -> jax.Array:
     x, y = (jnp.arange(n, dtype=corner.dtype) * p.stride for n in grid_size(p)[::-1])
     low, high = corner + sides * 0.5 - region * 0.5, corner + sides * 0.5 + region * 0.5
     inside = (
-        _shared(low[:, 1], high[:, 1], y, p.stride)[:, :, None] * _shared(low[:, 0], high[:, 0], x, p.stride)[:, None]
+        _overlap_lengths(low[:, 1], high[:, 1], y, p.stride)[:, :, None]
+        * _overlap_lengths(low[:, 0], high[:, 0], x, p.stride)[:, None]
     )
     covers = (inside / p.stride**2 > _LEAST) & there[:, None, None]
     last = jnp.max(jnp.where(covers, jnp.arange(len(there))[:, None, None], 0), axis=0)  # row 0 does not hold an object
@@ -99,7 +100,7 @@ def channels(p: Any) -> int:
     return _BEFORE_CLASSES + max([mapping.dst for mapping in p.object_class], default=0) + 1
 
 
-def _cropped_objects(p: Any, objects: Objects) -> Objects:
+def _crop_objects(p: Any, objects: Objects) -> Objects:
     """Return the objects, cropped to the image if crop_bboxes."""
     if not p.crop_bboxes:
         return objects
@@ -117,7 +118,7 @@ def _region(p: Any, sides: jax.Array) -> jax.Array:
     return jnp.minimum(p.max_cvg_len, region)
 
 
-def _shared(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
+def _overlap_lengths(low: jax.Array, high: jax.Array, start: jax.Array, stride: int) -> jax.Array:
     """Return the length that each region shares with each cell along one axis, (regions, cells), in pixels."""
     return jnp.maximum(jnp.minimum(high[:, None], start + stride) - jnp.maximum(low[:, None], start), 0)
 
@@ -180,7 +181,7 @@ def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Ar
     saturation = maybe(a.desaturation_prob, 1 - next(u) * a.desaturation_max, 1)
     flip = maybe(a.flip_prob, True, False)
     before = jnp.asarray(size)
-    scaled = _rounded(before * (a.scale_min + (a.scale_max - a.scale_min) * next(u)))
+    scaled = _round(before * (a.scale_min + (a.scale_max - a.scale_min) * next(u)))
     size_then = jnp.maximum(maybe(a.scale_prob, scaled, before), 1)
     angle = jnp.deg2rad(maybe(a.rotation_prob, (2 * next(u) - 1) * a.max_rotate_degree, 0)) if has_rotation(a) else 0
     place, shift = jnp.stack([next(u), next(u)]), jnp.asarray([a.shift_y, a.shift_x])
@@ -188,7 +189,7 @@ def draw_augmentation(truth: Any, a: Any, size: tuple[int, int], numbers: jax.Ar
     place, shift = jnp.where(at_random, place, 0.5), jnp.where(at_random, shift, 0)
     whole = rotated_extent(size_then, angle)[1] if has_rotation(a) else size_then
     target_size = jnp.asarray([truth.image_size_y, truth.image_size_x])
-    offset = _rounded(place * (whole - target_size + shift) - shift // 2)
+    offset = _round(place * (whole - target_size + shift) - shift // 2)
     return Augmentation(hue, saturation, flip, size_then, angle, offset)
 
 
@@ -230,7 +231,7 @@ def _xy(pair: Any) -> jax.Array:
     return jnp.asarray(pair)[::-1]
 
 
-def _rounded(x: jax.Array) -> jax.Array:
+def _round(x: jax.Array) -> jax.Array:
     """Round to integers, halves away from 0."""
     return (jnp.sign(x) * jnp.floor(jnp.abs(x) + 0.5)).astype(jnp.int32)
 
@@ -346,26 +347,26 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
     images, labels = promote(images), promote(labels).reshape(labels.shape[0], labels.shape[-2], _NUMBERS)
     out = truth.image_size_y, truth.image_size_x
 
-    def tested(image: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def transform_in_test(image: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
         as_it_is = Augmentation(0, 1, False, out, 0, (0, 0))
         objects = augment_objects(objects_of(label), as_it_is, size)
         image = image - mean
         return image if size == out else rescale(image, out, (0, 0), out), coverage_grid(truth, objects)
 
-    def trained(image: jax.Array, label: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def transform_in_train(image: jax.Array, label: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
         chosen = draw_augmentation(truth, a, size, numbers)
         image = shift_colours(image, chosen.hue, chosen.saturation) - mean
         image = jnp.where(chosen.flip, image[:, :, ::-1], image)
         if has_rotation(a):
-            image = rotate(rescale(image, chosen.size, (0, 0), _largest(a, size)), chosen, out)
+            image = rotate(rescale(image, chosen.size, (0, 0), _largest_size(a, size)), chosen, out)
         else:
             image = rescale(image, chosen.size, chosen.offset, out)
         return image, coverage_grid(truth, augment_objects(objects_of(label), chosen, size))
 
     if not ctx.training:
-        return jax.vmap(tested)(images, labels)
+        return jax.vmap(transform_in_test)(images, labels)
     numbers = jax.random.uniform(ctx.key, (images.shape[0], DRAWS))
-    return jax.vmap(trained)(images, labels, numbers)
+    return jax.vmap(transform_in_train)(images, labels, numbers)
 
 
 register(
@@ -405,7 +406,7 @@ def _are_labels(shape: Any) -> bool:
     return len(shape) in (3, 4) and shape[-1] == _NUMBERS and shape[-2] > 0 and all(n == 1 for n in shape[1:-2])
 
 
-def _largest(a: Any, size: Shape) -> tuple[int, int]:
+def _largest_size(a: Any, size: Shape) -> tuple[int, int]:
     """Return an upper bound of the height and width of scaled images."""
     height, width = (int(n * max(1.0, a.scale_min, a.scale_max)) + 1 for n in size)
     return height, width

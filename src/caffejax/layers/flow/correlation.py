@@ -150,7 +150,10 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
         LayerError: if settings are missing or do not fit, or the shapes of the maps differ.
     """
     p = ctx.param
-    require(len(a.shape) == 4 and a.shape == b.shape, f"needs two bottoms of one 4-axis shape: {a.shape}, {b.shape}")
+    require(
+        len(a.shape) == 4 and a.shape == b.shape,
+        f"needs two bottoms of equal shape with 4 axes, not {a.shape} and {b.shape}",
+    )
     for name in ("kernel_size", "max_displacement"):
         require(p.HasField(name), f"{name} must be given")
     require(p.kernel_size % 2 == 1, f"kernel_size must be odd, not {p.kernel_size}")

@@ -87,7 +87,7 @@ register(
 
 
 def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
-    require(len(a.shape) > 0 and a.shape == b.shape, f"needs two bottoms of one shape: {a.shape} and {b.shape}")
+    require(len(a.shape) > 0 and a.shape == b.shape, f"needs two bottoms of equal shape, not {a.shape} and {b.shape}")
     return promote(a) - promote(b)
 
 
@@ -152,7 +152,7 @@ register(
 def _powers(param: Any) -> tuple[float, float]:
     require(
         len(param.p) == 1 and len(param.q) == 1 and list(param.pq_episode_starts_at_iter) in ([], [0]),
-        f"needs one p and one q, from iteration 0 on, not p: {list(param.p)}, q: {list(param.q)} from iterations "
+        f"needs one p and one q, valid from iteration 0, not p: {list(param.p)}, q: {list(param.q)} from iterations "
         f"{list(param.pq_episode_starts_at_iter)}",
     )
     return param.p[0], param.q[0]

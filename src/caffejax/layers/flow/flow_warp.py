@@ -127,7 +127,7 @@ def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
     There is a top for each bottom. If there are n values, channel c uses value c modulo n; n must divide C. `operation`
     is ADD or SUBTRACT.
     """
-    return tuple(_shifted(ctx.param, x) for x in xs)
+    return tuple(_scale_and_shift(ctx.param, x) for x in xs)
 
 
 register(
@@ -143,7 +143,7 @@ register(
 )
 
 
-def _shifted(p: Any, x: jax.Array) -> jax.Array:
+def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
     require(not p.file, "a mean file is not supported; give values")
     require(len(x.shape) == 4, f"needs bottoms with 4 axes (number, channels, height, width), not shape {x.shape}")
     n = len(p.value)

@@ -32,12 +32,12 @@ class Matrix(NamedTuple):
 
 def apply_matrices(x: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
     """Return maps (N, C, H, W) resized by matrices for the rows (new H, H) and the columns (new W, W)."""
-    return _mixed(promote(x), _as(rows, x), _as(columns, x))
+    return _apply_matrices(promote(x), _as(rows, x), _as(columns, x))
 
 
 def apply_transposed(x: jax.Array, dy: jax.Array, rows: Matrix, columns: Matrix) -> jax.Array:
     """Return the gradient of `apply_matrices` for x."""
-    return _mixed(promote(dy), _as(rows, x).T, _as(columns, x).T)
+    return _apply_matrices(promote(dy), _as(rows, x).T, _as(columns, x).T)
 
 
 def corner_aligned_weights(new: int, old: int) -> np.ndarray:
@@ -97,7 +97,7 @@ def cubic(x: np.ndarray) -> np.ndarray:
     return np.where(x <= 1, (1.5 * x - 2.5) * x**2 + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
 
 
-def _mixed(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
+def _apply_matrices(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
     # the batch stays the first axis of each product, so a sharded batch stays on its devices
     across = jnp.tensordot(x, columns, ([3], [1]))  # n, c, h, j
     return jnp.moveaxis(jnp.tensordot(across, rows, ([2], [1])), 3, 2)
@@ -174,17 +174,17 @@ def accum(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     height and width of the bottoms. If top_height x top_width (or the next multiples of size_divisible_by) is larger in
     both directions, it is the size instead.
     """
-    parts, size = _accumulated(ctx, bottoms)
-    matrices = [_aligned(x, size) for x in parts]
+    parts, size = _inputs_and_size(ctx, bottoms)
+    matrices = [_aligned_matrices(x, size) for x in parts]
     enlarged = [apply_matrices(x, *m).astype(bottoms[0].dtype) for x, m in zip(parts, matrices, strict=True)]
     return jnp.concatenate(enlarged, axis=1)
 
 
 def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Array) -> tuple[Any, ...]:
-    parts, size = _accumulated(ctx, bottoms)
+    parts, size = _inputs_and_size(ctx, bottoms)
     ends = np.cumsum([x.shape[1] for x in parts])
     shares = jnp.split(promote(dy), ends[:-1], axis=1)
-    diffs = (apply_transposed(x, d, *_aligned(x, size)) for x, d in zip(parts, shares, strict=True))
+    diffs = (apply_transposed(x, d, *_aligned_matrices(x, size)) for x, d in zip(parts, shares, strict=True))
     return *diffs, *(None for _ in bottoms[len(parts) :])
 
 
@@ -203,7 +203,10 @@ def _size(p: Any, names: tuple[str, str], x: Any, *like: Any) -> Shape:
     for i, shape in enumerate(b.shape for b in (x, *like)):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
     size = tuple(like[0].shape[2:]) if like else tuple(getattr(p, name) for name in names)
-    require(all(n > 0 for n in size), f"{names[0]} and {names[1]} must be positive, or a second bottom given: {size}")
+    require(
+        all(n > 0 for n in size),
+        f"{names[0]} and {names[1]} must be positive, or a second bottom must be given: {size}",
+    )
     check_plane_size(size, x.shape)
     return size
 
@@ -224,16 +227,18 @@ def _matrices(ctx: Context, x: Any, *like: Any) -> tuple[Matrix, Matrix]:
     return rows, columns
 
 
-def _aligned(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
+def _aligned_matrices(x: Any, size: Shape) -> tuple[Matrix, Matrix]:
     return Matrix(size[0], x.shape[2], corner_aligned_weights), Matrix(size[1], x.shape[3], corner_aligned_weights)
 
 
-def _accumulated(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
+def _inputs_and_size(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], Shape]:
     """Return the bottoms to resize, and the (height, width) of the top."""
     p = ctx.param
     for i, shape in enumerate(b.shape for b in bottoms):
         require(len(shape) == 4, f"bottom {i} needs 4 axes (number, channels, height, width), not shape {shape}")
-        require(shape[0] == bottoms[0].shape[0], f"bottoms need one number: {bottoms[0].shape} and {shape}")
+        require(
+            shape[0] == bottoms[0].shape[0], f"bottoms need equal numbers of images, not {bottoms[0].shape} and {shape}"
+        )
     if p.have_reference:
         require(len(bottoms) > 1, "have_reference: true needs two bottoms or more, the last for its size")
         return bottoms[:-1], tuple(bottoms[-1].shape[2:])

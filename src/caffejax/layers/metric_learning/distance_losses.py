@@ -175,7 +175,7 @@ register(
 
 
 def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the distances, and masks of the items' classes, of items without others, and of others that count.
+    """Return the distances, and masks: each item's class, items that ignore other classes, other classes that count.
 
     All are (items, classes), except the mask of items, (items,).
     """
@@ -240,7 +240,7 @@ register(
 
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the distances, and masks of the items' classes, of items without others, others, and others in the margin.
+    """Return the distances, and masks: item's class, items that ignore other classes, other classes, those in the margin.
 
     All are (items, classes), except the mask of items, (items,).
     """
@@ -300,10 +300,15 @@ def _triplet_gaps(
     """Return p = anchor - positive, n = anchor - negative, (rows, features), and margin + |p|**2 - |n|**2, (rows,)."""
     p, name = ctx.param, "alpha" if labels else "margin"
     unread = "margin" if labels else "alpha"
-    require(not p.HasField(unread), f"{unread} is not for {3 + len(labels)} bottoms; the margin is `{name}` with them")
+    require(
+        not p.HasField(unread), f"{unread} has no effect with {3 + len(labels)} bottoms; set the margin by `{name}`"
+    )
     require(len(anchor.shape) > 0, "needs bottoms with a batch axis, not single numbers")
     for i, x in enumerate((alike, other), start=1):
-        require(x.shape == anchor.shape, f"bottom {i} has shape {x.shape}, and must have bottom 0's, {anchor.shape}")
+        require(
+            x.shape == anchor.shape,
+            f"bottom {i} has shape {x.shape}, but must have the shape of bottom 0, {anchor.shape}",
+        )
     for x in labels:
         require_one_batch(anchor.shape, x.shape)
     rows = [promote(x).reshape(anchor.shape[0], math.prod(anchor.shape[1:])) for x in (anchor, alike, other)]

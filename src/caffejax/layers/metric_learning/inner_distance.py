@@ -37,14 +37,17 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Arra
 def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.distance_type in ("L1", "L2"), f'distance_type must be "L1" or "L2", not "{p.distance_type}"')
-    require(not p.transpose, "transpose: true is not supported; rows of the weight are what distances are taken to")
+    require(
+        not p.transpose,
+        "transpose: true is not supported; the rows of the weight are the points to which distances are measured",
+    )
     require(not p.update_center_only, "update_center_only: true is not supported")
     inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
     if centers:
         other = centers[0].shape
         require(
             len(other) > 0 and math.prod(other[1:]) == inputs,
-            f"bottom 1 must have rows of {inputs} numbers, as bottom 0 {x.shape} has, not shape {other}",
+            f"bottom 1 must have rows of {inputs} numbers, like bottom 0 {x.shape}, not shape {other}",
         )
         require(
             p.num_output in (0, other[0]), f"num_output is {p.num_output}, but bottom 1 has {other[0]} rows: {other}"

@@ -39,7 +39,7 @@ def require_one_number_of_rows(**bottoms: Any) -> None:
     scalars = [name for name, x in bottoms.items() if not x.shape]
     require(not scalars, f"bottoms must have rows, but {' and '.join(scalars)} have no axes")
     rows = {name: x.shape[0] for name, x in bottoms.items()}
-    require(len(set(rows.values())) == 1, f"bottoms must have one number of rows: {rows}")
+    require(len(set(rows.values())) == 1, f"bottoms must have equal numbers of rows, not {rows}")
 
 
 def with_four_axes(x: Any) -> Any:
@@ -58,7 +58,7 @@ def count_images(batch: Any, fields: int, name: str = "bottom 0") -> Any:
     is_static = isinstance(batch, int)
     require(
         not is_static or batch % fields == 0,
-        f"{name} has {batch} items, which do not divide into images of {fields} box shapes (field_w, field_h)",
+        f"{name} has {batch} items, which is not a multiple of {fields} box shapes (field_w, field_h)",
     )
     return batch // fields
 
@@ -247,8 +247,10 @@ def anchor_grid(widths: Any, heights: Any, stride: int, stride_name: str = "stri
     """
     require(
         len(widths) == len(heights) > 0,
-        f"needs field_w and field_h, as many of one as of the other: {len(widths)} and {len(heights)}",
+        f"needs equal numbers of field_w and field_h, not {len(widths)} and {len(heights)}",
     )
-    require(min(*widths, *heights) > 0, f"fields must have sides: field_w {list(widths)}, field_h {list(heights)}")
+    require(
+        min(*widths, *heights) > 0, f"field_w and field_h must be positive: {list(widths)}, field_h {list(heights)}"
+    )
     require(stride > 0, f"{stride_name} must be above 0, not {stride}")
     return AnchorGrid(tuple(widths), tuple(heights), stride)

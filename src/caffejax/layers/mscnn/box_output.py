@@ -131,7 +131,7 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     """
     p = ctx.param
     counts = {name: len(getattr(p, name)) for name in ("field_w", "field_h", "downsample_rate")}
-    require(set(counts.values()) == {len(maps)}, f"needs one of each for every bottom, {len(maps)}: {counts}")
+    require(set(counts.values()) == {len(maps)}, f"needs one of each for each of {len(maps)} bottoms, not {counts}")
     parts = []
     for i, x in enumerate(maps):
         four_axes(x.shape, f"bottom {i}")
@@ -154,7 +154,10 @@ register(
         LayerTraits(pads_rows=True),
         docs=LayerDocs(
             origin="MS-CNN",
-            unsupported={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
+            unsupported={
+                "shard": "the rows of all images are compacted together, with padding last",
+                "joined": OWN_IMAGES,
+            },
         ),
     )
 )
@@ -190,7 +193,7 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     )
     pairs = list(zip(maps[::2], maps[1::2], p.box_group_param, strict=True))
     images = [count_images(deltas.shape[0], len(group.field_w) or 1, "a bottom") for _, deltas, group in pairs]
-    require(all(n == images[0] for n in images), f"all bottoms must be of one number of images, not {images}")
+    require(all(n == images[0] for n in images), f"all bottoms must have equal numbers of images, not {images}")
     parts = [_group_candidates(ctx, probabilities, deltas, group) for probabilities, deltas, group in pairs]
     boxes, scores, valid = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     return proposals(read_choice(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
@@ -204,7 +207,10 @@ register(
         LayerTraits(pads_rows=True),
         docs=LayerDocs(
             origin="Cascade R-CNN",
-            unsupported={"shard": "the rows of all images are moved together, padding last", "joined": OWN_IMAGES},
+            unsupported={
+                "shard": "the rows of all images are compacted together, with padding last",
+                "joined": OWN_IMAGES,
+            },
         ),
     )
 )

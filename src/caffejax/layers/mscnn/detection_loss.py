@@ -83,7 +83,7 @@ def read_labels(x: jax.Array, scores: Any, name: str) -> Labels:
     batch, _, height, width = four_axes(scores, "bottom 0")
     require(
         tuple(x.shape) == (batch, 6, height, width),
-        f"{name} must have label, box (4) and overlap for each place, ({batch}, 6, {height}, {width}), not {x.shape}",
+        f"{name} must have label, box (4) and overlap for each cell, ({batch}, 6, {height}, {width}), not {x.shape}",
     )
     x = jax.lax.stop_gradient(x)
     return Labels(x[:, 0].astype(jnp.int32), x[:, 1:5], x[:, 5])

@@ -106,7 +106,8 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
     width, height = p.img_width, p.img_height
     require(
         min(width, height) > _SMALLEST,
-        f"no ROI remains, and none can be drawn: img_width {width} and img_height {height} must be above {_SMALLEST}",
+        f"no ROI remains, and no random box can be drawn: img_width {width} and img_height {height} must be "
+        f"above {_SMALLEST}",
     )
     for _ in range(_TRIES):
         corner = [random.integers(width - _SMALLEST), random.integers(height - _SMALLEST)]
@@ -115,7 +116,7 @@ def _draw_backup_roi(p: Any, truth: GroundTruth, random: np.random.Generator) ->
         row = np.asarray([[random.integers(p.num_img_per_batch), *corner, *ends]], truth.rows.dtype)
         if _match_rois(row, truth)[1][0] < p.fg_thr:
             return row
-    raise LayerError("no ROI remains, and none can be drawn: every box would overlap ground truth")
+    raise LayerError("no ROI remains, and no random box can be drawn: every box would overlap ground truth")
 
 
 def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, ...]:

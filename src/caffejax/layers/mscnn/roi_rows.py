@@ -65,7 +65,7 @@ def decode_and_drop(ctx: Context, deltas: np.ndarray, rois: np.ndarray, *matched
     for matches in matched:
         overlap = read_rows(promote_numpy(matches), "bottom 2 (matched ground truth)")[:, -1]
         keep &= overlap < ctx.layer.decode_bbox_param.gt_iou_thr
-    require(np.any(keep), f"none of {len(rows)} boxes remains: each has no sides, or is ground truth")
+    require(np.any(keep), f"none of {len(rows)} boxes remains: each is empty or is ground truth")
     return np.asarray(with_four_axes(np.concatenate([rows[:, :1], boxes], axis=1)[keep].astype(rois.dtype)))
 
 
@@ -130,7 +130,7 @@ def route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
     _scales(ctx)
     require_rows(rois.shape, "bottom 0 (ROIs)", 5)
     for i, x in enumerate(others, 1):
-        require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have as many rows as there are ROIs: {x.shape}")
+        require(x.shape[:1] == rois.shape[:1], f"bottom {i} must have one row per ROI, not shape {x.shape}")
     return [four_axis_shape(x.shape) for x in (rois, *others)]
 
 
@@ -186,7 +186,7 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
     there = images >= 0
     require(
         np.all(images < p.num_image),
-        f"ROIs must be of images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
+        f"ROIs must be in images 0 to {p.num_image - 1} (num_image {p.num_image}), not {images.max(initial=0)}",
     )
     numbers, ranked = np.arange(len(images)), promote_numpy(scores).reshape(-1)
     order = np.lexsort((-numbers, -ranked, images))  # the last of equal scores comes first
@@ -195,7 +195,7 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
     rank = np.arange(len(order)) - first
     left = order[rank >= p.num_roi_per_image]
     chosen = order[rank < p.num_roi_per_image]
-    more = left[np.lexsort((-left, -ranked[left]))][: _most(ctx, int(there.sum())) - len(chosen)]
+    more = left[np.lexsort((-left, -ranked[left]))][: _max_rows(ctx, int(there.sum())) - len(chosen)]
     rows = np.sort(np.concatenate([chosen, more]))
     return tuple(with_four_axes(x)[rows] for x in (rois, *others))
 
@@ -203,12 +203,12 @@ def hard_mining(ctx: Context, scores: np.ndarray, rois: np.ndarray, *others: np.
 def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *others: Any) -> list[Shape]:
     p = ctx.param
     require(p.num_image > 0 and p.num_roi_per_image > 0, "num_image and num_roi_per_image must be above 0")
-    require(ctx.n_tops == 1 + len(others), f"needs a top for each bottom but the scores: {ctx.n_tops}")
+    require(ctx.n_tops == 1 + len(others), f"needs a top for each bottom except the scores, not {ctx.n_tops}")
     for i, x in enumerate((rois, *others), 1):
-        require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have as many rows as there are scores: {x.shape}")
+        require(x.shape[:1] == scores.shape[:1], f"bottom {i} must have one row per score, not shape {x.shape}")
     require(all(n == 1 for n in scores.shape[1:]), f"bottom 0 must have one score per row, not shape {scores.shape}")
     require_rows(rois.shape, "bottom 1 (ROIs)", 5)
-    rows = _most(ctx, rois.shape[0])
+    rows = _max_rows(ctx, rois.shape[0])
     return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *others)]
 
 
@@ -222,5 +222,5 @@ register(
 )
 
 
-def _most(ctx: Context, rows: int) -> int:
+def _max_rows(ctx: Context, rows: int) -> int:
     return int(min(ctx.param.num_image * ctx.param.num_roi_per_image, rows))

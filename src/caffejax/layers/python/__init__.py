@@ -47,8 +47,8 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     if "__call__" in dir(user_code):
         return traced.class_type(ctx.type, site, user_code, where)
     raise LayerError(
-        f"class {where} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like layers "
-        "that are traced"
+        f"class {where} must have forward(self, bottom, top), like Caffe's Python layers, or __call__, like "
+        "traced layers"
     )
 
 

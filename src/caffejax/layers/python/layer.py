@@ -53,10 +53,10 @@ class Layer:
 
     A layer defines `forward(bottom, top)`, which writes `top[i].data`, and optionally
 
-    * `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and sets their values; *
-    `reshape(bottom, top)`: called after `setup` and before every `forward`; sets the shapes of the tops; *
-    `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]`, and the diffs of
-    `blobs`, which are zero before the call; without it no gradient passes the layer.
+    - `setup(bottom, top)`: called once, when the net is built; adds learnable blobs and sets their values;
+    - `reshape(bottom, top)`: called after `setup` and before every `forward`; sets the shapes of the tops;
+    - `backward(top, propagate_down, bottom)`: writes `bottom[i].diff` where `propagate_down[i]`, and the diffs of
+      `blobs`, which are zero before the call; without it no gradient passes the layer.
 
     `bottom` and `top` are lists of `Blob`.
 

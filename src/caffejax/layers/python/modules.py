@@ -34,7 +34,7 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             error.add_note(f"while importing module '{name}' of a Python layer")
             raise
-        raise LayerError(f"there is no Python module '{error.name}'; {_looked_in(folder)}") from None
+        raise LayerError(f"there is no Python module '{error.name}'; {_searched_text(folder)}") from None
     except Exception as error:
         error.add_note(f"while importing module '{name}' of a Python layer")
         raise
@@ -44,7 +44,7 @@ def find_module(name: str, folder: Path | None) -> ModuleType:
 def importable(folder: Path | None) -> Iterator[None]:
     """Return a context manager in which user code can import modules beside it, and caffejax as `caffe`.
 
-    The working directory and the net's folder are appended to sys.path meanwhile. The alias `caffe` is not used if the
+    Within it, the working directory and the net's folder are appended to sys.path. The alias `caffe` is not used if the
     real Caffe was imported.
     """
     folders = _folders(folder)
@@ -77,5 +77,5 @@ def _folders(folder: Path | None) -> list[str]:
     return list(dict.fromkeys([os.getcwd(), *net_folder]))
 
 
-def _looked_in(folder: Path | None) -> str:
-    return f"looked in sys.path, {' and '.join(_folders(folder))}; add other folders to PYTHONPATH"
+def _searched_text(folder: Path | None) -> str:
+    return f"searched sys.path, {' and '.join(_folders(folder))}; add other folders to PYTHONPATH"

@@ -26,9 +26,7 @@ def mask_layer(ctx: Context, masks: jax.Array) -> jax.Array:
     This is MNC's MaskLayer in the TEST phase.
     """
     side = math.isqrt(math.prod(masks.shape[1:]))
-    require(
-        side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not of shape {masks.shape}"
-    )
+    require(side > 0 and side**2 == math.prod(masks.shape[1:]), f"rows must be square masks, not shape {masks.shape}")
     return masks.reshape(masks.shape[0], 1, side, side)
 
 
@@ -136,7 +134,7 @@ def stage_bridge_layer(
         f"the scores, bottom 2, must be rows, one for each of {rois.shape[0]} ROIs, not of shape {scores.shape}",
     )
     rows, classes = scores.shape[:2]
-    require(classes > 0, "the scores, bottom 2, are of no class")
+    require(classes > 0, "the scores, bottom 2, have no classes")
     require(
         deltas.shape[:2] == (rows, 4 * classes) and deltas.size == rows * 4 * classes,
         f"bottom 1 must hold 4 deltas for each of {classes} classes, {(rows, 4 * classes)}, not shape {deltas.shape}",

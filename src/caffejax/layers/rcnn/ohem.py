@@ -104,10 +104,10 @@ def box_annotator_ohem(
     rank = jnp.sum(before & (image[:, None] == image), axis=0)
     kept = rank < ctx.param.roi_per_img
 
-    def chosen(x: jax.Array, other: float) -> jax.Array:
+    def select(x: jax.Array, other: float) -> jax.Array:
         return lax.stop_gradient(jnp.where(kept.reshape(n, *(1,) * (x.ndim - 1)), x, other))
 
-    return chosen(labels, ctx.param.ignore_label), chosen(weights, 0)
+    return select(labels, ctx.param.ignore_label), select(weights, 0)
 
 
 register(

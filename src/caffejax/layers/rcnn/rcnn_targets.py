@@ -43,7 +43,7 @@ def anchor_target_layer(
     with height and width of the image. param_str holds settings of py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
-    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
+    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and at least one scale")
     require(len(s["rpn_bbox_inside_weights"]) == 4, "rpn_bbox_inside_weights must be four numbers")
     require(len(scores.shape) == 4 and scores.shape[0] == 1, f"bottom 0 must be of one image: not {scores.shape}")
     require_truth(truth)
@@ -162,7 +162,7 @@ def proposal_target_layer(
     s = _proposal_settings(ctx)
     rois, truth = (np.asarray(x.reshape(len(x), 5), np.float32) for x in (rois, truth))
     image = np.rint(rois[:, 0])  # negative in padding rows
-    require(not np.any(image > 0), "ROIs must all be of image 0: this layer takes one image, as the original does")
+    require(not np.any(image > 0), "ROIs must all belong to image 0: this layer takes one image, as the original does")
     truth = truth[np.rint(truth[:, 4]) >= 1]
     boxes = np.concatenate([rois[image == 0, 1:], truth[:, :4]])
     rois = np.pad(boxes, ((0, 0), (1, 0)))
@@ -198,7 +198,7 @@ PROPOSAL_TARGET_LAYER = LayerType(
 
 def _proposal_settings(ctx: Context) -> dict[str, Any]:
     s = settings(ctx.param.param_str, _PROPOSAL_DEFAULTS | {"bp_all": 0})  # MNC's setting, which only affects masks
-    require(s["num_classes"] > 1, "num_classes counts the background too, and must be 2 at least")
+    require(s["num_classes"] > 1, "num_classes includes the background, and must be at least 2")
     require(s["batch_size"] > 0, f"batch_size must be > 0, not {s['batch_size']}")
     require(0 <= s["fg_fraction"] <= 1, f"fg_fraction must be between 0 and 1, not {s['fg_fraction']}")
     for name in ("bbox_inside_weights", "bbox_normalize_means", "bbox_normalize_stds"):
@@ -220,7 +220,10 @@ def _box_targets(
         deltas = (deltas - np.float32(s["bbox_normalize_means"])) / np.float32(s["bbox_normalize_stds"])
     targets, inside = np.zeros((2, rows, s["num_classes"], 4), np.float32)
     classes = np.rint(truth[:, 4]).astype(int)
-    require(not np.any(classes >= s["num_classes"]), f"a true box's class is not below num_classes, {s['num_classes']}")
+    require(
+        not np.any(classes >= s["num_classes"]),
+        f"the class of a true box must be below num_classes, {s['num_classes']}",
+    )
     targets[np.arange(len(boxes)), classes] = deltas
     inside[np.arange(len(boxes)), classes] = s["bbox_inside_weights"]
     targets, inside = targets.reshape(rows, -1), inside.reshape(rows, -1)

@@ -134,7 +134,7 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     reaches the boxes as if they were not rounded. It takes the sides of a region as one cell longer than the forward
     pass does. A cell gets gradient only from the bins that would then be near it.
     """
-    image, corners = _rounded_corners(ctx, data, rois)
+    image, corners = _round_corners(ctx, data, rois)
     image, wrong = images_in(image, data.shape)
     rows, columns = (bilinear_weights(p, n) for p, n in zip(_bin_starts(ctx, corners), data.shape[2:], strict=True))
     return (sample_bilinear(promote(data), image, rows, columns) + wrong[:, None, None, None]).astype(data.dtype)
@@ -143,7 +143,7 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
 def roi_warping_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    image, corners = _rounded_corners(ctx, data, rois)
+    image, corners = _round_corners(ctx, data, rois)
     image, _ = images_in(image, data.shape)
     positions = _bin_starts(ctx, corners)
     rows, columns = (bilinear_weights(p, n) for p, n in zip(positions, data.shape[2:], strict=True))
@@ -168,7 +168,7 @@ register(
 )
 
 
-def _rounded_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the images (R,), and the rounded corners x1, y1, x2, y2 in cells, (R, 4)."""
     require_maps_and_rois(data, rois)
     image, boxes = split_rois(rois)

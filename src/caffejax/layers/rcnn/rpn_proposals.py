@@ -60,7 +60,7 @@ def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.
     return table(moved, (*size, len(boxes), 4), np.float32)
 
 
-def by_cell(channels: jax.Array, n: int) -> jax.Array:
+def split_anchors(channels: jax.Array, n: int) -> jax.Array:
     """Return channels (1, A * n, H, W) as (H, W, A, n)."""
     _, total, height, width = channels.shape
     return jnp.transpose(channels.reshape(total // n, n, height, width), (2, 3, 0, 1))
@@ -235,7 +235,7 @@ def propose(
         order: (N,), the indices of the boxes in the order in which they are considered. Default: by falling score, the
             first of equal scores first.
     """
-    require(limits.before > 0 and limits.after > 0, f"must look at and keep one box at least, not {limits}")
+    require(limits.before > 0 and limits.after > 0, f"must consider and keep at least one box, not {limits}")
     n = min(limits.before, boxes.shape[0])
     if order is None:
         _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
@@ -258,16 +258,16 @@ def proposal(
     p = ctx.param
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
     require(all(r > 0 for r in p.ratio), f"ratios must be > 0, not {list(p.ratio)}")
-    require(bool(p.ratio) and bool(p.scale), "needs a ratio and a scale at least")
+    require(bool(p.ratio) and bool(p.scale), "needs at least one ratio and one scale")
     base = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
     require_maps(scores, deltas, im_info, len(base), 4)
     dtype = scores.dtype
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
     places = shift_anchors(base, scores.shape[2:], p.feat_stride)
-    boxes = clip_boxes(decode_boxes(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
+    boxes = clip_boxes(decode_boxes(places, split_anchors(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2] + 1
     large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
-    score = jnp.where(large, by_cell(scores[:, len(base) :], 1).ravel(), 0)
+    score = jnp.where(large, split_anchors(scores[:, len(base) :], 1).ravel(), 0)
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
     proposals = propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
     rois = proposals.rois.astype(dtype)
@@ -342,15 +342,15 @@ def _defaults(ctx: Context) -> dict[str, Any]:
 def _propose_from_maps(
     ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> Any:
-    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and a scale at least")
+    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and at least one scale")
     base = make_anchors(BASE, RATIOS, s["scales"])
     require_maps(scores, deltas, im_info, len(base), 3)
     dtype = scores.dtype
     scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
     places = shift_anchors(base, scores.shape[2:], s["feat_stride"])
-    boxes = clip_boxes(decode_boxes(places, by_cell(deltas, 4)), image[0], image[1]).reshape(-1, 4)
+    boxes = clip_boxes(decode_boxes(places, split_anchors(deltas, 4)), image[0], image[1]).reshape(-1, 4)
     large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
-    proposals = propose(boxes, by_cell(scores[:, len(base) :], 1).ravel(), large, limits)
+    proposals = propose(boxes, split_anchors(scores[:, len(base) :], 1).ravel(), large, limits)
     rois = proposals.rois.astype(dtype)
     return rois if ctx.n_tops == 1 else (rois, proposals.marked_scores[:, None].astype(dtype))

@@ -88,7 +88,7 @@ def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
     batch's. In TEST, or if `frozen`, the stored mean and variance are used. If `frozen`, slope and bias get no
     gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
     """
-    if not _by_batch(ctx):
+    if not _uses_batch(ctx):
         return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
     return moving_bn_fused(ctx, blobs, x, ())
 
@@ -106,7 +106,7 @@ def moving_bn_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, jax.Array]:
     slope, _, mean, variance = blobs
-    if _by_batch(ctx):
+    if _uses_batch(ctx):
         (d_slope, d_bias), dx = normalize_batch_diffs(ctx, slope, x, dy, ctx.param.eps)
         return (d_slope, d_bias, None, None), dx
     deviation = jnp.sqrt(promote(channels_of(variance)) + ctx.param.eps)
@@ -119,7 +119,7 @@ def moving_bn_backward(
 
 
 def _moving_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
-    return not _by_batch(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+    return not _uses_batch(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
 
 
 def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
@@ -131,7 +131,7 @@ def moving_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.
 
 def moving_bn_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Return 1 if a ReLU follows and the batch is normalized by its statistics, else 0."""
-    return int(_by_batch(ctx) and epilogues[0].is_relu)
+    return int(_uses_batch(ctx) and epilogues[0].is_relu)
 
 
 def moving_bn_fused(
@@ -166,7 +166,7 @@ FROZEN = replace(
 )
 
 
-def _by_batch(ctx: Context) -> bool:
+def _uses_batch(ctx: Context) -> bool:
     return ctx.training and not ctx.param.frozen
 
 

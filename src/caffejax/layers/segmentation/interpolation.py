@@ -138,12 +138,12 @@ register(
 
 
 def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
-    """Return the first remaining row and column, which are one number, and the ends (row, column) after cropping."""
+    """Return the first remaining index of both rows and columns, and the ends (row, column) after cropping."""
     p = ctx.param
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (num, channels, height, width), not {x.shape}")
     require(
         p.pad_beg <= 0 and p.pad_end <= 0,
-        f"pad_beg {p.pad_beg} and pad_end {p.pad_end} must not be positive: it only cuts off",
+        f"pad_beg {p.pad_beg} and pad_end {p.pad_end} must not be positive: they only crop",
     )
     end = tuple(n + p.pad_end for n in x.shape[2:])
     require(min(end) > -p.pad_beg, f"pad_beg {p.pad_beg} and pad_end {p.pad_end} crop the whole plane {x.shape[2:]}")

@@ -78,7 +78,7 @@ class _MatFiles:
         if not self._p.HasField("source"):
             return f"iter_{number}"
         require(
-            number < len(self._names), f"'{self._p.source}' has {len(self._names)} names, but this is one pass more"
+            number < len(self._names), f"'{self._p.source}' has {len(self._names)} names, but this is a further pass"
         )
         return self._names[number]
 

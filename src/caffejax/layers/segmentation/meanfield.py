@@ -42,8 +42,8 @@ def multi_stage_meanfield(
         near = plane_filter(shares, p.theta_gamma) / places
         pixels = shares.reshape(*shares.shape[:2], shares.shape[2] * shares.shape[3]).swapaxes(1, 2)
         alike = (jax.vmap(gaussian_filter)(pixels, features) / colours).swapaxes(1, 2).reshape(shares.shape)
-        messages = _mixed(by_place, near) + _mixed(by_colour, alike)
-        return unary - _mixed(compatibility, messages), None
+        messages = _mix_classes(by_place, near) + _mix_classes(by_colour, alike)
+        return unary - _mix_classes(compatibility, messages), None
 
     first = vary_as(start, unary, image, *blobs)
     return jax.lax.scan(iterate, first, length=p.num_iterations)[0]
@@ -75,10 +75,10 @@ register(
 def _check(ctx: Context, unary: Any, start: Any, image: Any) -> None:
     p = ctx.param
     require(len(unary.shape) == 4, f"needs scores with 4 axes (num, classes, height, width), not {unary.shape}")
-    require(unary.shape == start.shape, f"bottoms 0 and 1 must have one shape: {unary.shape} and {start.shape}")
+    require(unary.shape == start.shape, f"bottoms 0 and 1 must have equal shapes, not {unary.shape} and {start.shape}")
     require(
         len(image.shape) == 4 and image.shape[0] == unary.shape[0] and image.shape[2:] == unary.shape[2:],
-        f"bottom 2 must be images of the same number and size as the scores {unary.shape}, not {image.shape}",
+        f"bottom 2 must have the number and size of images of the scores {unary.shape}, not {image.shape}",
     )
     require(p.num_iterations > 0, "num_iterations must be positive")
     for name in ("theta_alpha", "theta_beta", "theta_gamma"):
@@ -98,7 +98,7 @@ def _places(height: int, width: int) -> np.ndarray:
     return np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).reshape(-1, 2)
 
 
-def _mixed(weights: jax.Array, x: jax.Array) -> jax.Array:
+def _mix_classes(weights: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.einsum("ij,njhw->nihw", weights, x)
 
 

@@ -71,7 +71,7 @@ def require_label_map(scores: Any, labels: Any) -> None:
     places = (scores.shape[0], *scores.shape[2:])
     require(
         labels.shape in (places, (places[0], 1, *places[1:])),
-        f"bottom 1 must hold a label for each place of the scores {scores.shape}, not have shape {labels.shape}",
+        f"bottom 1 must hold a label for each position of the scores {scores.shape}, not have shape {labels.shape}",
     )
 
 

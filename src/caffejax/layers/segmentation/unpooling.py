@@ -24,7 +24,7 @@ def scatter_by_mask(x: jax.Array, mask: jax.Array, size: Shape) -> jax.Array:
         x, mask: (N, C, H, W).
         size: (height, width) of the result (N, C, height, width).
     """
-    require(x.shape == mask.shape, f"data and mask must have one shape: {x.shape} and {mask.shape}")
+    require(x.shape == mask.shape, f"data and mask must have equal shapes, not {x.shape} and {mask.shape}")
     cells = size[0] * size[1]
 
     def plane(values: jax.Array, at: jax.Array) -> jax.Array:

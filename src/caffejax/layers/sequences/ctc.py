@@ -128,7 +128,7 @@ def _align(ctx: Context, scores: jax.Array, labels: jax.Array) -> tuple[Alignmen
     require(len(scores.shape) == 3, f"needs scores with 3 axes (time steps, items, labels), not shape {scores.shape}")
     require(
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[1],
-        f"needs labels (items, places) for {scores.shape[1]} items, not shape {labels.shape}",
+        f"needs labels (items, positions) for {scores.shape[1]} items, not shape {labels.shape}",
     )
     require(
         p.alphabet_size == scores.shape[2],
@@ -178,7 +178,7 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     blank = _blank(ctx, scores, going_on, *targets)
     x = promote(scores).transpose(1, 0, 2)
     best = jnp.argmax(x, axis=2).astype(jnp.int32)
-    there = _before_end(_rows(going_on, scores) != 0, first=True)
+    there = _mask_before_end(_rows(going_on, scores) != 0, first=True)
     kept = there & (best != blank)
     if ctx.param.ctc_merge_repeated:
         kept &= best != jnp.pad(best, ((0, 0), (1, 0)), constant_values=GAP)[:, :-1]
@@ -188,7 +188,7 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
         tops.append(-jnp.sum(jnp.where(there, jnp.max(x, axis=2), 0), axis=1).reshape(-1, 1, 1, 1))
     for target in targets if ctx.n_tops > 1 else ():
         labels = _rows(target, scores)
-        expected = jnp.where(_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
+        expected = jnp.where(_mask_before_end(labels >= 0), jnp.floor(labels + 0.5).astype(jnp.int32), GAP)
         right = pmean(ctx, jnp.sum(jnp.all(decoded == expected, axis=1)) / max(scores.shape[1], 1))
         tops.append(right.astype(x.dtype).reshape(1, 1, 1, 1))
     return tuple(tops) if len(tops) > 1 else tops[0]
@@ -215,7 +215,7 @@ def _blank(ctx: Context, scores: Any, *others: Any) -> int:
     )
     require(
         ctx.n_tops <= len(others) + 1,
-        "has 3 tops, of which the third judges the labels of a third bottom; give one, or take 2 tops",
+        "has 3 tops, but the third compares with a third bottom; add a bottom of labels, or use 2 tops",
     )
     for i, other in enumerate(others, start=1):
         shape = tuple(other.shape)
@@ -232,7 +232,7 @@ def _rows(x: jax.Array, scores: jax.Array) -> jax.Array:
     return promote(x).reshape(scores.shape[:2]).T
 
 
-def _before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
+def _mask_before_end(going_on: jax.Array, first: bool = False) -> jax.Array:
     """Return the mask of entries before the first False in each row; with `first`, entry 0 counts as True."""
     if first:
         going_on = going_on.at[:, 0].set(True)
@@ -248,7 +248,7 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
     require(len(scores.shape) == 3, f"needs scores with 3 axes (items, time steps, labels), not shape {scores.shape}")
     require(
         len(labels.shape) >= 2 and labels.shape[0] == scores.shape[0],
-        f"needs labels (items, places) for {scores.shape[0]} items, not shape {labels.shape}",
+        f"needs labels (items, positions) for {scores.shape[0]} items, not shape {labels.shape}",
     )
     blank = ctx.param.blank_label
     best = jnp.argmax(scores, axis=2).astype(jnp.int32)

@@ -24,11 +24,11 @@ def reorg(ctx: Context, x: jax.Array) -> jax.Array:
     require(len(x.shape) == 4, f"needs a bottom with 4 axes (images, channels, height, width), not shape {x.shape}")
     s, (n, channels, height, width) = ctx.param.stride, x.shape
     require(s > 0, "needs reorg_param.stride, 1 or more")
-    require(channels % (s * s) == 0, f"needs channels that stride^2 = {s * s} divides, not shape {x.shape}")
+    require(channels % (s * s) == 0, f"needs a number of channels divisible by stride^2 = {s * s}, not shape {x.shape}")
     if ctx.param.reverse:
         return _reorder(x, s, together=True).reshape(n, channels // (s * s), height * s, width * s)
     require(
-        height % s == 0 and width % s == 0, f"needs height and width that stride = {s} divides, not shape {x.shape}"
+        height % s == 0 and width % s == 0, f"needs height and width divisible by stride = {s}, not shape {x.shape}"
     )
     return _reorder(x, s, together=False).reshape(n, channels * s * s, height // s, width // s)
 

@@ -94,7 +94,7 @@ def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.n
     """Return the rows of `anchors` whose indices are listed in a setting `mask`."""
     require(
         all(0 <= m < len(anchors) for m in mask),
-        f"{field}.mask must number the {len(anchors)} anchors of biases from 0 on, not {list(mask)}",
+        f"{field}.mask must be indices of the {len(anchors)} anchors in biases, from 0, not {list(mask)}",
     )
     return anchors[list(mask)]
 
@@ -155,13 +155,13 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
     return GroundTruth(
         rows[..., 0].astype(jnp.int32),
         boxes,
-        _before_zero(boxes[..., 0]),
-        _before_zero(boxes[..., 2]) & inside,
+        _mask_before_zero(boxes[..., 0]),
+        _mask_before_zero(boxes[..., 2]) & inside,
         cells[..., 1] * int(sides[0]) + cells[..., 0],
     )
 
 
-def _before_zero(x: jax.Array) -> jax.Array:
+def _mask_before_zero(x: jax.Array) -> jax.Array:
     return jnp.cumsum(x == 0, axis=-1) == 0
 
 

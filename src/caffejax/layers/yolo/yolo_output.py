@@ -17,7 +17,7 @@ from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, Layer
 from .yolo_head import Head, anchor_sizes, as_corners, centred_overlaps, ground_truth, head, select_anchors
 
 ONE_LIST: dict[Transform, str] = {
-    "shard": "the boxes of all images make one list, in which they suppress each other",
+    "shard": "the boxes of all images form one list, in which they suppress each other",
     "joined": OWN_IMAGES,
 }
 
@@ -129,7 +129,7 @@ register(
 
 def _read_heads(ctx: Context, bottoms: tuple[jax.Array, ...]) -> list[Head]:
     p, field, n = ctx.param, "yolov3_detection_output_param", len(bottoms)
-    require(not p.gaussian_box, f"{field}.gaussian_box is not done here: boxes with their variances are refused")
+    require(not p.gaussian_box, f"{field}.gaussian_box is not supported: boxes with variances cannot be computed")
     require(p.num_classes > 0, f"{field}.num_classes must be above 0")
     require(p.mask_group_num == n, f"{field}.mask_group_num is {p.mask_group_num}, but there are {n} bottoms")
     require(len(p.anchors_scale) >= n, f"{field}.anchors_scale must have {n} numbers, one for each bottom")
@@ -220,7 +220,7 @@ register(
 def _check(p: Any, x: Any) -> None:
     for name in ("side", "num_class", "num_object"):
         require(getattr(p, name) > 0, f"{name} must be positive")
-    require(len(x.shape) > 1, f"needs a bottom of predictions for each image, not shape {x.shape}")
+    require(len(x.shape) > 1, f"needs a row of predictions for each image, not shape {x.shape}")
 
 
 def _read_anchor_map(p: Any, x: jax.Array, labels: jax.Array) -> tuple[Boxes, Boxes]:

@@ -58,7 +58,8 @@ def _difference(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Arra
         expected = x.shape[:2]
         require(
             len(x.shape) >= 2 and counts.shape[:2] == expected and counts.size == expected[0] * expected[1],
-            f"bottom 2 must count the pixels of each image's classes, {expected}, not have shape {counts.shape}",
+            f"bottom 2 must have the number of pixels of each class in each image, {expected}, not have shape "
+            f"{counts.shape}",
         )
         per_class = cross_replica.psum(ctx, jnp.sum(lax.stop_gradient(promote(counts)).reshape(expected), axis=0))
         share = per_class / jnp.maximum(jnp.sum(per_class), 1e-30)
@@ -80,7 +81,7 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
     probabilities, true = promote(x), promote(labels) > limit
     if target_shape[2:] != shape[2:]:
         probabilities, limit = (
-            _scaled(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), target_shape[2:]),
+            _resize_bytes(jnp.floor(jnp.clip(probabilities * 255, 0, 255)), target_shape[2:]),
             float(int(limit * 255)),
         )
     predicted = probabilities > limit
@@ -105,7 +106,7 @@ register(
 )
 
 
-def _scaled(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
+def _resize_bytes(x: jax.Array, size: tuple[int, ...]) -> jax.Array:
     """Return images (N, C, H, W) of integers from 0 to 255, resized bilinearly and rounded, as by OpenCV."""
     check_side_length(size)
     for axis, n in zip((2, 3), size, strict=True):

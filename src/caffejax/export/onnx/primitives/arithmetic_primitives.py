@@ -67,7 +67,7 @@ def logical(eqn: Equation) -> Value:
     if eqn.dtype == bool:
         return apply(eqn, word, *eqn.inputs)
     if eqn.builder.opset < 18:
-        raise cannot("computes with the bits of whole numbers, which needs opset 18")
+        raise cannot("operates on the bits of integers, which needs opset 18")
     return apply(eqn, f"Bitwise{word}", *eqn.inputs)
 
 

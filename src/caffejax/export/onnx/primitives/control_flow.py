@@ -23,10 +23,10 @@ _JAXPRS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "plain")
 )  # fmt: skip
 def call(eqn: Equation) -> list[Value]:
     """Convert a call by inlining the called jaxpr."""
-    return eqn.inline(_closed(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
+    return eqn.inline(_close(next(eqn.params[name] for name in _JAXPRS if name in eqn.params)), eqn.inputs)
 
 
-def _closed(jaxpr: Any) -> Any:
+def _close(jaxpr: Any) -> Any:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 

@@ -50,7 +50,7 @@ def gather(eqn: Equation) -> Value:
                     for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
     taken = b.node("Gather", [b.reshaped(b.whole(x), (_count(x.shape),)), flat], axis=0)
     if valid is not None:
-        taken = b.where(valid, taken, b.constant(_filling(p["fill_value"], x.dtype)), x.dtype)
+        taken = b.where(valid, taken, b.constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
     return computed(taken, eqn.shape, eqn.dtype)
 
 
@@ -60,7 +60,7 @@ def scatter(eqn: Equation) -> Value:
     (x, indices, updates), p, b = eqn.inputs, eqn.params, eqn.builder
     how, d, reduction = out_of_bounds_mode(p["mode"]), p["dimension_numbers"], _REDUCTIONS[eqn.name]
     if b.opset < 18 and reduction in ("min", "max"):
-        raise cannot(f"scatters the {reduction}ima of numbers, which needs opset 18")
+        raise cannot(f"scatters the {reduction}ima, which needs opset 18")
     at, shape = Places(eqn, x.shape), updates.shape
     batch = [i for i in range(len(shape)) if i not in d.update_window_dims]
     kept = [i for i in range(len(x.shape)) if i not in (*d.inserted_window_dims, *d.operand_batching_dims)]
@@ -169,7 +169,7 @@ def _batch_axis(i: int, rank: int, batch: Sequence[int]) -> int:
     return batch[i if i < rank - 1 else i - 1]
 
 
-def _filling(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+def _fill_value(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     """Return the number for elements out of bounds: `value`, or if it is None JAX's default for the dtype.
 
     The default is NaN for floats, True for booleans, the smallest signed or the largest unsigned integer.

@@ -234,11 +234,11 @@ def convolution(eqn: Equation) -> Value:
     """Convert to Conv, with transpositions if the axes are not in the order (batch, channels, spatial axes)."""
     (x, weight), p, b = eqn.inputs, eqn.params, eqn.builder
     if p["batch_group_count"] != 1:
-        raise cannot("convolves groups of the batch")
+        raise cannot("computes a convolution with groups of the batch")
     numbers = p["dimension_numbers"]
     n = len(numbers.lhs_spec) - 2
     if n == 0:
-        raise cannot("convolves no axes of space")
+        raise cannot("computes a convolution without spatial axes")
     x = computed(transposed(eqn, x, numbers.lhs_spec), tuple(x.shape[i] for i in numbers.lhs_spec), x.dtype)
     low, high = ([pads[i] for pads in p["padding"]] for i in (0, 1))
     if any(d != 1 for d in p["lhs_dilation"]):
@@ -284,9 +284,9 @@ def reduce_window(eqn: Equation) -> Value:
     plain = [w == s == 1 and tuple(pads) == (0, 0) for w, s, pads in zip(window, strides, padding, strict=True)]
     first = next((i for i, whole in enumerate(plain) if not whole), len(plain) - 1)
     if any(d != 1 for d in (*p["base_dilation"], *p["window_dilation"])) or len(plain) - first > 3:
-        raise cannot("takes windows with holes, or along more than three axes")
+        raise cannot("reduces over dilated windows, or over windows along more than three axes")
     if not np.issubdtype(x.dtype, np.floating):
-        raise cannot("takes windows of whole numbers")
+        raise cannot("reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first:]] for i in (0, 1))
     space = x.shape[first:]
     name = b.reshaped(b.whole(x), (_product(x.shape[:first]), 1, *space))
