@@ -25,7 +25,7 @@ from ..human_readable import counted, in_words
 from ..kernels import compiling, onednn_program
 from ..kernels.platform_dispatch import Operation
 from ..options import Run
-from .constant_folding import host_function, materialize, without_constants
+from .constant_folding import host_function, materialize, remove_constants
 from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
@@ -54,7 +54,7 @@ class CompiledShapes:
         self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, device: jax.Device | None
     ) -> None:
         self._variables, self._device = variables, device
-        self.graph, self._constants = without_constants(graph, variables)
+        self.graph, self._constants = remove_constants(graph, variables)
         self.schedule: Schedule
         self.programs: dict[Any, Lowered]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":

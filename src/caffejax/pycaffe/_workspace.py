@@ -190,7 +190,7 @@ class Workspace:
     def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
         part = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
-        passes = {i: self._history.to_go_back(i) for i in part}
+        passes = {i: self._history.pass_to_differentiate(i) for i in part}
         while part:
             top = bottom = part.pop(0)
             while part and passes[part[0]] is passes[top] and not self._has_callbacks:

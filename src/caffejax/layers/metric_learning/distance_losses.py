@@ -240,7 +240,7 @@ register(
 
 
 def _class_triplets(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the distances, and masks: item's class, items that ignore other classes, other classes, those in the margin.
+    """Return the distances, and masks: item's class, items without others, other classes, those in the margin.
 
     All are (items, classes), except the mask of items, (items,).
     """
