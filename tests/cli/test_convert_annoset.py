@@ -162,4 +162,4 @@ def test_other_mistakes(folder, capsys):
     assert "nowhere: the label map cannot be read" in failed(capsys, DETECTION[0], "--label_map_file=nowhere")
     assert "lonely.list:1: 'im0.png' is not two paths" in failed(capsys, *DETECTION, name="lonely.list")
     assert "missing.list:1: there is no annotation './nowhere.xml'" in failed(capsys, *DETECTION, name="missing.list")
-    assert "exclude" in failed(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")
+    assert "cannot be combined with" in failed(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")

@@ -136,7 +136,7 @@ def proposal_target(ctx: Context, rois: np.ndarray, truth: np.ndarray) -> tuple[
     for name, images in ("ROIs", rows[:, 0]), ("ground truth", ground_truth.rows[:, 0]):
         require(
             np.all(images < p.num_img_per_batch),
-            f"{name} must be of images 0 to {p.num_img_per_batch - 1} (num_img_per_batch {p.num_img_per_batch}), "
+            f"{name} must be in images 0 to {p.num_img_per_batch - 1} (num_img_per_batch {p.num_img_per_batch}), "
             f"not {images.max(initial=0):g}",
         )
     if p.append_gtbox:
