@@ -36,7 +36,7 @@ def place_type(window: Window) -> Any:
 def _sliced_maxima(x: jax.Array, window: Window) -> Arrays:
     """Return the maximum of each window, (batch, channels, *out)."""
     least = float(jnp.finfo(x.dtype).min)
-    x = _padded(materialise(channels_last(x)), window, least)
+    x = _pad(materialise(channels_last(x)), window, least)
     for axis in (2, 1):  # first along each row, then over the rows: 2k comparisons for a k x k window
         first, *others = _cells(x, window, axis)
         x = jnp.where(first > least, first, least)
@@ -58,7 +58,7 @@ def _sliced_maxima_and_places(x: jax.Array, window: Window, lay_out: LayOut = ma
     least = float(jnp.finfo(x.dtype).min)
     dtype = place_type(window)
     best, at = jnp.asarray(least, x.dtype), jnp.asarray(-1, dtype)
-    for number, cells in enumerate(_all_cells(_padded(lay_out(channels_last(x)), window, least), window)):
+    for number, cells in enumerate(_all_cells(_pad(lay_out(channels_last(x)), window, least), window)):
         best, at = jnp.where(cells > best, cells, best), jnp.where(cells > best, dtype(number), at)
     return channels_first(best), channels_first(at)
 
@@ -75,7 +75,7 @@ def _sliced_maxima_diff(
         window: the window over height and width.
         lay_out: sets the memory layout of an array with channels last.
     """
-    dx = _gathered(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
+    dx = _gather_diffs(window, x.shape[2:], lay_out(channels_last(dy)), lay_out(channels_last(places)))
     return (channels_first(lay_out(dx)),)  # otherwise each reader would recompute the sums
 
 
@@ -85,7 +85,7 @@ def _sliced_means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray])
     if _one_window(window, x.shape[1:3]):
         total = cell_sums(x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1]))[:, :, None]
     else:
-        total = _padded(x, window, 0)
+        total = _pad(x, window, 0)
         for axis in (2, 1):
             total = sum(_cells(total, window, axis), start=jnp.zeros((), x.dtype))
     return (channels_first(total / table(areas, total.shape[1:3], x.dtype)[..., None]),)
@@ -98,14 +98,14 @@ def _sliced_means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Calla
     if _one_window(window, size):
         whole = jnp.broadcast_to(share, (dy.shape[0], *size, share.shape[-1]))
         return (channels_first(whole),)
-    return (channels_first(_gathered(window, size, materialise(share))),)
+    return (channels_first(_gather_diffs(window, size, materialise(share))),)
 
 
 def _one_window(window: Window, size: tuple[int, ...]) -> bool:
     return window.kernel == size and window.output(size) == (1, 1)
 
 
-def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
+def _gather_diffs(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Array | None = None) -> jax.Array:
     """Return, for each input cell, the sum of `dy` over the windows that contain the cell.
 
     The input is split into blocks of the size of the stride. All cells of a block are in the same few windows: the
@@ -144,7 +144,7 @@ def _gathered(window: Window, size: tuple[int, ...], dy: jax.Array, at: jax.Arra
     return whole[:, top : top + size[0], left : left + size[1]]
 
 
-def _padded(x: jax.Array, window: Window, value: float) -> jax.Array:
+def _pad(x: jax.Array, window: Window, value: float) -> jax.Array:
     widths = [(0, 0, 0), *((low, high, 0) for low, high in window.padding), (0, 0, 0)]
     return lax.pad(x, jnp.asarray(value, x.dtype), widths)
 

@@ -19,7 +19,7 @@ _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
 _TRAINER = "it is for the trainers of MyCaffe's application"
-_PRINTS = "it only says what is printed"
+_PRINTS = "it only selects what is printed"
 
 # the reason why a field is ignored, by message and field
 HINTS: dict[str, dict[str, str]] = {
@@ -80,7 +80,7 @@ HINTS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("use_test_net_for_running", "use_training_net_for_testing"), _TRAINER),
         "lbgfs_corrections": "there is no L-BFGS solver",
         "ransom_seed": "MyCaffe writes random_seed so, and does not read it",
-        "test_and_snapshot_last_epochs": "tests and snapshots are when test_interval and snapshot say",
+        "test_and_snapshot_last_epochs": "test_interval and snapshot set the iterations of tests and snapshots",
     },
 }
 

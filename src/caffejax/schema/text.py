@@ -132,7 +132,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
         except (ValueError, OverflowError):  # a surrogate, or larger than the last code point
             raise ValueError(f"'{match[0].decode()}' is not a character") from None
     if letter not in _LETTERS:
-        raise ValueError(f"'\\{letter.decode(errors='replace')}' is not an escape of strings")
+        raise ValueError(f"'\\{letter.decode(errors='replace')}' is not a valid escape sequence")
     return bytes([_LETTERS[letter]])
 
 

@@ -84,7 +84,7 @@ def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild
         log.warning("%s: it may fail", message)
         return
     remedies = "; ".join(_remedies(net, room, rebuild)) or _NOTHING
-    escape = "" if room == memory_limit else "; --memory_limit=SIZE says that there is more"
+    escape = "" if room == memory_limit else "; if there is more memory, set --memory_limit=SIZE"
     raise SolverError(Problem(f"{message}; {remedies}{escape}", file=graph.file))
 
 

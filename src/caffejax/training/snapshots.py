@@ -75,11 +75,11 @@ def _open_locked(path: Path) -> int:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _UNSUPPORTED:
-                log.warning("%s: %s; nothing keeps a second run from this prefix", path, error.strerror)
+                log.warning("%s: %s; a second run with this prefix would not be noticed", path, error.strerror)
                 return file
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             os.close(file)
-            raise _held_error(path, holder) from None
+            raise _locked_error(path, holder) from None
         if _is_same_file(path, file):  # the previous run did not remove it between opening and locking
             break
         os.close(file)
@@ -95,7 +95,7 @@ def _is_same_file(path: Path, file: int) -> bool:
         return False
 
 
-def _held_error(path: Path, holder: str) -> SolverError:
+def _locked_error(path: Path, holder: str) -> SolverError:
     by = f"by {holder}" if holder.startswith("process ") and holder.isprintable() else "by another process"
     message = f"another run trains with this snapshot prefix: the file is locked {by}; wait, or use another"
     return SolverError(Problem(message, str(path)))

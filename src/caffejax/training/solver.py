@@ -78,7 +78,7 @@ class CompiledUpdater:
         self._debug_info = DebugInfo(net) if param.debug_info else None
         debug_nans = finite_check.every_step
         if debug_nans and placement.mesh is not None:
-            raise SolverError("debug_nans checks the numbers of one device; train on one device")
+            raise SolverError("debug_nans works on one device only; train on one device")
         mesh = placement.mesh
         parallel = setup.config.parallel
         step = make_step(

@@ -80,7 +80,7 @@ class Tests:
         self.scores: dict[str, float] = {}
 
     def due(self, iteration: int) -> bool:
-        """Return whether the setting test_interval asks for a test at an iteration, and it was not run ahead."""
+        """Return whether test_interval asks for a test at an iteration that was not tested ahead of time."""
         interval, offset = self._param.test_interval, self._param.test_offset
         return bool(interval) and (iteration - offset) % interval == 0 and self._tested_ahead != iteration
 

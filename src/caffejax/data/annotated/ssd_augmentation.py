@@ -104,7 +104,7 @@ def noise_problems(param: Any) -> Iterator[str]:
         yield f"transform_param.noise_param.jpeg is a quality up to 100, not {param.jpeg:g}"
     if param.saltpepper and not 0 <= param.saltpepper_param.fraction <= 1:
         fraction = f"{param.saltpepper_param.fraction:g}"
-        yield f"transform_param.noise_param.saltpepper_param: fraction must lie between 0 and 1, not {fraction}"
+        yield f"transform_param.noise_param.saltpepper_param: fraction must be between 0 and 1, not {fraction}"
     if param.saltpepper and not param.saltpepper_param.value:
         yield "transform_param.noise_param.saltpepper_param has no value; give one, or one for each channel"
     if param.convert_to_hsv and param.convert_to_lab:
@@ -160,7 +160,10 @@ def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator
     """Set a fraction of the pixels, drawn with repetition, to one color."""
     height, width, channels = image.shape
     if len(param.value) not in (1, channels):
-        raise DataError(f"has {channels} channels, but saltpepper_param has {len(param.value)} value: give one or each")
+        raise DataError(
+            f"has {channels} channels, but saltpepper_param has {len(param.value)} value: give one, or one for "
+            "each channel"
+        )
     n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
     out = image.copy()
     out[rng.integers(height, size=n), rng.integers(width, size=n)] = np.array(param.value).astype(np.uint8)

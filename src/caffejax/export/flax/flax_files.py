@@ -101,14 +101,14 @@ def _merge_scales_into_batch_norms(steps: list[Step], outputs: tuple[int, ...]) 
         if step.part and len(followers) == 1 and step.writes[0] not in outputs:
             (scale,) = followers
             once = uses[id(step.part)] == 1 == uses[id(scale.part)]
-            if once and scale.part is not None and (part := _with_scale(step.part, scale.part)) is not None:
+            if once and scale.part is not None and (part := _merge_scale(step.part, scale.part)) is not None:
                 absorbed.add(id(scale))
                 step = replace(step, part=part, writes=scale.writes)
         merged.append(step)
     return merged
 
 
-def _with_scale(norm: Part, scale: Part) -> Part | None:
+def _merge_scale(norm: Part, scale: Part) -> Part | None:
     """Return a BatchNorm module with a Scale's parameters; None if the two cannot be merged."""
     settings = dict(norm.arguments)
     if norm.maker != "nnx.BatchNorm" or settings.get("use_scale", True) or scale.maker != "Scale":

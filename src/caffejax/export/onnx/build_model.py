@@ -99,7 +99,7 @@ def _convert_equation(builder: Builder, eqn: Any, inputs: list[Value]) -> Sequen
     )
     result = run(equation)
     values = [result] if isinstance(result, Value) else list(result)
-    return [_with_shape(v, shape) for v, shape in zip(values, shapes, strict=True)]
+    return [_add_axes(v, shape) for v, shape in zip(values, shapes, strict=True)]
 
 
 def _fold(eqn: Any, inputs: Sequence[Value], shapes: Sequence[Shape]) -> list[Value] | None:
@@ -128,7 +128,7 @@ def _has_no_jaxpr(eqn: Any) -> bool:
     return not any(hasattr(value, "eqns") or isinstance(value, ClosedJaxpr) for value in eqn.params.values())
 
 
-def _with_shape(value: Value, shape: Shape) -> Value:
+def _add_axes(value: Value, shape: Shape) -> Value:
     """Return a value with all axes of `shape`. A value without axes may represent a result with axes."""
     if value.shape == shape:
         return value

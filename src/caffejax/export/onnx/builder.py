@@ -35,9 +35,9 @@ class Sizes:
         """Return the name of an int64 vector with a single element, the size."""
         if isinstance(size, int | np.integer):
             return self._builder.integers([int(size)])
-        return self._computed(_tree(size))
+        return self._node_name(_tree(size))
 
-    def _computed(self, size: ast.expr) -> str:
+    def _node_name(self, size: ast.expr) -> str:
         key = ast.unparse(size)
         if key not in self._names:
             self._names[key] = self._new(size)
@@ -52,17 +52,17 @@ class Sizes:
                 source, axis = self.sources[name]
                 return self.node("Shape", [source], start=axis, end=axis + 1)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.node("Neg", [self._computed(operand)])
+                return self.node("Neg", [self._node_name(operand)])
             case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=int(power))):
-                return reduce(lambda product, one: self.node("Mul", [product, one]), [self._computed(base)] * power)
+                return reduce(lambda product, one: self.node("Mul", [product, one]), [self._node_name(base)] * power)
             case ast.BinOp(left=left, op=op, right=right):
-                return self.node(_OPERATORS[type(op)], map(self._computed, (left, right)))
+                return self.node(_OPERATORS[type(op)], map(self._node_name, (left, right)))
             case ast.Call(func=ast.Name(id="floordiv"), args=args):
-                dividend, divisor = map(self._computed, args)
+                dividend, divisor = map(self._node_name, args)
                 whole = self.node("Sub", [dividend, self.node("Mod", [dividend, divisor])])  # ONNX rounds towards zero
                 return self.node("Div", [whole, divisor])
             case ast.Call(func=ast.Name(id=name), args=args):
-                return self.node(_FUNCTIONS[name], map(self._computed, args))
+                return self.node(_FUNCTIONS[name], map(self._node_name, args))
         raise NotImplementedError(f"unsupported symbolic size: {ast.unparse(size)}")
 
     def vector(self, shape: Shape) -> str:
