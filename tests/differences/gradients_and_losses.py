@@ -111,18 +111,13 @@ DIFFERENCES = [
         _label,
     ),
     Difference(
-        "BN of SegNet: diffs of its params add up",
-        "SegNet's backward pass overwrites the diffs of scale and shift. Here they add up.",
+        "BN of SegNet, Convolution3D and Deconvolution3D: diffs add up in training",
+        "The backward pass of SegNet's BN and of C3D's convolutions overwrites the diffs of their params. With "
+        "`iter_size`, all but the last pass is lost. Here training adds them up. `Net.backward` of the Python interface "
+        "overwrites them.",
         "recorded: tests/golden/fork_layers_more/BN/segnet_overwrites.npz",
         "tests/golden/fork_layers_more/BN/segnet_overwrites.prototxt",
         lambda net: _param_diffs("fork_layers_more", "BN/segnet_overwrites"),
-    ),
-    Difference(
-        "Convolution3D: the diff of its weight adds up",
-        "C3D clears the weight's diff, though not the bias's, at each backward pass. Here both add up.",
-        "recorded: tests/golden/fork_layers_more/Convolution3D/stride.npz",
-        "tests/golden/fork_layers_more/Convolution3D/stride.prototxt",
-        lambda net: _param_diffs("fork_layers_more", "Convolution3D/stride"),
     ),
     Difference(
         "SmoothL1LossOHEM: losses of the regions",

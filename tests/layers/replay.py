@@ -69,10 +69,8 @@ class Replay:
 
 def overwrites(replay: Replay, i: int) -> bool:
     """Whether the fork forgets the diff that a param had before; of BVLC's types, some of Scale's factors do."""
-    if replay.layer.type.name == "Convolution3D":  # C3D clears the weight's diff, but not the bias's
-        return i == 0
-    if replay.layer.type.name == "BN":  # SegNet's
-        return len(replay.layer.params) == 2
+    if replay.layer.type.gradient.overwrites:
+        return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:
         return False
     bottom = replay.net.graph.blobs[replay.layer.bottoms[0]].shape

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -156,14 +157,26 @@ def _check(ctx: Context, x: Any, weight: Any, *bias: Any) -> None:
 
 
 def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
-    """InnerProduct with `normalize`: each row of the weight is first divided by its length."""
-    return inner_product(ctx, (normalize_rows(blobs[0], eps=1e-6), *blobs[1:]), x)
+    """InnerProduct with `normalize`: each row of the weight is first divided by its length, also in the stored weight.
+
+    As in the fork, the numbers of a transposed weight (K, num_output) are divided in groups of K, as if they were rows.
+    """
+    return inner_product(ctx, (_unit_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x)
+
+
+def inner_product_of_unit_rows_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
+    weight, *bias = inner_product_params(ctx, x)
+    return [replace(weight, rewritten=partial(_unit_rows, ctx.settings.num_output)), *bias]
 
 
 def inner_product_of_unit_rows_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
-    return inner_product_backward(ctx, (normalize_rows(blobs[0], eps=1e-6), *blobs[1:]), x, y=y, dy=dy)
+    return inner_product_backward(ctx, (_unit_rows(ctx.settings.num_output, blobs[0]), *blobs[1:]), x, y=y, dy=dy)
+
+
+def _unit_rows(outputs: int, weight: jax.Array) -> jax.Array:
+    return normalize_rows(weight.reshape(outputs, -1), eps=1e-6).reshape(weight.shape)
 
 
 def _variant(layer: Any) -> str:
@@ -182,17 +195,14 @@ OF_BOTTOMS = LayerType(
 )
 OF_UNIT_ROWS = LayerType(
     Signature("InnerProduct", param="inner_product_param", fork_settings=("normalize",)),
-    Traced(inner_product_of_unit_rows, params=inner_product_params),
+    Traced(inner_product_of_unit_rows, params=inner_product_of_unit_rows_params),
     Gradient(
         inner_product_of_unit_rows_backward,
         overrides_autodiff=True,
         not_derivative="The gradient treats the normalized rows of the weight as the parameters.",
     ),
     LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2),
-    docs=LayerDocs(
-        origin="caffe-windows",
-        restrictions="The stored weight does not change; the fork overwrites it with the normalized rows.",
-    ),
+    docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )
 

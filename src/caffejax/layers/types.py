@@ -164,6 +164,8 @@ class Gradient:
         not_derivative: a description of gradients that forward stops, as Caffe does, and that a derivative would have.
             Checks then compare the rule with autodiff only, not with finite differences. Default: "", none.
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
+        overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
+            them. `pycaffe.Net.backward` does so too; training always sums over passes.
     """
 
     backward: Function | None = None
@@ -173,6 +175,7 @@ class Gradient:
     exempt_from_force_backward: tuple[int, ...] = ()
     not_derivative: str = ""
     stops_gradient: bool = False
+    overwrites: bool = False
 
 
 @dataclass(frozen=True)

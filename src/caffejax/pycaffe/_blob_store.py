@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from .. import net as pure
-from ..graph import AUTOMATIC, Graph, Slot
+from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ._synced_memory import Memory, Shape, SyncedBlob
 
 
@@ -77,10 +77,17 @@ class Memories:
         for slot, array in _pairs((self._params,), (new,)):
             self.slots[slot].diff_memory.store(array)
 
-    def clear_param_diffs(self) -> None:
-        """Set the diffs of all parameters to zero."""
-        for blob in self.slots.values():
-            blob.diff_memory.clear()
+    def clear_param_diffs(self, layer: Layer | None = None) -> None:
+        """Set the diffs of the parameters of `layer`, or of all layers, to zero."""
+        for slot in self.slots if layer is None else (param.owner for param in layer.params):
+            self.slots[slot].diff_memory.clear()
+
+    def rewrite_params(self, layer: Layer) -> None:
+        """Write to the layer's parameters what Caffe's forward pass writes, see `ParamSpec.rewritten`."""
+        for param in layer.params:
+            if param.spec.rewritten:
+                blob = self.slots[param.owner]
+                blob.data_memory.store(param.spec.rewritten(blob.data_on(self.device)))
 
     def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
         """Return the arrays of a tree of slots, as a tree with the same structure."""

@@ -237,7 +237,7 @@ class Net:
     ) -> Arrays:
         """Run layers backward, starting from the diffs stored in the blobs; the diffs of losses are their weights.
 
-        The diffs of params add up until `clear_param_diffs`.
+        The diffs of params add up until `clear_param_diffs`, except in layers of forks that overwrite them.
 
         Args:
             diffs: blobs whose diffs to return in addition to the inputs' diffs.
@@ -253,6 +253,9 @@ class Net:
             write_batch("diff", kwargs, self.blobs, self.outputs)
         names = self.bottom_names[end] if end is not None else self.inputs
         names = list(dict.fromkeys((*names, *(diffs or ()))))
+        for layer in self._workspace.graph.layers[low : high + 1]:
+            if layer.type.gradient.overwrites:
+                self._workspace.memories.clear_param_diffs(layer)
         self._workspace.backward(high, low, names)
         return {name: self._blob(name).diff for name in names}
 

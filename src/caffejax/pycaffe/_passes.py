@@ -109,6 +109,8 @@ class Pass:
                 memories.set_shape(name, blobs[name].shape)  # the previous pass may have set another shape
                 memory = self._waiting[name] = memories.blobs[name].data_memory
                 memory.defer(self)
+        for layer in self.range.layers:
+            memories.rewrite_params(layer)
         if self.range.on_host:
             self.host_tops = outputs.values
         self.time = now()

@@ -59,7 +59,6 @@ class BlobUpdater:
         self._outputs = [name for name in setup.net.outputs if name != AUTOMATIC]
         self._last_layer = len(setup.net.graph.layers) - 1
         self._apply = make_update(setup.optimizer, keep_update=True)
-        self._rewritten = setup.net.rewritten
         self._debug_info = DebugInfo(setup.net) if setup.param.debug_info else None
 
     @property
@@ -117,8 +116,7 @@ class BlobUpdater:
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._follow()
-        params = self._rewritten(self._workspace.memories.params)
-        before = self._rest.replace(params=params)  # type: ignore[attr-defined]
+        before = self._rest.replace(params=self._workspace.memories.params)  # type: ignore[attr-defined]
         after, update = self._apply(self._workspace.memories.param_diffs, before, rate)
         assert update is not None
         self._workspace.memories.params = after.params

@@ -148,7 +148,7 @@ register(
     LayerType(
         Signature("Convolution3D", param="convolution_param", fork_settings=TEMPORAL),
         Traced(convolution3d, params=convolution3d_params),
-        Gradient(convolution3d_backward),
+        Gradient(convolution3d_backward, overwrites=True),
         LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
         docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
     )
@@ -157,7 +157,7 @@ register(
     LayerType(
         Signature("Deconvolution3D", param="convolution_param", fork_settings=TEMPORAL),
         Traced(deconvolution3d, params=deconvolution3d_params),
-        Gradient(deconvolution3d_backward),
+        Gradient(deconvolution3d_backward, overwrites=True),
         LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
         docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
     )

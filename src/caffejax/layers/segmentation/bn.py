@@ -198,8 +198,25 @@ def segnet_bn_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy:
     return (d_scale.reshape(scale.shape), d_shift.reshape(scale.shape)), d_top * FIRST.along(channels_of(scale), x)
 
 
+def segnet_bn_in_place(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
+    """scale * x + shift for each channel, with bn_mode INFERENCE and in place.
+
+    As in the fork, which has overwritten the bottom, the gradient of the scale is computed from the top.
+    """
+    return segnet_bn(ctx, blobs, x)
+
+
+def segnet_bn_in_place_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, jax.Array]:
+    (_, d_shift), dx = segnet_bn_backward(ctx, blobs, x, y=y, dy=dy)
+    return (FIRST.sums(promote(dy) * y).reshape(d_shift.shape), d_shift), dx
+
+
 def _segnet_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
     return not _learns(ctx) and axis == 1 and shapes[0] == (1, channels, 1, 1)
+
+
+def _segnet_in_place_is_affine(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
+    return not ctx.training and _segnet_is_affine(ctx, shapes, axis, channels)
 
 
 def segnet_factor_and_bias(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
@@ -223,7 +240,7 @@ def segnet_bn_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequen
 SEGNET = LayerType(
     Signature("BN", param="bn_param"),
     Traced(segnet_bn, params=segnet_bn_params, fusion=Fusion(segnet_bn_fusible, segnet_bn_fused)),
-    Gradient(segnet_bn_backward),
+    Gradient(segnet_bn_backward, overwrites=True),
     LayerTraits(
         dtype_policy="bottoms",
         spatial_map="same",
@@ -235,7 +252,18 @@ SEGNET = LayerType(
 WITH_STATISTICS = replace(
     SEGNET,
     signature=Signature("BN", tops=(2, 3), param="bn_param"),
-    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True),
+    gradient=Gradient(segnet_bn_backward, overrides_autodiff=True, overwrites=True),
+)
+IN_PLACE = replace(
+    SEGNET,
+    implementation=Traced(segnet_bn_in_place, params=segnet_bn_params),
+    gradient=Gradient(
+        segnet_bn_in_place_backward,
+        overrides_autodiff=True,
+        overwrites=True,
+        not_derivative="The gradient of the scale is computed from the top, which overwrites the bottom.",
+    ),
+    traits=replace(SEGNET.traits, by_channel=ByChannel(_segnet_in_place_is_affine, segnet_factor_and_bias)),
 )
 
 
@@ -244,11 +272,14 @@ def _learns(ctx: Context) -> bool:
 
 
 def bn_variant(layer: Any) -> str:
-    """Return the variant of a BN layer: "SegNet", "SegNet, with statistics", "PSPNet" or "PSPNet, frozen"."""
+    """Return the name of the variant of a BN layer."""
     p = layer.bn_param
     tells = any(p.HasField(field) for field in ("bn_mode", "scale_filler", "shift_filler"))
     if tells or len(layer.blobs) == 2 or len(layer.top) > 1:
-        return "SegNet" if len(layer.top) == 1 else "SegNet, with statistics"
+        if len(layer.top) > 1:
+            return "SegNet, with statistics"
+        in_place = p.bn_mode == p.INFERENCE and list(layer.top) == list(layer.bottom) != [""]
+        return "SegNet, in place" if in_place else "SegNet"
     return "PSPNet, frozen" if p.frozen else "PSPNet"
 
 
@@ -257,7 +288,13 @@ register(
         Signature("BN", tops=(1, 3), param="bn_param"),
         Variants(
             bn_variant,
-            {"PSPNet": PSPNET, "PSPNet, frozen": FROZEN, "SegNet": SEGNET, "SegNet, with statistics": WITH_STATISTICS},
+            {
+                "PSPNet": PSPNET,
+                "PSPNet, frozen": FROZEN,
+                "SegNet": SEGNET,
+                "SegNet, in place": IN_PLACE,
+                "SegNet, with statistics": WITH_STATISTICS,
+            },
             "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
         ),
         docs=LayerDocs(origin="PSPNet, SegNet"),

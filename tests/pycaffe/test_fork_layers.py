@@ -1,0 +1,79 @@
+"""Layers of forks through Caffe's interface: diffs that backward overwrites, and weights that forward rewrites."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax.pycaffe as caffe
+
+FOLDER = Path(__file__).parents[1] / "golden" / "fork_layers_more"
+CASES = {f"{case['type']}/{case['case']}": case for case in json.loads((FOLDER / "manifest.json").read_text())}
+BN = 'layer {{ name: "layer" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: {} }} }}'
+
+
+def net_of(tmp_path: Path, text: str, shape: tuple[int, ...]) -> caffe.Net:
+    dims = " ".join(f"dim: {n}" for n in shape)
+    head = f'force_backward: true layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}\n'
+    (tmp_path / "net.prototxt").write_text(head + text)
+    return caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["BN/segnet_overwrites", "Convolution3D/stride", "InnerDistance/l2_normalized", "MarginInnerProduct/quadruple"],
+)
+def test_recorded_params_and_diffs(name: str) -> None:
+    case, found = CASES[name], dict(np.load(FOLDER / f"{name}.npz"))
+    net = caffe.Net(str(FOLDER / f"{name}.prototxt"), getattr(caffe, case["phase"]))
+    blobs = net.params["layer"]
+    numbers = range(len(blobs))
+    for i in numbers:
+        blobs[i].data[...] = found[f"param/{i}"]
+    for top in set(net.params) - {"layer"}:  # a Parameter layer
+        net.params[top][0].data[...] = found[f"bottom/{top}"]
+    for _ in range(int(found.get("forwards", 1))):
+        net.forward(**{top: found[f"bottom/{top}"] for top in net.inputs})
+    for i in numbers:
+        blobs[i].diff[...] = found.get(f"param_diff_before/{i}", 0)
+    for top in net.top_names["layer"]:
+        net.blobs[top].diff[...] = found.get(f"top_diff/{top}", 0)
+    net.backward()
+    for i in numbers:
+        np.testing.assert_allclose(blobs[i].data, found.get(f"param_after/{i}", found[f"param/{i}"]), rtol=1e-5)
+        np.testing.assert_allclose(blobs[i].diff, found[f"param_diff/{i}"], rtol=case["rtol"], atol=case["atol"])
+
+
+def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
+    """bn_mode INFERENCE: the fork multiplies the top's diff by what it has written over the bottom."""
+    net = net_of(tmp_path, BN.format("INFERENCE"), (2, 3, 2, 2))
+    random = np.random.default_rng(0)
+    x, dy, scale, shift = (random.normal(size=shape) for shape in ((2, 3, 2, 2), (2, 3, 2, 2), (3,), (3,)))
+    for blob, value in zip(net.params["layer"], (scale, shift), strict=True):
+        blob.data[0, :, 0, 0], blob.diff[...] = value, 7
+    net.forward(x=x)
+    net.blobs["x"].diff[...] = dy
+    net.backward()
+    along = (slice(None), None, None)
+    y = x * scale[along] + shift[along]
+    for blob, wanted in zip(net.params["layer"], ((dy * y).sum((0, 2, 3)), dy.sum((0, 2, 3))), strict=True):
+        np.testing.assert_allclose(blob.diff.ravel(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(net.blobs["x"].diff, dy * scale[along], rtol=1e-5)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose: bool) -> None:
+    """The fork takes K numbers at a time, also where the weight is (K, num_output)."""
+    param = f"inner_product_param {{ num_output: 3 normalize: true transpose: {str(transpose).lower()} }}"
+    net = net_of(tmp_path, f'layer {{ name: "layer" type: "InnerProduct" bottom: "x" top: "y" {param} }}', (2, 4))
+    random = np.random.default_rng(0)
+    weight = net.params["layer"][0].data
+    weight[...] = random.normal(size=weight.shape)
+    groups = weight.reshape(3, 4).astype(np.float64)
+    unit = (groups / np.sqrt((groups**2).sum(1, keepdims=True) + 1e-6)).reshape(weight.shape)
+    x: Any = random.normal(size=(2, 4))
+    top = net.forward(x=x)["y"]
+    np.testing.assert_allclose(net.params["layer"][0].data, unit, rtol=1e-5)
+    np.testing.assert_allclose(top, x @ (unit if transpose else unit.T), rtol=1e-4)
