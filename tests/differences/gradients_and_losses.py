@@ -113,8 +113,8 @@ DIFFERENCES = [
     Difference(
         "BN of SegNet, Convolution3D and Deconvolution3D: diffs add up in training",
         "The backward pass of SegNet's BN and of C3D's convolutions overwrites the diffs of their params. With "
-        "`iter_size`, all but the last pass is lost. Here training adds them up. `Net.backward` of the Python interface "
-        "overwrites them.",
+        "`iter_size`, all but the last pass is lost. Here training adds them up. `Net.backward` of the Python "
+        "interface overwrites them.",
         "recorded: tests/golden/fork_layers_more/BN/segnet_overwrites.npz",
         "tests/golden/fork_layers_more/BN/segnet_overwrites.prototxt",
         lambda net: _param_diffs("fork_layers_more", "BN/segnet_overwrites"),

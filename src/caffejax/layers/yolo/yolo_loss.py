@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import require
+from .. import cross_replica
 from ..context import Context
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
@@ -27,56 +28,101 @@ from .yolo_head import (
     shape_overlaps,
 )
 
-# a function of boxes (..., 4), their targets (..., 4), and the boxes again for terms that are constant in the gradient
-Measure = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Measure = Callable[[jax.Array, jax.Array], jax.Array]  # of boxes (..., 4) and their targets (..., 4), which broadcast
 
 
-def iou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return intersection over union (...) of boxes a and b (..., 4); `at` is not used."""
+def iou(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return intersection over union (...) of boxes a and b (..., 4)."""
     inside, union, _ = _overlap_areas(a, b)
     return inside / union
 
 
-def giou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU minus the fraction of the enclosing box that is in neither box, (...); `at` is not used."""
+def giou(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return IoU minus the fraction of the enclosing box that is in neither box, (...)."""
     inside, union, around = _overlap_areas(a, b)
     hull = jnp.prod(around, axis=-1)
     return inside / union - (hull - union) / hull
 
 
-def diou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return IoU minus the squared distance of the centres over the squared diagonal of the enclosing box, (...)."""
-    inside, union, around = _overlap_areas(a, b)
-    return inside / union - jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(around), -1)
+def diou(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return IoU minus the relative distance of the centres to the power 0.6, as in the fork, (...)."""
+    return iou(a, b) - jnp.power(_squared_distance(a, b), 0.6)
 
 
-def ciou(a: jax.Array, b: jax.Array, at: jax.Array) -> jax.Array:
-    """Return DIoU minus the weighted difference of the aspect ratios, (...).
+def ciou(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return IoU minus the relative distance of the centres and the weighted difference of the aspect ratios, (...)."""
+    apart = jnp.square(_aspect_difference(a, b)) * (4 / np.pi**2)
+    weight = apart / (1 - iou(a, b) + apart + 1e-6)
+    return iou(a, b) - _squared_distance(a, b) - weight * apart
 
-    The weight is computed from the boxes `at`, equal to a, so that it is constant in the gradient by a.
+
+MEASURES: Mapping[str, Measure] = {"MSE": iou, "IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU": ciou}
+
+
+def measure_slopes(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
+    """Return the fork's slopes of the measure `kind` by x, y, width and height of predicted boxes, (..., 4).
+
+    They are not its derivatives: the slopes of the IoU by width and height are doubled, the area of the intersection of
+    boxes that are apart is a product of negative sides, and terms of the distance and the aspect ratio have factors of
+    their own.
     """
-    apart = _aspect_difference(at, b)
-    weight = apart / (1 - iou(at, b, at) + apart + 1e-6)
-    return diou(a, b, at) - weight * _aspect_difference(a, b)
+    (low, high), (truth_low, truth_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (pred, truth))
+    shared = jnp.minimum(high, truth_high) - jnp.maximum(low, truth_low)
+    hull = jnp.maximum(high, truth_high) - jnp.minimum(low, truth_low)
+    inside, around = (jnp.prod(sides, axis=-1, keepdims=True) for sides in (shared, hull))
+    areas = (jnp.prod(b - a, axis=-1, keepdims=True) for a, b in ((low, high), (truth_low, truth_high)))
+    union = sum(areas) - inside
+    meet = jnp.all(shared > 0, axis=-1, keepdims=True)
+
+    def of_edge(sign: int, is_inner: jax.Array, is_outer: jax.Array) -> jax.Array:
+        """Return the slopes by the low (sign -1) or high (sign 1) edges along both axes, (..., 2)."""
+        d_inside = jnp.where(is_inner, sign * shared[..., ::-1], 0)
+        d_union = sign * (high - low)[..., ::-1] - d_inside
+        slope = jnp.where(union > 0, (union * d_inside - inside * d_union) / jnp.square(union), 0)
+        if kind != "GIOU":
+            return slope
+        d_around = jnp.where(is_outer, sign * hull[..., ::-1], 0)
+        of_hull = (around * d_union - union * d_around) / jnp.square(around)
+        return jnp.where(meet, slope, 0) + of_hull
+
+    beyond_low, beyond_high = low < truth_low, high > truth_high
+    by_low, by_high = of_edge(-1, low > truth_low, beyond_low), of_edge(1, high < truth_high, beyond_high)
+    slopes = jnp.concatenate([by_low + by_high, by_high - by_low], axis=-1)
+    if kind not in ("DIOU", "CIOU"):
+        return slopes
+    diagonal = jnp.sum(jnp.square(hull), axis=-1, keepdims=True)
+    apart = truth[..., :2] - pred[..., :2]
+    far = jnp.sum(jnp.square(apart), axis=-1, keepdims=True) / diagonal
+    by_middle = 2 * (apart - hull * (1.0 * beyond_high - beyond_low) * far) / diagonal
+    by_size = hull * (1.0 * beyond_high + beyond_low) * far / diagonal
+    if kind == "CIOU":
+        turn = _aspect_difference(pred, truth)[..., None]
+        unlike = jnp.square(turn) * (4 / np.pi**2)
+        weight = unlike / (1 - inside / union + unlike + 1e-6)
+        by_size += weight * turn * (8 / np.pi**2) * pred[..., :1:-1] * np.array([1, -1])
+    return jnp.where(meet, slopes, 0) + jnp.concatenate([by_middle, by_size], axis=-1)
 
 
-MEASURES: Mapping[str, Measure] = {"IOU": iou, "GIOU": giou, "DIOU": diou, "CIOU": ciou}
+def box_pull(kind: str, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
+    """Return minus the slopes of a measure by predicted boxes (..., 4); 0 where they are not finite.
 
-
-def box_pull(measure: Measure, pred: jax.Array, truth: jax.Array, logs: jax.Array) -> jax.Array:
-    """Return minus the gradient of a measure by predicted boxes (..., 4); 0 where it is not finite.
-
-    The gradient by width and height is multiplied by the exponentials of `logs`, (..., 2). The size of the anchor,
-    which is also a factor of width and height, is left out.
+    The slopes by width and height are multiplied by the exponentials of `logs`, (..., 2). The size of the anchor, which
+    is also a factor of width and height, is left out.
     """
-    gradient = jax.grad(lambda box: jnp.sum(measure(box, truth, pred)))(pred)
-    scaled = jnp.concatenate([gradient[..., :2], gradient[..., 2:] * jnp.exp(logs)], axis=-1)
+    slopes = measure_slopes(kind, pred, truth)
+    scaled = jnp.concatenate([slopes[..., :2], slopes[..., 2:] * jnp.exp(logs)], axis=-1)
     return -jnp.where(jnp.isfinite(scaled), scaled, 0)
 
 
 def _aspect_difference(a: jax.Array, b: jax.Array) -> jax.Array:
     angle_a, angle_b = (jnp.arctan2(box[..., 2], box[..., 3]) for box in (a, b))
-    return 4 / np.pi**2 * jnp.square(angle_a - angle_b)
+    return angle_b - angle_a
+
+
+def _squared_distance(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return the squared distance of the centres over the squared diagonal of the enclosing box, (...)."""
+    _, _, around = _overlap_areas(a, b)
+    return jnp.sum(jnp.square(a[..., :2] - b[..., :2]), -1) / jnp.sum(jnp.square(around), -1)
 
 
 def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -198,29 +244,35 @@ def yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
 
     Bottoms: a map (N, num * (5 + num_class), H, W), and labels (N, 1, boxes, 5) with rows class, x, y, width, height,
     up to the first row of zeros. Each box is assigned to its cell and the most similar anchor, if that anchor is in
-    `mask`. It is also assigned to other anchors of `mask` that overlap it by more than `iou_thresh`. The objectness
+    `mask`. It is also assigned to other anchors of `mask` that overlap it by more than `iou_thresh`; the fork compares
+    their numbers with the place of the most similar one in `mask`, which may then be assigned twice. The objectness
     target of an assigned cell is 1. For other cells it is 0, and the loss is 0 if the prediction overlaps a box by more
     than `thresh`. The gradient is the differences themselves, divided by N; with `use_logic_gradient` they are
-    multiplied by the slope of the sigmoid. If `iou_loss` is not MSE, `iou_normalizer` times 1 minus that measure
-    replaces the squared differences of coordinates.
+    multiplied by the slope of the sigmoid. If `iou_loss` is not MSE, overlaps are that measure, and the loss of
+    coordinates is `iou_normalizer` times the mean of 1 minus the measure over all assignments (IOU: of DIOU); their
+    gradient is the fork's, see `measure_slopes`.
     """
     h, objects = _read_yolov3(ctx, x, labels)
-    differences, lost = _yolov3_differences(ctx, h, objects)
-    counted = differences if ctx.param.iou_loss == ctx.param.MSE else differences[..., 4:]
-    return nan_for_unknown_labels(
-        (jnp.sum(jnp.square(counted)) + jnp.sum(lost)) / max(x.shape[0], 1), objects, ctx.param.num_class
-    )
+    p = ctx.param
+    differences, lost, assignments = _yolov3_differences(ctx, h, objects)
+    squares = jnp.sum(jnp.square(differences if p.iou_loss == p.MSE else differences[..., 4:]))
+    count = jnp.maximum(cross_replica.psum(ctx, jnp.sum(assignments)), 1)
+    loss = (squares + p.iou_normalizer * jnp.sum(lost) / count) / max(x.shape[0], 1)
+    return nan_for_unknown_labels(loss, objects, p.num_class)
 
 
 def yolov3_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     h, objects = _read_yolov3(ctx, x, labels)
-    differences, _ = _yolov3_differences(ctx, h, objects)
-    if ctx.param.use_logic_gradient:
+    p = ctx.param
+    differences, _, _ = _yolov3_differences(ctx, h, objects)
+    if p.use_logic_gradient:
         s = jax.nn.sigmoid(h.raw)
+        if p.iou_loss != p.MSE:  # as in the fork, which takes the raw coordinates for sigmoids then
+            s = s.at[..., :2].set(h.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
-    return as_map(dy / max(x.shape[0], 1) * differences, x, ctx.param.num).astype(x.dtype), None
+    return as_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
 
 
 register(
@@ -230,8 +282,8 @@ register(
         Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
         docs=LayerDocs(
             origin="MobileNet-YOLO",
-            restrictions="Values of `iou_loss` other than MSE have not been compared with the fork. `side` and "
-            "`noobject_scale` are ignored, as in the fork; `object_scale` is with `use_logic_gradient`.",
+            restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` counts with "
+            "`use_logic_gradient` only.",
         ),
     )
 )
@@ -246,34 +298,47 @@ def _read_yolov3(ctx: Context, x: jax.Array, labels: jax.Array) -> tuple[Head, G
     return h, ground_truth(x.shape, labels, h.sides)
 
 
-def _assign_anchors(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
-    """Return the mask (N, boxes, num) of boxes assigned to the anchors of `mask`."""
-    alike = shape_overlaps(objects.boxes[..., None, 2:], jnp.asarray(anchors, objects.boxes.dtype))
-    best = jnp.argmax(alike, axis=-1)[..., None] == np.array(p.mask)
-    more = alike[..., list(p.mask)] > p.iou_thresh if p.iou_thresh < 1 else False
-    return (best | more) & objects.assigned[..., None]
+def _count_assignments(p: Any, objects: GroundTruth, anchors: np.ndarray) -> jax.Array:
+    """Return how often each box is assigned to each anchor of `mask`, (N, boxes, num)."""
+    sizes = jnp.asarray(anchors, objects.boxes.dtype)
+    at_corner = [jnp.concatenate([jnp.zeros_like(s), s], axis=-1) for s in (objects.boxes[..., None, 2:], sizes)]
+    alike = _measure(p)(at_corner[1], at_corner[0])
+    best = jnp.where(jnp.max(alike, axis=-1) > 0, jnp.argmax(alike, axis=-1), -1)[..., None] == np.array(p.mask)
+    more = (alike[..., list(p.mask)] > p.iou_thresh) & (p.iou_thresh < 1)
+    # the fork leaves out the anchor whose number is the place of the best anchor in `mask`
+    more &= ~(jnp.any(best, axis=-1, keepdims=True) & (jnp.argmax(best, axis=-1)[..., None] == np.array(p.mask)))
+    return (best.astype(jnp.int32) + more) * objects.assigned[..., None]
 
 
-def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array]:
-    """Return predictions minus targets, (N, cells, 5 + classes), and the losses of boxes by the `iou_loss`, (N,)."""
+def _measure(p: Any) -> Measure:
+    return MEASURES[p.IOU_LOSS.Name(p.iou_loss)]
+
+
+def _yolov3_differences(ctx: Context, h: Head, objects: GroundTruth) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return predictions minus targets, and losses of boxes by the `iou_loss` and numbers of assignments of each image.
+
+    Returns:
+        differences (N, cells, 5 + classes), losses (N,) and numbers (N,).
+    """
     p = ctx.param
     sides = h.sides * p.anchors_scale
-    belongs = _assign_anchors(p, objects, anchor_sizes(p.biases, "yolov3_param") / sides)
-    return jax.vmap(lambda *image: _yolov3_differences_of_image(p, h._replace(raw=image[0]), *image[1:]))(
-        h.raw, objects, belongs
+    times = _count_assignments(p, objects, anchor_sizes(p.biases, "yolov3_param") / sides)
+    differences, lost = jax.vmap(lambda *image: _yolov3_differences_of_image(p, h._replace(raw=image[0]), *image[1:]))(
+        h.raw, objects, times
     )
+    return differences, lost, jnp.sum(times, axis=(1, 2))
 
 
 def _yolov3_differences_of_image(
-    p: Any, h: Head, objects: GroundTruth, belongs: jax.Array
+    p: Any, h: Head, objects: GroundTruth, times: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     cells, (per_anchor, n_boxes) = len(h.corners), (len(h.corners) // p.num, len(objects.classes))
     s = jax.nn.sigmoid(h.raw)
     boxes = h.boxes(s[:, :2])
-    overlap = jnp.max(centred_overlaps(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
+    overlap = jnp.max(_measure(p)(boxes[:, None], objects.boxes), axis=1, where=objects.valid, initial=0)
 
     # the cell of each box and anchor; one past the last cell, where nothing is written, for unassigned ones
-    at = jnp.where(belongs, objects.cells[:, None] + np.arange(p.num) * per_anchor, cells)
+    at = jnp.where(times > 0, objects.cells[:, None] + np.arange(p.num) * per_anchor, cells)
     order = jnp.broadcast_to(jnp.arange(n_boxes)[:, None], at.shape)
     first = jnp.full(cells, n_boxes).at[at].min(order, mode="drop")
     last = jnp.full(cells, -1).at[at].max(order, mode="drop")
@@ -284,21 +349,25 @@ def _yolov3_differences_of_image(
     objectness = jnp.where(overlap > p.thresh, 0, s[:, 4])
     to_one = (s[:, 4] - 1) * (p.object_scale if p.use_logic_gradient else 1)
     pulls, lost = _box_differences(p, h, s, boxes, objects, cell)
-    pulled = at if p.accumulate else jnp.where(order == last[cell], at, cells)
+    if p.accumulate and p.iou_loss != p.MSE:
+        pulled, pulls = at, pulls * times[..., None]
+    else:
+        pulled = jnp.where(order == last[cell], at, cells)
+    is_first = order == first[cell]
     return jnp.concatenate(
         [
             jnp.zeros_like(s[:, :4]).at[pulled].add(pulls, mode="drop"),
             jnp.where(taken, to_one, objectness)[:, None],
-            jnp.where(taken[:, None], _class_differences(p, s[:, 5:], at, classes, order == first[cell]), 0),
+            jnp.where(taken[:, None], _class_differences(p, s[:, 5:], at, classes, is_first, times > is_first), 0),
         ],
         axis=1,
-    ), jnp.sum(jnp.where(belongs, lost, 0))
+    ), jnp.sum(jnp.where(times > 0, lost * times, 0))
 
 
 def _box_differences(
     p: Any, h: Head, s: jax.Array, boxes: jax.Array, objects: GroundTruth, cell: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return predicted minus target coordinates of the boxes, (boxes, num, 4), and losses by `iou_loss`, (boxes, num).
+    """Return predicted minus target coordinates of boxes, (boxes, num, 4), and 1 minus the `iou_loss`, (boxes, num).
 
     Args:
         p: the settings.
@@ -318,18 +387,21 @@ def _box_differences(
         predicted = jnp.concatenate([s[:, :2], h.raw[:, 2:4]], axis=1)[cell]
         scale = p.coord_scale * (2 - truth[..., 2:3] * truth[..., 3:])
         return scale * (predicted - jnp.concatenate([middles, sizes], axis=-1)), jnp.zeros(cell.shape, dtype)
-    measure, pred = MEASURES[kind], boxes[cell]
-    pull = p.iou_normalizer * box_pull(measure, pred, truth, h.raw[cell][..., 2:4])
-    return jnp.clip(pull, -p.max_delta, p.max_delta), p.iou_normalizer * (1 - measure(pred, truth, pred))
+    pred = boxes[cell]
+    pull = p.iou_normalizer * box_pull(kind, pred, truth, h.raw[cell][..., 2:4])
+    measure = diou if kind == "IOU" else MEASURES[kind]
+    return jnp.clip(pull, -p.max_delta, p.max_delta), 1 - measure(pred, truth)
 
 
-def _class_differences(p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array) -> jax.Array:
+def _class_differences(
+    p: Any, s: jax.Array, at: jax.Array, classes: jax.Array, is_first: jax.Array, is_later: jax.Array
+) -> jax.Array:
     """Return the differences of class scores (cells, classes), for cells with an assigned box.
 
-    The first box of a cell sets the targets of all classes; later boxes only raise the target of their class.
+    The first assignment of a cell sets the targets of all classes; later ones only raise the target of their class.
     """
     one_hot = jnp.zeros_like(s).at[jnp.where(is_first, at, len(s)), classes].set(1, mode="drop")
-    later = jnp.zeros(s.shape, bool).at[jnp.where(is_first, len(s), at), classes].set(True, mode="drop")
+    later = jnp.zeros(s.shape, bool).at[jnp.where(is_later, at, len(s)), classes].set(True, mode="drop")
     smooth = p.label_smooth_eps
     raised = s - (1 - 0.5 * smooth)
     if p.use_focal_loss:
