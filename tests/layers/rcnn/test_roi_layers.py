@@ -311,3 +311,56 @@ def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
 def test_what_a_stage_bridge_refuses(shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=words):
         net("Python", BRIDGE, shapes)
+
+
+def warped_by_loops(x: np.ndarray, rois: np.ndarray, size: tuple[int, int], scale: float, dy: np.ndarray) -> Any:
+    """ROIWarping's top, and the gradients of both bottoms, as MNC's kernels compute them."""
+    sides, n = np.array(x.shape[2:]), np.array(size)
+    top, dx, d_rois = np.zeros(dy.shape), np.zeros(x.shape), np.zeros(rois.shape)
+    for r, (image, *box) in enumerate(rois.astype(np.float32)):
+        corners = [int(np.sign(v) * np.floor(abs(v) + 0.5)) for v in np.float32(box) * np.float32(scale)]
+        low, high = np.array(corners[1::-1]), np.array(corners[:1:-1])  # row and column
+        maps, longer = x[int(image)], np.float32(np.maximum(high - low + 1, 1) / n)
+        for at_bin in np.ndindex(size):
+            at = low + np.float32(at_bin) * np.float32(np.maximum(high - low, 0) / n)
+            if np.any((at < -0.5) | (at > sides - 0.5)):
+                continue
+            at = np.clip(at, 0, sides - 1)
+            first = at.astype(int)
+            cells, part = np.array([first, np.minimum(first + 1, sides - 1)]), at - first
+            corner = [[maps[:, i, j] for j in cells[:, 1]] for i in cells[:, 0]]
+            by_row = [(1 - part[1]) * a + part[1] * b for a, b in corner]
+            top[(r, slice(None), *at_bin)] = (1 - part[0]) * by_row[0] + part[0] * by_row[1]
+            d = dy[(r, slice(None), *at_bin)]
+            for i, j in np.ndindex(2, 2):
+                cell = np.array([cells[i, 0], cells[j, 1]])
+                begin, end = np.floor((cell - low - 1) / longer - 1), np.ceil((cell - low + 1) / longer)
+                if np.all((begin <= at_bin) & (at_bin < end) & (low <= cell) & (cell <= high)):
+                    weight = np.prod(np.where([i, j], part, 1 - part))
+                    dx[(int(image), slice(None), *cell)] += weight * d
+            if np.any(cells[0] == cells[1]):
+                continue
+            by_column = [(1 - part[0]) * corner[0][j] + part[0] * corner[1][j] for j in (0, 1)]
+            for k, slope in enumerate((by_row[1] - by_row[0], by_column[1] - by_column[0])):
+                share = (at[k] - low[k]) / max(high[k] - low[k] + 1, 1)
+                d_rois[r, [2 - k, 4 - k]] += scale * np.sum(slope * d) * np.array([1 - share, share])
+    return top, dx, d_rois
+
+
+@pytest.mark.parametrize(("pooled", "scale"), [((2, 3), 0.5), ((7, 7), 0.25), ((5, 4), 1.0)])
+def test_roi_warping_by_loops(pooled: tuple[int, int], scale: float) -> None:
+    """Also bins smaller than a cell, regions beyond the map, and regions without a size."""
+    random = np.random.default_rng(0)
+    x, dy = random.normal(size=(2, 3, 8, 9)), random.normal(size=(9, 3, *pooled))
+    rois = some_rois(random, 9, 2, 8 / scale)
+    rois[7] = [1, *(np.array([5, 5, 3, 4]) / scale)]
+    rois[8] = [0, *(np.array([2, 2, 2, 5]) / scale)]
+    text = f"roi_warping_param {{ pooled_h: {pooled[0]} pooled_w: {pooled[1]} spatial_scale: {scale} }}"
+    layer = net("ROIWarping", text, [x.shape, rois.shape], phase="TRAIN")
+
+    def top(x: Any, rois: Any) -> Any:
+        return layer.apply({}, {}, {"b0": x, "b1": rois})[0]["t0"]
+
+    found, pull = jax.vjp(top, jnp.asarray(x, jnp.float32), jnp.asarray(rois, jnp.float32))
+    for one, other in zip((found, *pull(jnp.float32(dy))), warped_by_loops(x, rois, pooled, scale, dy), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)

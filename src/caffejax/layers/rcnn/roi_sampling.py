@@ -115,11 +115,25 @@ def _align_points(
 
 
 def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> AxisWeights:
+    position = _positions(low, high - low, n, n + 1) - 0.5
+    return _inside_weights(position, _counts(position, length) & there[:, None], length)
+
+
+def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
+    """Return start + i * size / n for i below count, (R, count)."""
     # Boxes often end at the border of the map, where rounding decides whether the last sample counts. So each operation
     # must round as in C. XLA would multiply by the reciprocal of a constant divisor, and fuse a product into a sum.
-    step = ((high - low) / jnp.where(there, n, 1))[:, None]
-    position = low[:, None] + jnp.maximum(jnp.arange(n + 1) * step, 0) - 0.5
-    counts = (position >= -0.5) & (position <= length - 0.5) & there[:, None]
+    step = (size / jnp.where(size > 0, n, 1))[:, None]
+    return start[:, None] + jnp.maximum(jnp.arange(count) * step, 0)
+
+
+def _counts(position: jax.Array, length: int) -> jax.Array:
+    """Return whether a position is at most half a cell outside of an axis."""
+    return (position >= -0.5) & (position <= length - 0.5)
+
+
+def _inside_weights(position: jax.Array, counts: jax.Array, length: int) -> AxisWeights:
+    """Return the bilinear weights of positions clipped to the axis; 0 unless they count."""
     cells, weights = bilinear_weights(
         jnp.where(counts, jnp.clip(position, 0, length - 1), 0), length
     )  # NaN positions have weight 0
@@ -130,13 +144,14 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     """Bilinear sample of a map at the start of each bin of a region: (R, C, pooled_h, pooled_w).
 
     Bottoms: maps (N, C, H, W), and ROIs (R, 5) with rows image, x1, y1, x2, y2. Corners are multiplied by
-    `spatial_scale` and rounded. Values of an image that does not exist are NaN. The gradient follows the fork. It
-    reaches the boxes as if they were not rounded. It takes the sides of a region as one cell longer than the forward
-    pass does. A cell gets gradient only from the bins that would then be near it.
+    `spatial_scale` and rounded. Samples more than half a cell outside of the map are 0. Values of an image that does
+    not exist are NaN. The gradient follows the fork. It reaches the boxes as if they were not rounded, except from
+    samples in the last row or column. It takes the sides of a region as one cell longer than the forward pass does. A
+    cell gets gradient only from the bins that would then be near it.
     """
     image, corners = _round_corners(ctx, data, rois)
     image, wrong = images_in(image, data.shape)
-    rows, columns = (bilinear_weights(p, n) for p, n in zip(_bin_starts(ctx, corners), data.shape[2:], strict=True))
+    rows, columns = _warp_weights(_bin_starts(ctx, corners), data)
     return (sample_bilinear(promote(data), image, rows, columns) + wrong[:, None, None, None]).astype(data.dtype)
 
 
@@ -146,13 +161,15 @@ def roi_warping_backward(
     image, corners = _round_corners(ctx, data, rois)
     image, _ = images_in(image, data.shape)
     positions = _bin_starts(ctx, corners)
-    rows, columns = (bilinear_weights(p, n) for p, n in zip(positions, data.shape[2:], strict=True))
+    rows, columns = _warp_weights(positions, data)
     near = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]
     dx = scatter_grad(dy, data, image, near[0], near[1])
-    by_row = jnp.sum(dy * sample_bilinear(promote(data), image, _weight_derivatives(rows), columns), axis=1)
-    by_column = jnp.sum(dy * sample_bilinear(promote(data), image, rows, _weight_derivatives(columns)), axis=1)
-    y1, y2 = _corner_diffs(jnp.sum(by_row, axis=2), positions[0], corners[:, 1], corners[:, 3])
-    x1, x2 = _corner_diffs(jnp.sum(by_column, axis=1), positions[1], corners[:, 0], corners[:, 2])
+    inner_rows, inner_columns = _before_last(rows), _before_last(columns)
+    by_row = sample_bilinear(promote(data), image, _weight_derivatives(rows), inner_columns)
+    by_column = sample_bilinear(promote(data), image, inner_rows, _weight_derivatives(columns))
+    height, width = data.shape[2:]
+    y1, y2 = _corner_diffs(jnp.sum(dy * by_row, axis=(1, 3)), positions[0], height, corners[:, 1], corners[:, 3])
+    x1, x2 = _corner_diffs(jnp.sum(dy * by_column, axis=(1, 2)), positions[1], width, corners[:, 0], corners[:, 2])
     diffs = jnp.stack([jnp.zeros_like(x1), x1, y1, x2, y2], axis=1) * ctx.param.spatial_scale
     return dx, diffs.reshape(rois.shape)
 
@@ -177,31 +194,49 @@ def _round_corners(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.
 
 def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the positions at which the bins begin, (R, pooled_h) and (R, pooled_w)."""
-    x1, y1, x2, y2 = (corners[:, i, None] for i in range(4))
+    x1, y1, x2, y2 = (corners[:, i] for i in range(4))
     pooled_h, pooled_w = pooled_size(ctx.param)
-    return y1 + jnp.arange(pooled_h) * (y2 - y1) / pooled_h, x1 + jnp.arange(pooled_w) * (x2 - x1) / pooled_w
+    height, width = jnp.maximum(y2 - y1, 0), jnp.maximum(x2 - x1, 0)
+    return _positions(y1, height, pooled_h, pooled_h), _positions(x1, width, pooled_w, pooled_w)
+
+
+def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tuple[AxisWeights, AxisWeights]:
+    """Return the weights of the samples along height and width."""
+    rows, columns = (_inside_weights(p, _counts(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
+    return rows, columns
 
 
 def _limit_to_near_bins(along: AxisWeights, low: jax.Array, high: jax.Array) -> AxisWeights:
     """Return the weights, with 0 for bins that would not be near the cell if regions were one cell longer."""
     n = along.cells[0].shape[1]
-    number, size = jnp.arange(n), (high - low + 1)[:, None]
+    number, size = jnp.arange(n), jnp.maximum(high - low + 1, 1)[:, None]
+    side = size / jnp.where(size > 0, n, 1)  # rounded as in C, see `_positions`
 
     def weight(cell: jax.Array, weight: jax.Array) -> jax.Array:
         from_start = cell - low[:, None]
-        return jnp.where(((number + 1) * size > from_start * n) & (number * size < (from_start + 1) * n), weight, 0)
+        near = (number >= jnp.floor((from_start - 1) / side - 1)) & (number < jnp.ceil((from_start + 1) / side))
+        return jnp.where(near & (cell <= high[:, None]), weight, 0)
 
     first, second = map(weight, along.cells, along.weights)
     return AxisWeights(along.cells, (first, second))
 
 
+def _before_last(along: AxisWeights) -> AxisWeights:
+    """Return the weights, with 0 for samples in the last cell."""
+    first, second = (jnp.where(along.cells[0] < along.cells[1], weight, 0) for weight in along.weights)
+    return AxisWeights(along.cells, (first, second))
+
+
 def _weight_derivatives(along: AxisWeights) -> AxisWeights:
-    """Return the same cells with the derivatives of their weights by the position: -1 and 1."""
-    there = jnp.ones_like(along.weights[0])
+    """Return the same cells with the derivatives of their weights by the position: -1 and 1, or 0 in the last cell."""
+    first, second = _before_last(along).weights
+    there = jnp.where(first + second > 0, 1.0, 0.0)
     return AxisWeights(along.cells, (-there, there))
 
 
-def _corner_diffs(diff: jax.Array, position: jax.Array, low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _corner_diffs(
+    diff: jax.Array, position: jax.Array, length: int, low: jax.Array, high: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return the gradients of both ends of the regions, (R,) each, from the gradients of the points, (R, n)."""
-    part = (position - low[:, None]) / (high - low + 1)[:, None]
+    part = (jnp.clip(position, 0, length - 1) - low[:, None]) / jnp.maximum(high - low + 1, 1)[:, None]
     return jnp.sum(diff * (1 - part), axis=1), jnp.sum(diff * part, axis=1)
