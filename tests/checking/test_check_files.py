@@ -161,6 +161,32 @@ def test_absent_labels_of_detectnet_have_rows_of_16(check) -> None:
     assert "tops taken for 2x1x51x16" in str(report.phases[0].assumed)
 
 
+@pytest.mark.parametrize(
+    ("pools", "upsample", "size"),
+    [
+        (2, "upsample_h: 9 upsample_w: 21", "18x42"),  # the first pooling layer halves the images to 9 x 21
+        (4, "pad_out_h: true", "360x480"),  # SegNet's images, of which the third pooling layer leaves 45 rows
+    ],
+)
+def test_images_have_the_size_that_upsample_layers_need(check, pools: int, upsample: str, size: str) -> None:
+    encoder = "".join(
+        f'layer {{ name: "pool{n}" type: "Pooling" bottom: "{f"pool{n - 1}" if n else "x"}" top: "pool{n}" '
+        f'top: "mask{n}" pooling_param {{ kernel_size: 2 stride: 2 }} }}'
+        for n in range(pools)
+    )
+    report = check(f"""
+      layer {{ name: "data" type: "DenseImageData" top: "x" top: "label"
+        dense_image_data_param {{ source: "/absent/train.txt" batch_size: 4 label_divide_factor: 2 }} }}
+      {encoder}
+      layer {{ name: "up" type: "Upsample" bottom: "pool{pools - 1}" bottom: "mask{pools - 1}" top: "up"
+        upsample_param {{ scale: 2 {upsample} }} }}
+      layer {{ name: "next" type: "Upsample" bottom: "up" bottom: "mask{pools - 2}" top: "next" }}
+    """)
+    assert report.loads
+    label = "x".join(str(int(side) // 2) for side in size.split("x"))
+    assert f"tops taken for 4x3x{size}, 4x1x{label}" in str(report.phases[0].assumed)
+
+
 def test_images_of_unknown_size_give_no_figures(check) -> None:
     data = DATA % ("ImageData", 'image_data_param { source: "gone.txt" batch_size: 3 }')
     phase = check(data + CONV + IP).phases[0]

@@ -127,6 +127,46 @@ def test_resized_labels_stay_labels(folder, open_source):
     assert data.shape == (4, 3, 40, 60)
 
 
+@pytest.mark.parametrize("mirror", [False, True])
+def test_labels_are_divided_by_enets_factor(folder, open_source, mirror):
+    size = f"new_height: 40 new_width: 63 label_divide_factor: 4 mirror: {str(mirror).lower()}"
+    source = open_source(layer("DenseImageData", folder / "list.txt", size, batch_size=1), "TRAIN")
+    flips = set()
+    for _ in range(10 if mirror else 1):
+        data, label = next(source)
+        assert (data.shape, label.shape) == ((1, 3, 40, 63), (1, 1, 10, 15))
+        i = int(data[0, 2, 0, 0])
+        rows, columns = (np.arange(n) * side // n for n, side in zip((10, 15), SIZES[i], strict=True))
+        wanted = labels_of(i)[rows[:, None], columns]  # the nearest pixel, as OpenCV counts
+        flips |= {flip for flip in (1, -1) if (label[0, 0] == wanted[:, ::flip]).all()}
+        assert (label[0, 0] == wanted).all() or (mirror and (label[0, 0] == wanted[:, ::-1]).all())
+    assert flips == ({1, -1} if mirror else {1})
+
+
+def test_small_label_images_need_no_resizing(folder, open_source):
+    small = labels_of(0)[::2, ::2]
+    cv2.imwrite(str(folder / "small.png"), small)
+    (folder / "small.txt").write_text("im 0.png small.png\n")
+    net = layer("DenseImageData", folder / "small.txt", "label_divide_factor: 2", batch_size=1)
+    data, label = next(open_source(net))
+    assert data.shape[2:] == SIZES[0]
+    np.testing.assert_array_equal(label[0, 0], small)
+
+
+@pytest.mark.parametrize(
+    ("more", "transform", "message"),
+    [
+        ("label_divide_factor: 2 new_height: 8 new_width: 8", "crop_size: 4", "excludes crops"),
+        ("label_divide_factor: 9 new_height: 8 new_width: 80", "", "label_divide_factor is 9"),
+        ("label_divide_factor: 0", "", "label_divide_factor is 0"),
+        ("label_divide_factor: 2", "", "to be divided by 2, but its label image"),
+    ],
+)
+def test_factors_that_cannot_divide(folder, open_source, more, transform, message):
+    with pytest.raises(DataError, match=message):
+        open_source(layer("DenseImageData", folder / "list.txt", more, transform))
+
+
 def test_scale_factors_change_both(folder, open_source):
     transform = "scale_factors: 0.5 scale_factors: 1 scale_factors: 2"
     net = layer("ImageSegData", folder / "list.txt", PIXEL, transform, batch_size=1, tops="data")

@@ -19,7 +19,9 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
 
 _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_file")
-_SIDES = (224, 227, 256, 299, 32, 28, 512, 64)  # pixels; the common sizes of images, in the order of trying
+# pixels; the common heights and widths of images, in the order of trying
+_SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
+_HALVINGS = 6  # the most pooling layers between the images and an Upsample layer
 _BOXES = 8  # rows of a batch's label
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
@@ -62,20 +64,20 @@ def assumed_graphs(
     """
     absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
     labels = detectnet_labels(net)
-    sides = side_guesses(absent)
+    sizes = size_guesses(net, absent)
     error: CaffejaxError | None = None
     fits = False
-    for side in sides:
+    for size in sizes:
         try:
-            assumed = replace_layers(net, absent, side, labels) if absent else net
+            assumed = replace_layers(net, absent, size, labels) if absent else net
             graph = build_graph(assumed, state, file=str(file), reading=reading, wrong=wrong)
         except CaffejaxError as failure:
             error = error or failure
         else:
             fits = True
-            guessed = len(sides) > 1
+            guessed = len(sizes) > 1
             yield AssumedGraph(
-                graph, tuple(describe_placeholder(layer, side, guessed, labels) for layer in absent), guessed
+                graph, tuple(describe_placeholder(layer, size, guessed, labels) for layer in absent), guessed
             )
     if error is not None and not fits:
         raise error
@@ -92,9 +94,17 @@ def has_absent_source(layer: LayerParameter, folder: Path | None) -> bool:
     return any(value and not os.path.exists(find(value, folder)) for name, value in sources if name != "root_folder")
 
 
-def side_guesses(layers: Sequence[LayerParameter]) -> Sequence[int]:
-    """Return the image sizes to try, in pixels (height = width), or one size if the settings determine all sizes."""
-    return _SIDES if any(_size(layer) is None for layer in layers) else _SIDES[:1]
+def size_guesses(net: NetParameter, layers: Sequence[LayerParameter]) -> Sequence[tuple[int, int]]:
+    """Return the heights and widths of images to try, in pixels, or one pair if the settings determine all sizes.
+
+    Sizes that Upsample layers state come first, times powers of 2: the images are pooled to these sizes.
+    """
+    if all(_size(layer) is not None for layer in layers):
+        return _SIZES[:1]
+    params = [layer.upsample_param for layer in net.layer if layer.HasField("upsample_param")]
+    largest = max(((p.upsample_h, p.upsample_w) for p in params if p.upsample_h and p.upsample_w), default=None)
+    pooled = [(largest[0] << n, largest[1] << n) for n in reversed(range(_HALVINGS))] if largest else []
+    return [*pooled, *_SIZES]
 
 
 def detectnet_labels(net: NetParameter) -> frozenset[str]:
@@ -104,12 +114,12 @@ def detectnet_labels(net: NetParameter) -> frozenset[str]:
     )
 
 
-def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = ()) -> LayerParameter:
+def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Container[str] = ()) -> LayerParameter:
     """Return an Input layer with the tops and shapes of a data layer.
 
     Args:
         layer: the data layer.
-        side: the height and width in pixels of images whose size is not in the settings.
+        size: height and width in pixels of images whose size is not in the settings.
         labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
 
     Raises:
@@ -117,7 +127,7 @@ def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = 
     """
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
-    height, width = _size(layer) or (side, side)
+    height, width = _size(layer) or size
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in labels:
         image = _DETECTNET_LABEL
@@ -133,20 +143,22 @@ def make_placeholder(layer: LayerParameter, side: int, labels: Container[str] = 
 
 
 def replace_layers(
-    net: NetParameter, absent: Sequence[LayerParameter], side: int, labels: Container[str] = ()
+    net: NetParameter, absent: Sequence[LayerParameter], size: tuple[int, int], labels: Container[str] = ()
 ) -> NetParameter:
     """Return the net with placeholders instead of the layers in `absent`; see `make_placeholder`."""
     names = {id(layer) for layer in absent}
     new = NetParameter()
     new.CopyFrom(net)
     del new.layer[:]
-    new.layer.extend(make_placeholder(layer, side, labels) if id(layer) in names else layer for layer in net.layer)
+    new.layer.extend(make_placeholder(layer, size, labels) if id(layer) in names else layer for layer in net.layer)
     return new
 
 
-def describe_placeholder(layer: LayerParameter, side: int, guessed: bool, labels: Container[str] = ()) -> str:
+def describe_placeholder(
+    layer: LayerParameter, size: tuple[int, int], guessed: bool, labels: Container[str] = ()
+) -> str:
     """Return a sentence about the shapes that were assumed for a layer."""
-    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, side, labels).input_param.shape)
+    shapes = ", ".join("x".join(map(str, s.dim)) for s in make_placeholder(layer, size, labels).input_param.shape)
     guess = ", a guess, as no setting gives the images' size" if guessed and _size(layer) is None else ""
     absent = f"the source of layer '{layer.name}' ({layer.type}) is absent and was not opened"
     return f"{absent}: tops taken for {shapes}{guess}"
@@ -194,7 +206,8 @@ def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> l
         case "AnnotatedData":
             return [[1, 1, _BOXES, 8]]
         case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
-            return [[batch, 1, height, width], [batch, 1, 1, 2]]
+            divisor = layer.dense_image_data_param.label_divide_factor or 1
+            return [[batch, 1, height // divisor, width // divisor], [batch, 1, 1, 2]]
         case "Data" | "ImageData" | "WindowData" | "VideoData":
             return [[batch]]
         case _:

@@ -50,12 +50,18 @@ class MapSource:
         fill: the label of all pixels with kind "none", 0 to 255.
         interpolation: OpenCV's interpolation flag for resizing maps.
         convert: applied to maps after resizing; default: no change.
+        divisor: a map has this fraction of the image's height and width, rounded down; above 1 nothing is cropped.
     """
 
     kind: Literal["pixels", "image", "none"] = "pixels"
     fill: int = 0
     interpolation: int = cv2.INTER_NEAREST
     convert: Callable[[np.ndarray], np.ndarray] | None = None
+    divisor: int = 1
+
+    def size(self, image: tuple[int, ...]) -> tuple[int, int]:
+        """Return height and width of the map of an image (C, H, W)."""
+        return image[1] // self.divisor, image[2] // self.divisor
 
 
 class MapDataset(ListDataset[LabelMap]):
@@ -99,14 +105,15 @@ class MapDataset(ListDataset[LabelMap]):
             labels = read_image(label, colour=False, max_pixels=self._max_pixels)
         else:
             labels = np.full((1, *size), label, np.uint8)
-        if labels.shape[1:] != size:
+        if labels.shape[1:] != (size if self._param.new_height else self._maps.size(image.shape)):
+            divided = f", to be divided by {self._maps.divisor}" if self._maps.divisor > 1 else ""
             raise BadImageError(
-                f"image '{self._paths[i]}' is {dims(size)} (HxW), but its label image '{label}' is "
+                f"image '{self._paths[i]}' is {dims(size)} (HxW){divided}, but its label image '{label}' is "
                 f"{dims(labels.shape[1:])}"
             )
         if self._param.new_height:
-            new = self._param.new_height, self._param.new_width
-            image, labels = _scale(image, new, cv2.INTER_LINEAR), _scale(labels, new, self._maps.interpolation)
+            image = _scale(image, (self._param.new_height, self._param.new_width), cv2.INTER_LINEAR)
+            labels = _scale(labels, self._maps.size(image.shape), self._maps.interpolation)
         convert = self._maps.convert
         return image, LabelMap(labels if convert is None else convert(labels), (size[0], size[1]))
 
@@ -141,6 +148,9 @@ class MapBatches(ImageBatches[LabelMap]):
             raise DataError(f"ignore_label must be 0 to 255, as pixels are, not {ignore_label}")
         if any(factor <= 0 for factor in self._factors):
             raise DataError("transform_param.scale_factors must be positive")
+        if maps.divisor > 1 and (self._crop.height or self._factors):
+            raise DataError("label_divide_factor excludes crops and scale_factors; use new_height and new_width")
+        self._maps = maps
         dataset = MapDataset(site, param, maps, rng)
         super().__init__(site, dataset, param.batch_size, rng, tops, transform)
 
@@ -152,7 +162,7 @@ class MapBatches(ImageBatches[LabelMap]):
         images, maps = [image for image, _ in pairs], [labels for _, labels in pairs]
         shape = self._check_shapes(examples._replace(images=images))
         crops = self._transform.sample_crops(images, start)
-        labels = crop_raw(maps, crops, (1, *shape[1:])).astype(np.float32)
+        labels = crop_raw(maps, crops, (1, *self._maps.size(shape))).astype(np.float32)
         sizes = np.array([label.size for label in examples.labels], np.float32)
         visible = np.minimum(sizes, np.array(shape[1:], np.float32)).reshape(-1, 1, 1, 2)
         arrays = self._transform.apply(images, crops), labels, visible
@@ -242,11 +252,13 @@ def _binarize(grey: np.ndarray) -> np.ndarray:
 class DenseImageDataLayer(MapLayer):
     """Batches of the images and label images that a list names, with `image labels` on each line.
 
-    Both are cropped and mirrored together; SegNet's layer refuses to do so.
+    Both are cropped and mirrored together; SegNet's layer refuses to do so. With ENet's `label_divide_factor`, labels
+    are resized to that fraction of the image's size.
     """
 
     param_name = "dense_image_data_param"
-    settings = (*LIST_SETTINGS, "mean_file", "mirror", "crop_width", "crop_height")  # the fork ignores mean_file here
+    # the fork ignores mean_file here
+    settings = (*LIST_SETTINGS, "mean_file", "mirror", "crop_width", "crop_height", "label_divide_factor")
 
     def _batches(self, tops: Tops = ()) -> MapBatches:
         param = self.layer.dense_image_data_param
@@ -258,7 +270,12 @@ class DenseImageDataLayer(MapLayer):
             if transform.crop_size or transform.crop_h or transform.crop_w:
                 raise DataError("dense_image_data_param and transform_param both have a crop; keep one of them")
             transform.crop_h, transform.crop_w = param.crop_height, param.crop_width
-        return MapBatches(replace(self.site, layer=layer), param, MapSource("pixels"), 255, tops)
+        divisor = param.label_divide_factor
+        if not 0 < divisor <= (min(param.new_height, param.new_width) or divisor):
+            raise DataError(
+                f"dense_image_data_param.label_divide_factor is {divisor}; it divides new_height and new_width"
+            )
+        return MapBatches(replace(self.site, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
 
 
 register(
@@ -290,7 +307,8 @@ register(
         DenseImageDataLayer.source(),
         docs=LayerDocs(
             origin="SegNet",
-            restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it.",
+            restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it. "
+            "ENet's label_divide_factor excludes crops.",
         ),
     )
 )
