@@ -54,6 +54,7 @@ layer {{ name: "data" type: "DenseImageData" {_IMAGES} dense_image_data_param {{
 layer {{ name: "data" type: "ImageLabelmapData" {_IMAGES} image_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "VideoData" {_IMAGES} video_data_param {{ {_LIST} new_length: 16 }} }}
 layer {{ name: "softplus" type: "Python" bottom: "x" top: "y" python_param {{ module: "jax.nn" layer: "softplus" }} }}
+layer {{ name: "norm" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: INFERENCE scale_filler {{ value: 1 }} }} }}
 layer {{ name: "evaluate" type: "DetectionEvaluate" bottom: "found" bottom: "truth" bottom: "sizes" top: "y"
   detection_evaluate_param {{ num_classes: 3 }} }}
 """
