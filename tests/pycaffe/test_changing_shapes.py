@@ -108,3 +108,62 @@ def test_a_source_whose_batches_change_shape_there_and_back() -> None:
         np.testing.assert_allclose(net.blobs["ip_ip_0_split_1"].data, ip, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(net.blobs["ip"].diff, dip, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(net.params["ip"][0].diff, dip.T @ x, rtol=1e-4, atol=1e-5)
+
+
+PARTS = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 8 dim: 8 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+  convolution_param { num_output: 2 kernel_size: 2 weight_filler { type: "xavier" } } }
+layer { name: "fc" type: "InnerProduct" bottom: "conv2" top: "fc"
+  inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "class" type: "ArgMax" bottom: "fc" top: "class" }
+force_backward: true
+"""
+
+
+def parts(size: int, params: Any = None) -> Any:
+    net = caffe.Net(PARTS.replace("dim: 8 dim: 8", f"dim: {size} dim: {size}"), caffe.TEST)
+    for name in params or ():
+        for blob, other in zip(net.params[name], params[name], strict=True):
+            if blob.shape == other.shape:
+                blob.data[...] = other.data
+    return net
+
+
+def test_ranges_of_layers_run_at_sizes_that_later_layers_cannot_take() -> None:
+    net = parts(8)
+    net.forward()
+    for size, earlier in ((13, 2), (11, 5)):
+        whole = parts(size, net.params)
+        x = np.random.default_rng(size).normal(size=(1, 2, size, size))
+        for each in (net, whole):
+            each.blobs["data"].reshape(*x.shape)
+            each.blobs["data"].data[...] = x
+        whole.forward()
+        out = net.forward(end="pool1")["pool1"]
+        np.testing.assert_allclose(out, whole.blobs["pool1"].data, **CLOSE)
+        assert net.blobs["conv2"].shape == (1, 2, earlier, earlier)  # as it last ran
+        out = net.forward(start="conv2", end="conv2")["conv2"]
+        np.testing.assert_allclose(out, whole.blobs["conv2"].data, **CLOSE)
+        for each in (net, whole):
+            each.blobs["conv2"].diff[...] = each.blobs["conv2"].data
+            each.backward(start="conv2")  # the layer without a gradient does not run
+        np.testing.assert_allclose(net.blobs["data"].diff, whole.blobs["data"].diff, **CLOSE)
+        np.testing.assert_allclose(net.params["conv1"][0].diff, whole.params["conv1"][0].diff, **CLOSE)
+        net.clear_param_diffs()
+    with pytest.raises(caffejax.GraphError, match="'fc'"):
+        net.forward()
+    with pytest.raises(caffejax.GraphError, match="'fc'"):
+        net.forward(start="conv2", end="fc")
+    with pytest.raises(caffejax.GraphError, match=r"'class'.*no backward pass"):
+        net.backward()
+    net.blobs["data"].reshape(1, 2, 8, 8)
+    net.blobs["data"].data[...] = 0
+    np.testing.assert_allclose(net.forward()["class"].shape, (1, 1, 1))
+    net.blobs["pool1"].reshape(1, 3, 5, 6)  # a range follows shapes that the user sets in its midst
+    net.blobs["pool1"].data[...] = 1
+    assert net.forward(start="conv2", end="conv2")["conv2"].shape == (1, 2, 4, 5)

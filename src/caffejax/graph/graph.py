@@ -314,15 +314,18 @@ class Graph:
                 return layer
         raise GraphError(f"net '{self.name}' has no layer '{key}'")
 
-    def check_backward(self) -> None:
+    def check_backward(self, layers: slice = slice(None)) -> None:
         """Check that every gradient of the backward pass exists.
+
+        Args:
+            layers: the indices of the layers that the pass runs; default: all layers.
 
         Raises:
             GraphError: naming the layers that have no backward pass, or would propagate a gradient to labels or
                 indices.
         """
         problems = []
-        for layer in self.layers:
+        for layer in self.layers[layers]:
             needed = [i for i, need in enumerate(layer.bottom_need_backward) if need]
             messages = [
                 f"cannot propagate a gradient to bottom {i} ('{layer.bottoms[i]}'), which holds indices; "

@@ -14,39 +14,45 @@ from .graph import Graph, Layer
 from .shared_params import carried_params
 
 
-def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]]) -> Graph:
+def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: range | None = None) -> Graph:
     """Return the graph for other shapes of the tops of Input or data layers.
 
     Args:
         graph: the graph.
-        inputs: new shapes of such tops, by name. Other tops keep their shapes.
+        inputs: new shapes of such tops, by name, and of blobs that layers before `layers` make. Others keep theirs.
+        layers: the indices of the layers to reshape; the tops of other layers keep their shapes. Default: all layers.
 
     Raises:
         GraphError: naming every layer that does not accept the new shapes, or whose params would change shape.
     """
-    if inputs and all(graph.blobs[name].shape == tuple(shape) for name, shape in inputs.items()):
-        return graph
-    blobs: dict[str, jax.ShapeDtypeStruct] = {}
-    layers: list[Layer] = []
+    if layers is None:
+        if inputs and all(graph.blobs[name].shape == shape for name, shape in inputs.items()):
+            return graph
+        layers = range(len(graph.layers))
+    blobs = {name: jax.ShapeDtypeStruct(inputs.get(name, b.shape), b.dtype) for name, b in graph.blobs.items()}
+    reshaped: list[Layer] = []
     problems: list[Problem] = []
     unknown: set[str] = set()  # tops of layers with errors
-    for layer in graph.layers:
+    for index, layer in enumerate(graph.layers):
+        if index not in layers:
+            reshaped.append(layer)
+            continue
         try:
             if not unknown.isdisjoint(layer.bottoms):
                 unknown.update(layer.tops)
                 continue
             with layer.located():
-                reshaped, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
+                new, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
                 check_countable(tops)
         except CaffejaxError as error:
             problems += error.problems
             unknown.update(layer.tops)
         else:
             blobs.update(zip(layer.tops, tops, strict=True))
-            layers.append(reshaped)
+            reshaped.append(new)
     if problems:
         raise GraphError(problems)
-    return replace(graph, layers=tuple(layers), blobs=blobs)
+    return replace(graph, layers=tuple(reshaped), blobs=blobs)
 
 
 def with_batch(graph: Graph, batch: int, axis: int = 0) -> Graph:

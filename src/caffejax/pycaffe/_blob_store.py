@@ -113,16 +113,18 @@ class Memories:
             for other in (name, *(top for top, root in self._roots.items() if root == name)):
                 self.blobs[other].reshape(*shape)
 
-    def reshape(self, graph: Graph) -> None:
-        """Reshape blobs and recurrent state to the shapes of `graph`, the net's graph for new input shapes.
+    def reshape(self, graph: Graph, layers: range) -> None:
+        """Reshape the tops and the recurrent state of layers to their shapes in `graph`, for new input shapes.
 
         State with a new shape becomes zero.
         """
         self._graph = graph
-        changed = [name for name, blob in graph.blobs.items() if self.blobs[name].shape != blob.shape]
+        reshaped = graph.layers[layers.start : layers.stop]
+        tops = dict.fromkeys(top for layer in reshaped for top in layer.tops)
+        changed = [name for name in tops if self.blobs[name].shape != graph.blobs[name].shape]
         for name in changed:
             self.blobs[name].reshape(*graph.blobs[name].shape)
-        for param in (param for layer in graph.layers for param in layer.carried):
+        for param in (param for layer in reshaped for param in layer.carried):
             if (carried := self.slots[param.slot]).shape != param.spec.shape:
                 carried.reshape(*param.spec.shape)
                 carried.data_memory.clear()

@@ -99,6 +99,19 @@ class LayerRange:
         later = part_of(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
+    @cached_property
+    def given(self) -> tuple[tuple[str, str], ...]:
+        """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers computed.
+
+        Each is a pair of a name and its `root`. Tops of data layers are missing, and all that layers computed in nets
+        with rows that vary by batch.
+        """
+        computed = part_of(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
+        mine = {top for layer in self.layers for top in layer.tops}
+        fed = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
+        rest = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
+        return tuple((name, self.root(name)) for name in (*fed, *rest))
+
     def root(self, name: str) -> str:
         """Return the name of the Split's bottom if `name` is a Split's top, else `name`."""
         return self._roots.get(name, name)

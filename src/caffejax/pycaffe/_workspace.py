@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from ..execution.memory_check import check_room
 from ..graph import Graph
 from ..graph.creation_log import log_creation
 from ..graph.reshape import reshape_graph
-from ..layers import Fed
 from ..layers.bucketed_random import fold_in
 from ..layers.context import Phase, name_number
 from . import _global_state
@@ -56,8 +55,10 @@ class Workspace:
         self._net = net
         self._frozen: dict[tuple[int, int], FrozenForward] = {}  # by the first and last layer
         self._by_hand = net.graph.user_inputs
-        self._known: dict[Any, Ranges] = {}  # by the shapes of the user's inputs
-        self._use(net.graph)
+        self._use(Ranges(net.graph))
+        shapes = {name: net.graph.blobs[name].shape for name in self._by_hand}
+        self._known = {_shape_key(net.graph, range(len(net.graph.layers)), shapes): self._ranges}
+        self._unshaped: set[int] = set()  # layers that have not run since the shapes of their bottoms changed
 
     @property
     def graph(self) -> Graph:
@@ -69,21 +70,32 @@ class Workspace:
         self.fed.read_arrays(self.graph.layers)
         return self.memories.values(self._by_hand)
 
-    def reshape(self) -> None:
-        """Reshape the net to the current shapes of its input blobs.
+    def reshape(self, first: int = 0, last: int | None = None) -> None:
+        """Reshape layers `first` to `last` to the current shapes of the blobs that they are given.
+
+        The other layers keep their shapes, and are reshaped before they run.
 
         Raises:
-            GraphError: if a layer cannot work with these shapes, or does not fit into memory.
+            GraphError: if one of these layers cannot work with the shapes, or does not fit into memory.
         """
-        shapes = {name: self.memories.blobs[name].shape for name in self._by_hand}
-        if all(self.graph.blobs[name].shape == shape for name, shape in shapes.items()):
+        last = len(self.graph.layers) - 1 if last is None else last
+        old, layers = self.graph, range(first, last + 1)
+        given = {name: self.memories.blobs[root].shape for name, root in self._ranges.of(first, last).given}
+        if self._unshaped.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in given.items()):
             return
-        cached = self._known.get(tuple(shapes.values()))
-        graph = cached.graph if cached else reshape_graph(self.graph, shapes)
-        if not cached:
-            check_room(graph)
-        self._use(graph)
-        self.memories.reshape(self.graph)
+        key = _shape_key(old, layers, given)
+        if key not in self._known:
+            new = reshape_graph(old, given, layers)
+            check_room(new)
+            self._known[key] = Ranges(new)
+        self._use(self._known[key])
+        self.memories.reshape(self.graph, layers)
+        self._unshaped = {
+            i
+            for i, layer in enumerate(old.layers)
+            if i not in layers
+            and (i in self._unshaped or any(old.blobs[b].shape != self.graph.blobs[b].shape for b in layer.bottoms))
+        }
 
     def follow(self) -> None:
         """Move the net's memories to the process's current device."""
@@ -97,7 +109,8 @@ class Workspace:
 
     def forward(self, first: int, last: int, key: Key | None = None) -> list[jax.Array]:
         """Run layers `first` to `last` on the current blobs; return the weighted losses, one per range of layers."""
-        self._prepare(first, last)
+        self.follow()
+        self.reshape(first, last)
         key = key or _global_state.next_key()
         losses = []
         for layers in self._ranges.cut(first, last, apart=self._has_callbacks):
@@ -112,8 +125,8 @@ class Workspace:
         Raises:
             GraphError: if a gradient does not exist.
         """
-        self.graph.check_backward()
-        self._prepare(high, low, reshape=False)
+        self.graph.check_backward(slice(low, high + 1))
+        self.follow()
         read_next = frozenset(diffs)
         groups = {layers.high: (done, layers) for done, layers in self._groups(high, low)}
         for i in range(high, low - 1, -1):
@@ -129,7 +142,8 @@ class Workspace:
             The weighted losses, one per range of layers; their sum is the net's loss.
         """
         last = len(self.graph.layers) - 1
-        self._prepare(0, last)
+        self.follow()
+        self.reshape()
         key = key or _global_state.next_key()
         part = [i for i, layer in enumerate(self.graph.layers) if has_backward(layer)]
         if self.graph.has_varying_rows or self._has_callbacks or not part:
@@ -152,15 +166,9 @@ class Workspace:
     def _has_callbacks(self) -> bool:
         return any(self.callbacks.values())
 
-    def _use(self, graph: Graph) -> None:
-        key = tuple(graph.blobs[name].shape for name in self._by_hand)
-        self._ranges = self._known.setdefault(key, Ranges(graph))
+    def _use(self, ranges: Ranges) -> None:
+        self._ranges = ranges
         self._history = History(self._ranges, self.memories)
-
-    def _prepare(self, first: int, last: int, reshape: bool = True) -> None:
-        self.follow()
-        if reshape and any(isinstance(layer.type.implementation, Fed) for layer in self.graph.layers[first : last + 1]):
-            self.reshape()
 
     def _start(self, layers: LayerRange, key: Key, frozen: FrozenForward | None = None) -> Pass:
         """Return a new pass that has not run yet; data layers read their next batch."""
@@ -211,6 +219,12 @@ class Workspace:
     def _call(self, what: str, layer: int) -> None:
         for callback in self.callbacks[what]:
             callback(layer)
+
+
+def _shape_key(graph: Graph, layers: range, given: Mapping[str, tuple[int, ...]]) -> Any:
+    """Return a key of the graph that `reshape_graph` returns."""
+    made = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
+    return layers, *(given.get(name, None if name in made else blob.shape) for name, blob in graph.blobs.items())
 
 
 @_global_state.caffe_log()
