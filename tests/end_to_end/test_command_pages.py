@@ -8,7 +8,7 @@ from pages import REPOSITORY, run_page
 
 ELSEWHERE = {  # pages with tests of their own: the first in test_digits.py, all others in test_docs.py
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),
-    *("python_layers", "weights"),
+    *("python_layers", "solvers", "weights"),
     *("accelerators", "scaling"),  # but for these, whose code needs a compiler for GPUs, and several devices
 }
 PAGES = sorted(

@@ -1,0 +1,132 @@
+"""Draw the pictures of solvers: docs/pictures/lr_policies.png and same_as_caffe.png.
+
+The second shows training runs of caffejax beside the runs that were recorded from Caffe 1.0: on the left solvers that
+begin with Caffe's weights, on the right LeNet on the digits with random weights.
+
+python scripts/make_solver_pictures.py    # some minutes on two cores
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from caffejax import Solver
+from caffejax.schema import read_solver
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.training import Callback, Scores
+from caffejax.training.lr_schedules import rate_schedule
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PICTURES = REPOSITORY / "docs" / "pictures"
+GOLDEN = REPOSITORY / "tests" / "golden"
+DIGITS = REPOSITORY / "configs" / "digits" / "lenet_solver.prototxt"
+CASES = {
+    "sgd_step_momentum_l2": "SGD, momentum, weight decay",
+    "nesterov_fixed_l2": "Nesterov",
+    "adam_fixed": "Adam",
+    "rmsprop_multistep_l1": "RMSProp, L1",
+    "adagrad_fixed_l2": "AdaGrad",
+    "adadelta_fixed": "AdaDelta",
+}
+SEEDS = 1, 2, 3
+POLICIES: dict[str, dict[str, Any]] = {
+    "fixed": {},
+    "step": {"gamma": 0.5, "stepsize": 250},
+    "multistep": {"gamma": 0.2, "stepvalue": [500, 800]},
+    "exp": {"gamma": 0.996},
+    "inv": {"gamma": 0.01, "power": 0.75},
+    "poly": {"power": 0.9, "max_iter": 1000},
+    "sigmoid": {"gamma": -0.01, "stepsize": 500},
+    "multifixed": {"stageiter": [150, 650, 1000], "stagelr": [0.003, 0.008, 0.002]},
+    "poly, warmup_iter": {"power": 0.9, "max_iter": 1000, "warmup_iter": 200},
+}
+
+
+class Accuracies(Callback):
+    """The test accuracies of a run, by iteration."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, float] = {}
+
+    def on_test(self, solver: Solver, results: list[Scores]) -> None:
+        """Keep an accuracy."""
+        self.values[solver.iteration] = float(results[0].outputs["accuracy"])
+
+
+def draw_policies() -> None:
+    """Write lr_policies.png."""
+    figure, axes = plt.subplots(3, 3, figsize=(9, 5.5), layout="constrained", sharex=True, sharey=True)
+    for axis, (name, settings) in zip(axes.flat, POLICIES.items(), strict=True):
+        schedule = rate_schedule(SolverParameter(base_lr=0.01, lr_policy=name.split(",")[0], **settings))
+        axis.plot([schedule(i) for i in range(1001)], linewidth=1.8)
+        label = ", ".join(f"{key} {value}" for key, value in settings.items())
+        axis.set_title(f"{name}\n", fontsize=10, weight="bold")
+        axis.text(0.5, 1.02, label, transform=axis.transAxes, ha="center", fontsize=7, color="gray")
+    figure.supxlabel("iteration")
+    figure.supylabel("learning rate, base_lr 0.01")
+    figure.savefig(PICTURES / "lr_policies.png", dpi=100)
+
+
+def losses(case: str) -> list[float]:
+    """Return the loss of each iteration of a recorded case, trained from its initial weights."""
+    folder = GOLDEN / "solver" / case
+    solver = Solver(folder / "solver.prototxt", weights=[folder / "init.caffemodel"])
+    values = []
+    for _ in range(24):
+        solver.step(1)
+        values.append(float(solver.smoothed_loss))
+    solver.close()
+    return values
+
+
+def accuracies(seed: int) -> dict[int, float]:
+    """Return the test accuracies of LeNet on the digits, by iteration."""
+    param = read_solver(DIGITS)
+    param.random_seed, param.snapshot, param.snapshot_after_train, param.test_interval = seed, 0, False, 100
+    solver = Solver(param, file=DIGITS)
+    solver.callbacks.append(record := Accuracies())
+    solver.solve()
+    solver.close()
+    return record.values
+
+
+def main() -> None:
+    """Draw, train, and write the pictures."""
+    draw_policies()
+    os.chdir(REPOSITORY)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    left: Any = axes[0]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for number, (case, label) in enumerate(CASES.items()):
+            recorded = np.load(GOLDEN / "solver" / case / "expected.npz")["loss"]
+            left.plot(recorded, "o", color=f"C{number}", markersize=5, alpha=0.45)
+            left.plot(losses(case), color=f"C{number}", linewidth=1.4, label=label)
+        os.chdir(REPOSITORY)
+        runs = [accuracies(seed) for seed in SEEDS]
+    left.plot([], [], "o", color="gray", alpha=0.5, label="Caffe 1.0")
+    left.set(title="Loss, from the same weights: lines caffejax, circles Caffe 1.0", xlabel="iteration", yscale="log")
+    right: Any = axes[1]
+    reference = json.loads((GOLDEN / "digits" / "caffe_reference.json").read_text())["runs"]
+    for number, run in enumerate(reference):
+        label = f"Caffe 1.0, {len(reference)} seeds" if not number else None
+        right.plot(run["iterations"], run["test_accuracy"], color="gray", alpha=0.5, linewidth=1, label=label)
+    for number, run in enumerate(runs):
+        label = f"caffejax, {len(runs)} seeds" if not number else None
+        right.plot(list(run), list(run.values()), color="C3", linewidth=1.4, label=label)
+    right.set(title="LeNet on handwritten digits: test accuracy", xlabel="iteration", ylim=(0.94, 1), xlim=(0, 1000))
+    left.set_ylim(bottom=1e-3)
+    left.legend(fontsize=8, ncols=3, loc="lower left")
+    right.legend(loc="lower right", fontsize=9)
+    figure.savefig(PICTURES / "same_as_caffe.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
