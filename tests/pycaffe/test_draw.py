@@ -236,7 +236,7 @@ def test_svg_in_a_notebook() -> None:
 def test_svg_asks_for_graphviz_or_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "py_mini_racer", None)
     svg_drawing._engine.cache_clear()
-    with pytest.raises(CaffejaxError, match=r'Graphviz.*mini-racer.*pip install "caffejax\[draw\]"'):
+    with pytest.raises(CaffejaxError, match=r"Graphviz.*mini-racer.*pip install mini-racer"):
         draw.draw_net(read_net(NET), "LR", "svg")
 
 

@@ -37,5 +37,5 @@ def _shtab() -> ModuleType | Any:
     try:
         import shtab
     except ImportError as error:
-        raise CaffejaxError('completion needs shtab: pip install "caffejax[completion]"') from error
+        raise CaffejaxError("completion needs shtab: pip install shtab") from error
     return shtab

@@ -204,7 +204,7 @@ def check_figure(path: str) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
+        raise CaffejaxError("pictures need matplotlib: pip install matplotlib") from error
     suffix, known = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
     if suffix not in ("", *known):
         formats = ", ".join(f".{name}" for name in sorted(known))

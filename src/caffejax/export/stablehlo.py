@@ -114,10 +114,10 @@ def require_package(name: str, purpose: str) -> None:
         purpose: its use, as a clause for the message, such as "writes models".
 
     Raises:
-        CaffejaxError: naming the extra to install, if the package is missing.
+        CaffejaxError: with the command that installs it, if the package is missing.
     """
     try:
         import_module(name)
     except ImportError as error:
-        message = f"the package {name}, which {purpose}, is missing: pip install 'caffejax[export]'"
+        message = f"the package {name}, which {purpose}, is missing: pip install flatbuffers onnx safetensors"
         raise CaffejaxError(message) from error

@@ -26,7 +26,7 @@ def new_figure(**settings: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise CaffejaxError("plots need matplotlib: pip install 'caffejax[plot]'") from error
+        raise CaffejaxError("plots need matplotlib: pip install matplotlib") from error
     return Figure(**settings)
 
 

@@ -79,9 +79,7 @@ class TensorBoard(Callback):
         try:
             import tensorboardX  # noqa: F401
         except ImportError as error:
-            raise CaffejaxError(
-                "events for TensorBoard need tensorboardX: pip install 'caffejax[tensorboard]'"
-            ) from error
+            raise CaffejaxError("events for TensorBoard need tensorboardX: pip install tensorboardX") from error
         self.folder = Path(folder)
         self._writer: Any = None
         self._warned = False

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 from jax.experimental import topologies
 
 from ..errors import CaffejaxError, Problem, did_you_mean, is_integer
@@ -237,7 +238,7 @@ def devices(target: Target) -> Sequence[Any]:
 
 def _tpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
-        raise CaffejaxError('compiling for TPUs needs libtpu: pip install "caffejax[plan-tpu]"')
+        raise CaffejaxError("compiling for TPUs needs libtpu: pip install libtpu")
     smallest = _SLICE.get(target.chip.name, (2, 2))
     shape = target.shape if math.prod(target.shape) >= math.prod(smallest) else smallest
     shape = (*shape, *(1,) * (len(smallest) - len(shape)))
@@ -253,7 +254,10 @@ def _tpus(target: Target) -> Sequence[Any]:
 
 def _gpus(target: Target) -> Sequence[Any]:
     if importlib.util.find_spec("jax_plugins") is None or importlib.util.find_spec("jax_plugins.xla_cuda12") is None:
-        raise CaffejaxError('compiling for GPUs needs jax\'s CUDA plugin: pip install "caffejax[plan-cuda]"')
+        raise CaffejaxError(
+            "compiling for GPUs needs jax's CUDA plugin, of jax's version: pip install jax-cuda12-pjrt=="
+            f"{jax.__version__} jax-cuda12-plugin=={jax.__version__} nvidia-cuda-nvcc-cu12"
+        )
     text, layout = _config(target.chip), f"1x1x{target.devices}"
     try:
         topology = topologies.get_topology_desc(topology_name="", platform="cuda", target_config=text, topology=layout)

@@ -166,7 +166,7 @@ def draw_net(
 
     Raises:
         CaffejaxError: if the format needs Graphviz and Graphviz is not installed or fails; for SVG, if neither Graphviz
-            nor the extra `caffejax[draw]` is installed.
+            nor the package mini-racer is installed.
     """
     picture = drawing(caffe_net, rankdir, phase=phase, display_lrm=display_lrm)
     if ext == "dot":

@@ -152,7 +152,7 @@ def _engine() -> Any:
     except ImportError as error:
         raise CaffejaxError(
             "drawing to .svg needs Graphviz's program 'dot', which was not found, or the package mini-racer: install "
-            'the package graphviz, or pip install "caffejax[draw]"; .dot needs neither'
+            "the system's package graphviz, or pip install mini-racer; .dot needs neither"
         ) from error
     engine = MiniRacer()
     atexit.register(engine.close)  # at exit: later its threads cannot call Python, and close() would wait forever

@@ -242,7 +242,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise CaffejaxError("pictures need matplotlib: pip install 'caffejax[plot]'") from error
+        raise CaffejaxError("pictures need matplotlib: pip install matplotlib") from error
     places = {name: i for i, name in enumerate(dict.fromkeys(row.layer for row in comparison.rows))}
     figure = Figure(figsize=(max(6.4, min(20.0, 0.14 * len(places) + 3)), 5), layout="constrained")
     axes = figure.add_subplot()
