@@ -68,7 +68,7 @@ def measure(name: str) -> dict[str, Any]:
     first = run()
     seconds = float(np.median([run() for _ in range(3)]))
     return {
-        "size": "x".join(map(str, net.graph.blobs["data"].shape[1:])),
+        "size": "x".join(map(str, net.graph.blobs[net.input_names[0]].shape[1:])),
         "params": sum(a.size for a in jax.tree.leaves(variables.params)),
         "first": first,
         "seconds": seconds,

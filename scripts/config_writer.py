@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 XAVIER = 'weight_filler { type: "xavier" }'
 MSRA = 'weight_filler { type: "msra" }'
+RATES = "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }"
+SCALE_RATES = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 1 decay_mult: 0 }"
+
+
+def numbered_relu(x: str) -> str:
+    """Name a ReLU as most authors do: relu1_1 after conv1_1, relu6 after fc6."""
+    return re.sub("conv|fc|ip|pool", "relu", x.removesuffix("/bn"), count=1)
+
+
+def slashed(part: str) -> Callable[[str], str]:
+    """Name layers by the name of the layer before, a slash and a part, such as conv1/bn."""
+    return f"{{}}/{part}".format
 
 
 class Writer:
-    """A prototxt being written. Every method adds a layer named like its top and returns that."""
+    """A prototxt being written. Every method adds a layer named like its top and returns that.
 
-    def __init__(self, name: str, *data: int, labels: tuple[int, ...] = ()) -> None:
+    Authors name the layers that follow a convolution by rules: `relu_name`, `bn_name` and `scale_name` make a name of
+    the convolution's. `norm_top` makes the blob that BatchNorm writes; the same name means in place.
+    """
+
+    def __init__(self, name: str, *data: int, labels: tuple[int, ...] = (), rates: str = "") -> None:
         self.filler = XAVIER
-        self.params = ""
+        self.params = rates
+        self.scale_params = ""
+        self.relu_name, self.norm_top = numbered_relu, str
+        self.bn_name, self.scale_name = slashed("bn"), slashed("scale")
         self.lines = [f'name: "{name}"']
         if data:
             self.input("data", *data)
@@ -32,53 +53,63 @@ class Writer:
         return top
 
     def conv(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, bias: bool = True) -> str:
-        more = f"{more} bias_term: false" if not bias else more
-        inner = f"num_output: {outputs} kernel_size: {kernel} {more} {self.filler}"
-        return self.add(
-            "Convolution", top, [x], f"{self.params} convolution_param {{ {' '.join(inner.split())} }}".strip()
-        )
+        params, fillers = self.params, self.filler
+        if not bias:
+            more, params, fillers = f"{more} bias_term: false", params[: params.find("}") + 1], _for_weights(fillers)
+        inner = f"num_output: {outputs} kernel_size: {kernel} {more} {fillers}"
+        return self.add("Convolution", top, [x], f"{params} convolution_param {{ {' '.join(inner.split())} }}".strip())
 
     def relu(self, x: str) -> str:
-        return self.add("ReLU", x, [x], name=f"relu_{x}")
+        return self.add("ReLU", x, [x], name=self.relu_name(x))
 
     def conv_relu(self, top: str, x: str, outputs: int, kernel: int, more: str = "") -> str:
         return self.relu(self.conv(top, x, outputs, kernel, more))
 
-    def conv_norm(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
-        """Add Convolution, BatchNorm and Scale, the latter two in place."""
-        self.conv(top, x, outputs, kernel, more, bias=False)
-        self.add("BatchNorm", top, [top], name=f"bn_{top}")
-        self.add("Scale", top, [top], "scale_param { bias_term: true }", name=f"scale_{top}")
+    def norm(self, x: str, name: str = "", *, relu: bool = True) -> str:
+        """Add BatchNorm and Scale, and ReLU unless told, named after the convolution x or after `name`."""
+        top = self.norm_top(name or x)
+        self.add("BatchNorm", top, [x], name=self.bn_name(name or x))
+        more = f"{self.scale_params} scale_param {{ bias_term: true }}".strip()
+        self.add("Scale", top, [top], more, name=self.scale_name(name or x))
         return self.relu(top) if relu else top
 
-    def pool(self, top: str, x: str, more: str, method: str = "MAX") -> str:
+    def conv_norm(self, top: str, x: str, outputs: int, kernel: int, more: str = "", *, relu: bool = True) -> str:
+        """Add Convolution, BatchNorm and Scale, and ReLU unless told."""
+        return self.norm(self.conv(top, x, outputs, kernel, more, bias=False), relu=relu)
+
+    def pool(self, top: str, x: str, more: str = "kernel_size: 3 stride: 2", method: str = "MAX") -> str:
         return self.add("Pooling", top, [x], f"pooling_param {{ pool: {method} {more} }}")
 
-    def lrn(self, top: str, x: str, more: str) -> str:
+    def lrn(self, top: str, x: str, more: str = "local_size: 5 alpha: 0.0001") -> str:
         return self.add("LRN", top, [x], f"lrn_param {{ {more} beta: 0.75 }}")
 
     def ip(self, top: str, x: str, outputs: int) -> str:
-        return self.add("InnerProduct", top, [x], f"inner_product_param {{ num_output: {outputs} {self.filler} }}")
+        inner = f"inner_product_param {{ num_output: {outputs} {self.filler} }}"
+        return self.add("InnerProduct", top, [x], f"{self.params} {inner}".strip())
 
-    def dropout(self, x: str, ratio: float) -> str:
-        return self.add("Dropout", x, [x], f"dropout_param {{ dropout_ratio: {ratio} }}", name=f"drop_{x}")
+    def dropout(self, name: str, x: str, ratio: float = 0.5) -> str:
+        return self.add("Dropout", x, [x], f"dropout_param {{ dropout_ratio: {ratio} }}", name=name)
 
     def concat(self, top: str, *xs: str) -> str:
         return self.add("Concat", top, list(xs))
 
-    def loss(self, x: str, top: str = "loss", weight: float = 1, axis: int = 1) -> str:
+    def loss(self, x: str, top: str = "loss", weight: float = 1, axis: int = 1, name: str = "") -> str:
         more = f"loss_weight: {weight}" if weight != 1 else ""
         more += f"softmax_param {{ axis: {axis} }}" if axis != 1 else ""
-        return self.add("SoftmaxWithLoss", top, [x, "label"], more, phase="TRAIN")
+        return self.add("SoftmaxWithLoss", top, [x, "label"], more, name=name, phase="TRAIN")
 
-    def end(self, x: str, axis: int = 1) -> str:
+    def end(self, x: str, axis: int = 1, loss: str = "loss") -> str:
         """Add the loss and the probabilities, of classes along that axis; return the whole text."""
-        self.loss(x, axis=axis)
+        self.loss(x, loss, axis=axis)
         self.add("Softmax", "prob", [x], f"softmax_param {{ axis: {axis} }}" if axis != 1 else "", phase="TEST")
         return self.text()
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
+
+
+def _for_weights(fillers: str) -> str:
+    return fillers.split(" bias_filler")[0]
 
 
 def write(name: str, text: str, file: str = "train_val") -> None:

@@ -1,7 +1,8 @@
-"""Writes SSD detectors to configs/: ssd300 (VGG), mobilenet_ssd, and ssd_shapes, which trains in minutes on a CPU.
+"""Writes SSD detectors to configs/: ssd300 (VGG), mobilenet_ssd, face_detector, and the small ssd_shapes.
 
-The first two are as their authors have them, with Input layers; the last has a solver, and is for the pictures of
-`make_ssd_shapes.py`. Run it from anywhere; it takes no flags.
+The first three have the names, shapes and settings that their authors published, with Input layers, so that published
+weights load. The last has a solver, trains in minutes, and is for the pictures of `make_ssd_shapes.py`. Run it from
+anywhere; it takes no flags.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config_writer import MSRA, XAVIER, Writer, write
+from config_writer import MSRA, RATES, XAVIER, Writer, slashed, write
 from make_ssd_shapes import CLASSES, SIZE
 
-RATES = "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }"
 VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 
 
@@ -25,12 +25,14 @@ class Source:
         sizes: the side of the smallest square, in pixels, and of the next larger one if there is one.
         ratios: aspect ratios besides 1; each also the other way round.
         step: pixels from one place to the next; as the map's size says unless given.
+        name: the beginning of the predictions' names, if not the map's.
     """
 
     blob: str
     sizes: tuple[int, ...]
     ratios: tuple[int, ...] = ()
     step: int | None = None
+    name: str = ""
 
     @property
     def boxes(self) -> int:
@@ -49,24 +51,25 @@ class Source:
 class Detector(Writer):
     """An SSD net being written."""
 
-    def normed(self, x: str) -> str:
+    def normed(self, x: str, top: str = "conv4_3_norm") -> str:
         """Add the scaled norm that the finest map gets."""
         scale = 'scale_filler { type: "constant" value: 20 }'
         more = f"norm_param {{ across_spatial: false channel_shared: false {scale} }}"
-        return self.add("Normalize", f"{x}_norm", [x], more)
+        return self.add("Normalize", top, [x], more)
 
     def predictions(self, classes: int, sources: Sequence[Source], kernel: int) -> list[str]:
         """Add what predicts from maps; return the blobs of locations, confidences and prior boxes."""
         found: list[list[str]] = [[], [], []]
         more = "pad: 1" if kernel == 3 else ""
         for source in sources:
+            prefix = source.name or source.blob
             for kind, numbers, tops in ("loc", 4, found[0]), ("conf", classes, found[1]):
-                name = f"{source.blob}_mbox_{kind}"
+                name = f"{prefix}_mbox_{kind}"
                 x = self.conv(name, source.blob, source.boxes * numbers, kernel, more)
                 order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
                 x = self.add("Permute", f"{name}_perm", [x], order)
                 tops.append(self.add("Flatten", f"{name}_flat", [x], "flatten_param { axis: 1 }"))
-            boxes = f"{source.blob}_mbox_priorbox"
+            boxes = f"{prefix}_mbox_priorbox"
             found[2].append(self.add("PriorBox", boxes, [source.blob, "data"], source.settings))
         joined = zip(("loc", "conf", "priorbox"), found, (1, 1, 2), strict=True)
         return [self.add("Concat", f"mbox_{n}", tops, f"concat_param {{ axis: {axis} }}") for n, tops, axis in joined]
@@ -92,13 +95,33 @@ class Detector(Writer):
 
 def detector(name: str, batch: int, size: int, boxes: int) -> Detector:
     """Begin a net with Input layers."""
-    n = Detector(name, batch, 3, size, size, labels=(1, 1, boxes, 8))
-    n.params = RATES
-    return n
+    return Detector(name, batch, 3, size, size, labels=(1, 1, boxes, 8), rates=RATES)
+
+
+def vgg_sources(finest: str, suffix: str = "") -> list[Source]:
+    """Return the maps of SSD300, which the nets of other backbones copy; the extra maps' names have a suffix."""
+    return [
+        Source(finest, (30, 60), (2,), 8),
+        Source("fc7", (60, 111), (2, 3), 16),
+        Source(f"conv6_2{suffix}", (111, 162), (2, 3), 32, "conv6_2"),
+        Source(f"conv7_2{suffix}", (162, 213), (2, 3), 64, "conv7_2"),
+        Source(f"conv8_2{suffix}", (213, 264), (2,), 100, "conv8_2"),
+        Source(f"conv9_2{suffix}", (264, 315), (2,), 300, "conv9_2"),
+    ]
+
+
+def extra_maps(n: Detector, x: str, last: str, width: int, suffix: str = "") -> None:
+    """Add the maps from conv6_1 on; `last` is the padding of the two that keep or shrink their size by the kernel."""
+    n.relu_name = lambda x: f"{x.removesuffix(suffix)}_relu"
+    narrow, wide = width, 2 * width
+    for block, more in zip(range(6, 10), ("pad: 1 stride: 2", "pad: 1 stride: 2", last, last), strict=True):
+        x = n.conv_relu(f"conv{block}_1{suffix}", x, narrow, 1)
+        x = n.conv_relu(f"conv{block}_2{suffix}", x, wide, 3, more)
+        narrow, wide = width // 2, width
 
 
 def ssd300() -> str:
-    n = detector("SSD_300x300", 8, 300, 24)
+    n = detector("VGG_VOC0712_SSD_300x300", 8, 300, 24)
     x, pool = "data", "kernel_size: 2 stride: 2"
     for block, (width, repeats) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
         for i in range(1, repeats + 1):
@@ -107,36 +130,23 @@ def ssd300() -> str:
             x = n.pool(f"pool{block}", x, pool)
     x = n.pool("pool5", x, "kernel_size: 3 stride: 1 pad: 1")
     x = n.conv_relu("fc6", x, 1024, 3, "pad: 6 dilation: 6")
-    x = n.conv_relu("fc7", x, 1024, 1)
-    for block, (narrow, wide, window) in enumerate(
-        ((256, 512, "pad: 1 stride: 2"), (128, 256, "pad: 1 stride: 2"), (128, 256, ""), (128, 256, "")), 6
-    ):
-        x = n.conv_relu(f"conv{block}_2", n.conv_relu(f"conv{block}_1", x, narrow, 1), wide, 3, window)
-    sources = [
-        Source(n.normed("conv4_3"), (30, 60), (2,), 8),
-        Source("fc7", (60, 111), (2, 3), 16),
-        Source("conv6_2", (111, 162), (2, 3), 32),
-        Source("conv7_2", (162, 213), (2, 3), 64),
-        Source("conv8_2", (213, 264), (2,), 100),
-        Source("conv9_2", (264, 315), (2,), 300),
-    ]
-    return _voc(
-        n, sources, 3, "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.01"
-    )
+    extra_maps(n, n.conv_relu("fc7", x, 1024, 1), "", 256)
+    keep = "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.01"
+    return _detecting(n, vgg_sources(n.normed("conv4_3")), 3, keep)
 
 
 def mobilenet_ssd() -> str:
-    n = detector("MobileNet_SSD", 8, 300, 24)
-    n.filler, n.params = MSRA, ""
+    n = detector("MobileNet-SSD", 8, 300, 24)
+    n.filler, n.relu_name = MSRA, slashed("relu")
+    n.scale_params = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 2 decay_mult: 0 }"
     x, width = n.conv_norm("conv0", "data", 32, 3, "pad: 1 stride: 2"), 32
     outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
     for number, (out, stride) in enumerate(zip(outputs, (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1), strict=True), 1):
         more = f"pad: 1 group: {width}" + (" stride: 2" if stride == 2 else "")
-        x = n.conv_norm(f"conv{number}", n.conv_norm(f"conv{number}_dw", x, width, 3, more), out, 1)
+        x = n.conv_norm(f"conv{number}", n.conv_norm(f"conv{number}/dw", x, width, 3, more), out, 1)
         width = out
     for block, (narrow, wide) in enumerate(((256, 512), (128, 256), (128, 256), (64, 128)), 14):
         x = n.conv_norm(f"conv{block}_2", n.conv_norm(f"conv{block}_1", x, narrow, 1), wide, 3, "pad: 1 stride: 2")
-    n.params = RATES
     sources = [
         Source("conv11", (60,), (2,)),
         Source("conv13", (105, 150), (2, 3)),
@@ -146,15 +156,48 @@ def mobilenet_ssd() -> str:
         Source("conv17_2", (285, 300), (2, 3)),
     ]
     keep = "nms_param { nms_threshold: 0.45 top_k: 100 } keep_top_k: 100 confidence_threshold: 0.25"
-    return _voc(n, sources, 1, keep)
+    return _detecting(n, sources, 1, keep)
 
 
-def _voc(n: Detector, sources: Sequence[Source], kernel: int, keep: str) -> str:
-    """End a net for the 20 classes of VOC."""
+def face_detector() -> str:
+    """OpenCV's: SSD on a thin ResNet-10, whose blocks normalize their inputs; its data are normalized first."""
+    n = detector("res10_300x300_ssd", 8, 300, 24)
+    n.filler, n.scale_params = MSRA, "param { lr_mult: 1 decay_mult: 1 } param { lr_mult: 2 decay_mult: 1 }"
+
+    def norm(x: str, bn: str, top: str, *, relu: bool = True) -> str:
+        """Add BatchNorm and Scale, whose names differ in that word, and a ReLU."""
+        n.bn_name, n.scale_name = (lambda x: bn), lambda x: bn.replace("bn", "scale")
+        n.relu_name, n.norm_top = (lambda x: bn.removesuffix("_h").replace("bn", "relu")), lambda x: top
+        return n.norm(x, relu=relu)
+
+    x = n.conv("conv1_h", norm("data", "data_bn", "data_bn", relu=False), 32, 7, "pad: 3 stride: 2")
+    x = n.pool("conv1_pool", norm(x, "conv1_bn_h", x))
+    for width, narrow, stride, h in (64, 32, 1, "_h"), (128, 128, 2, ""), (256, 256, 2, ""), (512, 128, 1, "_h"):
+        name, side = f"layer_{width}_1", x
+        more, out = f"stride: {stride}" if stride > 1 else "", {64: 32, 512: 256}.get(width, width)
+        second = "pad: 2 dilation: 2" if width == 512 else "pad: 1"
+        if width > 64:  # the suffix of the name tells which layers have half of ResNet-10's channels
+            suffix = "_h" if width == 128 else ""
+            x = norm(x, f"{name}_bn1{suffix}", f"{name}_bn1{suffix}")
+        first = "_h" if width == 128 else h
+        y = n.conv(f"{name}_conv1{first}", x, narrow, 3, f"pad: 1 {more}", bias=False)
+        y = n.conv(f"{name}_conv2{h}", norm(y, f"{name}_bn2{h}", y), out, 3, second, bias=False)
+        if width > 64:
+            side = n.conv(f"{name}_conv_expand{first}", x, out, 1, more, bias=False)
+        x = n.add("Eltwise", f"{name}_sum", [y, side])
+    x = norm(x, "last_bn_h", x, relu=False)
+    x = n.add("ReLU", "fc7", [x], name="last_relu")
     n.filler = XAVIER
-    predicted = n.predictions(21, sources, kernel)
-    n.multibox_loss(21, predicted)
-    n.detections(21, predicted, keep)
+    extra_maps(n, x, "pad: 1", 128, "_h")
+    keep = "nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 confidence_threshold: 0.2 clip: true"
+    return _detecting(n, vgg_sources(n.normed("layer_256_1_bn1"), "_h"), 3, keep, classes=2)
+
+
+def _detecting(n: Detector, sources: Sequence[Source], kernel: int, keep: str, classes: int = 21) -> str:
+    """End a net with predictions of boxes, for the classes of VOC and the background unless told."""
+    predicted = n.predictions(classes, sources, kernel)
+    n.multibox_loss(classes, predicted)
+    n.detections(classes, predicted, keep)
     return n.text()
 
 
@@ -170,7 +213,7 @@ def shapes_predictions(n: Detector) -> list[str]:
     x = n.conv_relu("conv5", fine, 96, 3, "pad: 1 stride: 2")
     n.conv_relu("conv6_2", n.conv_relu("conv6_1", x, 48, 1), 96, 3, "pad: 1 stride: 2")
     sources = [
-        Source(n.normed(fine), (14, 26), step=8),
+        Source(n.normed(fine, f"{fine}_norm"), (14, 26), step=8),
         Source("conv5", (26, 40), step=16),
         Source("conv6_2", (40, 56), step=32),
     ]
@@ -238,6 +281,7 @@ random_seed: 1
 if __name__ == "__main__":
     write("ssd300", ssd300())
     write("mobilenet_ssd", mobilenet_ssd())
+    write("face_detector", face_detector())
     for file, text in (
         ("train_test", shapes_train_test()),
         ("deploy", shapes_deploy()),

@@ -25,7 +25,7 @@ layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }"""
         ("caffenet", 60_965_224, 724_406_816),
         ("squeezenet", 1_235_496, 387_747_520),
         ("googlenet", 6_998_552, 1_582_671_872),
-        ("resnet50", 25_557_032 + 2 * 26_560 + 53, 3_857_973_248),  # and running statistics
+        ("resnet50", 25_557_032 + 64 + 2 * 26_560 + 53, 3_857_973_248),  # a bias, and running statistics
     ],
 )
 def test_known_nets(name: str, parameters: int, products: int) -> None:
@@ -43,7 +43,7 @@ def test_layers() -> None:
     assert (conv2.parameters, conv2.parameter_bytes) == (25_050, 100_200)
     assert (conv2.activations, conv2.activation_bytes) == (204_800, 819_200)
     assert conv2.multiply_adds == 64 * 50 * 64 * 20 * 25
-    assert layers["relu_ip1"].activations == layers["pool1"].multiply_adds == layers["data"].multiply_adds == 0
+    assert layers["relu1"].activations == layers["pool1"].multiply_adds == layers["data"].multiply_adds == 0
 
 
 @pytest.mark.parametrize(

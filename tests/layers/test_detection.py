@@ -187,18 +187,23 @@ def plain_detections(scores: np.ndarray, priors: np.ndarray, threshold: float, k
     return rows
 
 
-@pytest.mark.parametrize("keep", [4, -1])
-def test_detections(keep: int) -> None:
+@pytest.mark.parametrize(("keep", "clip"), [(4, False), (-1, False), (-1, True)])
+def test_detections(keep: int, clip: bool) -> None:
     random = np.random.default_rng(3)
     priors, scores = coarse_boxes(random, 9), random.random((3, 9, 3)).astype(np.float32)
     scores[1] = 0  # nothing in the second image
+    if clip:  # some reach over the image's edge
+        priors[::2] += np.float32(0.4)
     param = f"num_classes: 3 keep_top_k: {keep} confidence_threshold: 0.5 nms_param {{ nms_threshold: 0.2 }}"
+    param += f" clip: {str(clip).lower()}"
     text = net("DetectionOutput", f"detection_output_param {{ {param} }}", [(3, 36), (3, 27), (1, 2, 36)])
     blob = np.stack([priors.ravel(), np.ones(36, np.float32)])[None]
     fed = {"b0": np.zeros((3, 36), np.float32), "b1": scores.reshape(3, 27), "b2": blob}
     run = Net(text, "TEST")
     top = jax.jit(lambda fed: run.apply({}, {}, fed)[0]["t0"])(fed)
-    expected = plain_detections(scores, priors, 0.2, keep if keep > 0 else 100)
+    seen = priors.clip(0, 1) if clip else priors
+    expected = plain_detections(scores, seen, 0.2, keep if keep > 0 else 100)
+    assert (seen != priors).any() == clip
     assert top.shape == (1, 1, 3 * (4 if keep > 0 else 18), 7)
     np.testing.assert_allclose(strip_padding(top)[0, 0], expected, rtol=1e-6)
     assert np.all(np.asarray(top)[0, 0, len(expected) :] == -1)

@@ -105,11 +105,13 @@ def test_equal_planes_do_not_mean_that_a_pixel_sees_its_own_place_only(
     assert net.summary().layers[-1].receptive_field == field
 
 
-@pytest.mark.parametrize(("name", "field", "stride"), [("pool5", 907, 32), ("3a_out", 59, 8), ("conv1", 7, 2)])
+@pytest.mark.parametrize(
+    ("name", "field", "stride"), [("pool5/7x7_s1", 907, 32), ("inception_3a/output", 59, 8), ("conv1/7x7_s2", 7, 2)]
+)
 def test_known_fields_of_googlenet(name: str, field: int, stride: int) -> None:
     layers = {x.name: x for x in Net(CONFIGS / "googlenet" / "train_val.prototxt").summary().layers}
     assert (layers[name].receptive_field, layers[name].stride) == ((field, field), (stride, stride))
-    assert layers["fc"].receptive_field is layers["prob"].receptive_field is None
+    assert layers["loss3/classifier"].receptive_field is layers["prob"].receptive_field is None
 
 
 FAMILY_OF = {

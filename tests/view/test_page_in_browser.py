@@ -95,7 +95,7 @@ def test_blocks_open_and_close(opened: Opened) -> None:
     closed = page.locator(".block").count()
     assert closed == 8
     assert page.locator("[data-layer]").count() < 12
-    run = "res4_1 \u2026 res4_5#0"
+    run = "res4b \u2026 res4f#0"
     block = in_sight(page, run)
     assert f"{TIMES} 5" in block.text_content()
     before = block.bounding_box()
@@ -103,11 +103,11 @@ def test_blocks_open_and_close(opened: Opened) -> None:
     frame = page.locator(f'.frame[data-item="{run}"]')
     assert abs(frame.bounding_box()["y"] - before["y"]) < 2  # it stays where it was clicked
     assert page.locator(".block").count() == closed - 1 + 5
-    in_sight(page, "res4_2#0").dblclick(position={"x": 150, "y": 20})
+    in_sight(page, "res4c#0").dblclick(position={"x": 150, "y": 20})
     titles = page.locator(".layer > title").all_text_contents()
-    names = [title.partition(" (")[0] for title in titles if title.startswith("res4_2")]
-    assert names == ["res4_2_a", "res4_2_b", "res4_2_c", "res4_2"]
-    in_sight(page, "res4_2#0").locator(".toggle").click()
+    names = [title.partition(" (")[0] for title in titles if title.startswith("res4c")]
+    assert names == ["res4c_branch2a", "res4c_branch2b", "res4c_branch2c", "res4c"]
+    in_sight(page, "res4c#0").locator(".toggle").click()
     assert page.locator(".block").count() == closed + 4
     page.keyboard.press("Enter")  # it is chosen
     assert page.locator(".block").count() == closed + 3

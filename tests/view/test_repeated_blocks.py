@@ -25,16 +25,19 @@ def found_in(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:
     return boxes, blocks_of(boxes)
 
 
+GOOGLENET = "conv2 inception_3a*2 inception_4a loss1 inception_4b inception_4c*2 loss2 inception_4e inception_5a*2"
+
+
 @pytest.mark.parametrize(
     ("net", "expected"),
     [
-        ("resnet50", "res2_0 res2_1*2 res3_0 res3_1*3 res4_0 res4_1*5 res5_0 res5_1*2"),
+        ("resnet50", "res2a res2b*2 res3a res3b*3 res4a res4b*5 res5a res5b*2"),
         ("se_resnet50", "conv2_1 conv2_2*2 conv3_1 conv3_2*3 conv4_1 conv4_2*5 conv5_1 conv5_2*2"),
-        ("googlenet", "3a_out*2 4a_out loss1 4b_out 4c_out*2 loss2 4e_out 5a_out*2"),
+        ("googlenet", GOOGLENET),
         ("densenet121", "concat_2_1*6 concat_3_1*12 concat_4_1*24 concat_5_1*16"),
-        ("mobilenet", "conv2*13"),
-        ("squeezenet", "fire2*2 fire4*2 fire6*3"),
-        ("ssd300", "conv3_1*3 conv6_2*4 fc7_mbox*5"),
+        ("mobilenet", "conv2_1/sep*13"),
+        ("squeezenet", "fire2*2 fire4*2 fire6*3 fire9/concat"),
+        ("ssd300", "conv3_1*3 conv6*4 fc7_mbox*5"),
         ("lenet", ""),
         ("caffenet", ""),
     ],

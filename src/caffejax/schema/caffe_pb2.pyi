@@ -4073,7 +4073,7 @@ class DetectionLossParameter(_message.Message):
     def __init__(self, cls_num: _Optional[int] = ..., coord_num: _Optional[int] = ..., field_h: _Optional[int] = ..., field_w: _Optional[int] = ..., field_whr: _Optional[float] = ..., field_xyr: _Optional[float] = ..., downsample_rate: _Optional[int] = ..., bb_smooth: _Optional[bool] = ..., bg_threshold: _Optional[float] = ..., bg_multiple: _Optional[int] = ..., sample_mode: _Optional[str] = ..., pos_neg_weighted: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class DetectionOutputParameter(_message.Message):
-    __slots__ = ("num_classes", "share_location", "background_label_id", "nms_param", "save_output_param", "code_type", "keep_top_k", "variance_encoded_in_target", "confidence_threshold", "visualize", "visualize_threshold", "save_file", "objectness_score", "ratio_permute", "ratio0", "ratio1", "ratio2", "ratio3", "ratio4", "ratio5", "no_permute", "nbottom", "tflite_detection", "tflite_use_regular_nms", "max_classes_per_detection", "scale_xywh", "arm_conf_no_concat", "arm_loc_no_concat")
+    __slots__ = ("num_classes", "share_location", "background_label_id", "nms_param", "save_output_param", "code_type", "keep_top_k", "variance_encoded_in_target", "confidence_threshold", "visualize", "visualize_threshold", "save_file", "objectness_score", "ratio_permute", "ratio0", "ratio1", "ratio2", "ratio3", "ratio4", "ratio5", "no_permute", "nbottom", "tflite_detection", "tflite_use_regular_nms", "max_classes_per_detection", "scale_xywh", "arm_conf_no_concat", "arm_loc_no_concat", "clip")
     NUM_CLASSES_FIELD_NUMBER: _ClassVar[int]
     SHARE_LOCATION_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_LABEL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -4102,6 +4102,7 @@ class DetectionOutputParameter(_message.Message):
     SCALE_XYWH_FIELD_NUMBER: _ClassVar[int]
     ARM_CONF_NO_CONCAT_FIELD_NUMBER: _ClassVar[int]
     ARM_LOC_NO_CONCAT_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
     num_classes: int
     share_location: bool
     background_label_id: int
@@ -4130,7 +4131,8 @@ class DetectionOutputParameter(_message.Message):
     scale_xywh: _containers.RepeatedScalarFieldContainer[float]
     arm_conf_no_concat: bool
     arm_loc_no_concat: bool
-    def __init__(self, num_classes: _Optional[int] = ..., share_location: _Optional[bool] = ..., background_label_id: _Optional[int] = ..., nms_param: _Optional[_Union[NonMaximumSuppressionParameter, _Mapping]] = ..., save_output_param: _Optional[_Union[SaveOutputParameter, _Mapping]] = ..., code_type: _Optional[_Union[PriorBoxParameter.CodeType, str]] = ..., keep_top_k: _Optional[int] = ..., variance_encoded_in_target: _Optional[bool] = ..., confidence_threshold: _Optional[float] = ..., visualize: _Optional[bool] = ..., visualize_threshold: _Optional[float] = ..., save_file: _Optional[str] = ..., objectness_score: _Optional[float] = ..., ratio_permute: _Optional[bool] = ..., ratio0: _Optional[int] = ..., ratio1: _Optional[int] = ..., ratio2: _Optional[int] = ..., ratio3: _Optional[int] = ..., ratio4: _Optional[int] = ..., ratio5: _Optional[int] = ..., no_permute: _Optional[bool] = ..., nbottom: _Optional[int] = ..., tflite_detection: _Optional[bool] = ..., tflite_use_regular_nms: _Optional[bool] = ..., max_classes_per_detection: _Optional[int] = ..., scale_xywh: _Optional[_Iterable[float]] = ..., arm_conf_no_concat: _Optional[bool] = ..., arm_loc_no_concat: _Optional[bool] = ...) -> None: ...
+    clip: bool
+    def __init__(self, num_classes: _Optional[int] = ..., share_location: _Optional[bool] = ..., background_label_id: _Optional[int] = ..., nms_param: _Optional[_Union[NonMaximumSuppressionParameter, _Mapping]] = ..., save_output_param: _Optional[_Union[SaveOutputParameter, _Mapping]] = ..., code_type: _Optional[_Union[PriorBoxParameter.CodeType, str]] = ..., keep_top_k: _Optional[int] = ..., variance_encoded_in_target: _Optional[bool] = ..., confidence_threshold: _Optional[float] = ..., visualize: _Optional[bool] = ..., visualize_threshold: _Optional[float] = ..., save_file: _Optional[str] = ..., objectness_score: _Optional[float] = ..., ratio_permute: _Optional[bool] = ..., ratio0: _Optional[int] = ..., ratio1: _Optional[int] = ..., ratio2: _Optional[int] = ..., ratio3: _Optional[int] = ..., ratio4: _Optional[int] = ..., ratio5: _Optional[int] = ..., no_permute: _Optional[bool] = ..., nbottom: _Optional[int] = ..., tflite_detection: _Optional[bool] = ..., tflite_use_regular_nms: _Optional[bool] = ..., max_classes_per_detection: _Optional[int] = ..., scale_xywh: _Optional[_Iterable[float]] = ..., arm_conf_no_concat: _Optional[bool] = ..., arm_loc_no_concat: _Optional[bool] = ..., clip: _Optional[bool] = ...) -> None: ...
 
 class DistortionParameter(_message.Message):
     __slots__ = ("brightness_prob", "brightness_delta", "contrast_prob", "contrast_lower", "contrast_upper", "hue_prob", "hue_delta", "saturation_prob", "saturation_lower", "saturation_upper", "random_order_prob", "exposure_lower", "exposure_upper")

@@ -201,6 +201,7 @@ def _block(boxes: Sequence[Box], start: int, stop: int) -> Block:
     names = [layer.layer.name for box in boxes[start:stop] for layer in box.layers]
     alike = [len(set(letters)) == 1 for letters in zip(*names, strict=False)]  # up to the length of the shortest name
     common = names[0][: [*alike, False].index(False)]
-    end = max(common.rfind(mark) for mark in _MARKS)
+    whole = all(name[len(common) : len(common) + 1] in _MARKS for name in names)  # a mark follows, or nothing
+    end = len(common) if whole else max(common.rfind(mark) for mark in _MARKS)
     label = common[:end] if end > 0 else boxes[stop - 1].layers[0].layer.name
     return Block(start, stop, label.strip(_MARKS) or names[0])

@@ -31,7 +31,8 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     and label, and by falling score. Compiled code returns a static number of rows. For each image this is keep_top_k,
     or without a limit top_k (default: all priors) for each label. Detections come first, then padding rows of -1. If no
     image has a detection, the first rows are (image, -1, ...), one for each image. If save_output_param has
-    output_directory, label_map_file and name_size_file, the layer runs on the host and also writes files.
+    output_directory, label_map_file and name_size_file, the layer runs on the host and also writes files. OpenCV's
+    setting clip limits boxes to the image before suppression.
     """
     if not saves(ctx.param.save_output_param):
         return replace(
@@ -58,9 +59,7 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
     labels = np.asarray([label for label in range(p.num_classes) if label != p.background_label_id], np.int32)
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k = _top_k(p, priors.shape[1])
-    variances = None if p.variance_encoded_in_target else priors[1, :, None]
-    code = PriorBoxParameter.CodeType.Name(p.code_type)
-    boxes = jnp.swapaxes(decode_offsets(code, locations, priors[0, :, None], variances), 1, 2)
+    boxes = jnp.swapaxes(_decode(p, locations, priors), 1, 2)
     scores, best = lax.top_k(jnp.swapaxes(scores, 1, 2)[:, labels], min(top_k, priors.shape[1]))
     boxes = jnp.take_along_axis(boxes if p.share_location else boxes[:, labels], best[..., None], axis=2)
     suppress = partial(non_max_suppression, threshold=p.nms_param.nms_threshold, eta=p.nms_param.eta)
@@ -99,8 +98,7 @@ def detect_on_host(ctx: Context, loc: np.ndarray, conf: np.ndarray, prior: np.nd
     labels = [label for label in range(p.num_classes) if label != p.background_label_id]
     least = p.confidence_threshold if p.HasField("confidence_threshold") else np.finfo(np.float32).min
     top_k, images = min(_top_k(p, priors.shape[1]), priors.shape[1]), scores.shape[0]
-    variances = None if p.variance_encoded_in_target else priors[1, :, None]
-    boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
+    boxes = _decode(p, locations, priors)
     size = len(labels) * top_k
     rows = size if not 0 < p.keep_top_k < size else p.keep_top_k
     top = np.full((images * rows, 7), -1, np.promote_types(loc.dtype, np.float32))
@@ -177,6 +175,13 @@ def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]
     p = ctx.param
     _check_settings(p)
     return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)
+
+
+def _decode(p: Any, locations: Any, priors: Any) -> Any:
+    """Return the boxes at predicted locations, (images, priors, 1 or classes, 4)."""
+    variances = None if p.variance_encoded_in_target else priors[1, :, None]
+    boxes = decode_offsets(PriorBoxParameter.CodeType.Name(p.code_type), locations, priors[0, :, None], variances)
+    return boxes.clip(0, 1) if p.clip else boxes
 
 
 def _check_settings(p: Any) -> None:

@@ -1,0 +1,105 @@
+"""The nets of `configs/` are those that their authors published: files of weights load by name, outputs are equal."""
+
+import re
+import zipfile
+import zlib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net
+from caffejax.graph import Graph
+from caffejax.net import Variables
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+SSD = Path(__file__).parents[3] / "shared" / "corpus_ssd"
+BVLC, KAIMING, SHICAI = "BVLC__caffe__", "KaimingHe__deep-residual-networks__prototxt__", "shicai__"
+PUBLISHED = {
+    "lenet": f"{BVLC}examples__mnist__lenet",
+    "cifar10_full": f"{BVLC}examples__cifar10__cifar10_full",
+    "alexnet": f"{BVLC}models__bvlc_alexnet__deploy",
+    "caffenet": f"{BVLC}models__bvlc_reference_caffenet__deploy",
+    "googlenet": f"{BVLC}models__bvlc_googlenet__deploy",
+    "vgg16": "yjxiong__caffe__models__action_recognition__cuhk_action_spatial_vgg_16_deploy",
+    "squeezenet": "forresti__SqueezeNet__SqueezeNet_v1.1__deploy",
+    "resnet50": f"{KAIMING}ResNet-50-deploy",
+    "resnet101": f"{KAIMING}ResNet-101-deploy",
+    "resnet152": f"{KAIMING}ResNet-152-deploy",
+    "mobilenet": f"{SHICAI}MobileNet-Caffe__mobilenet_deploy",
+    "mobilenet_v2": f"{SHICAI}MobileNet-Caffe__mobilenet_v2_deploy",
+    "densenet121": f"{SHICAI}DenseNet-Caffe__DenseNet_121",
+    "se_resnet50": "hujie-frank__SENet__models__SE-ResNet-50",
+    "openpose": "CMU-Perceptual-Computing-Lab__openpose__models__pose__coco__pose_deploy_linevec",
+    "mobilenet_ssd": "chuanqi305__MobileNet-SSD__deploy",
+    "ssd300": "ssd300_deploy",
+}
+FAST = ("lenet", "cifar10_full", "squeezenet", "mobilenet")
+LONG = ("alexnet", "caffenet", "vgg16", "resnet101", "resnet152", "densenet121", "openpose")
+
+
+def params_of(graph: Graph) -> dict[str, list[tuple[int, ...]]]:
+    return {layer.name: [tuple(p.spec.shape) for p in layer.params] for layer in graph.layers if layer.params}
+
+
+def ours(name: str) -> Net:
+    return Net(CONFIGS / name / "train_val.prototxt", "TEST").with_batch(1)
+
+
+def theirs(name: str) -> Net:
+    folder = SSD if name == "ssd300" else CORPUS
+    if not folder.is_dir():
+        pytest.skip(f"needs the published nets in {folder}, which are absent")
+    if name == "ssd300":
+        text = (SSD / "ssd300_deploy.prototxt").read_text()
+        return Net(re.sub(r"save_output_param \{[^}]*\}", "", text), "TEST")
+    with zipfile.ZipFile(CORPUS / "nets.zip") as nets:
+        text = nets.read(f"nets/{PUBLISHED[name]}.prototxt").decode()
+    if name == "openpose":  # published for no size at all
+        text = text.replace("dim: 1\n    dim: 1\n", "dim: 368\n    dim: 656\n")
+    if name == "vgg16":  # the actions' net ends without probabilities
+        text = text.replace("fc8-1", "fc8").replace("num_output: 101", "num_output: 1000")
+        text += 'layer { name: "prob" type: "Softmax" bottom: "fc8" top: "prob" }'
+    return Net(text, "TEST").with_batch(1)
+
+
+def drawn(net: Net) -> Variables:
+    """Variables that keep the size of what passes through, with running statistics of some use."""
+    random = np.random.default_rng(0)
+
+    def draw(path: tuple[jax.tree_util.DictKey, ...], old: jax.Array) -> np.ndarray:
+        if old.ndim > 1 and old.shape[0] > 1:
+            return random.normal(0, np.sqrt(2 / np.prod(old.shape[1:])), old.shape).astype(np.float32)
+        return random.uniform(0.5, 1, old.shape).astype(np.float32)
+
+    return Variables(*jax.tree_util.tree_map_with_path(draw, tuple(net.init(jax.random.key(0)))))
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.long] if name in LONG else [] if name in FAST else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in PUBLISHED])
+def test_names_shapes_and_outputs_are_those_published(name: str) -> None:
+    config, published = ours(name), theirs(name)
+    assert params_of(config.graph) == params_of(published.graph)
+    assert config.input_names == published.input_names
+    image = np.random.default_rng(1).uniform(-1, 1, config.graph.blobs[config.input_names[0]].shape)
+    fed = {config.input_names[0]: image.astype(np.float32)}
+    variables = drawn(config)
+    expected, computed = (net.freeze(variables)(fed) for net in (published, config))
+    assert set(computed) == set(expected)
+    for output, array in expected.items():
+        scale = np.abs(np.asarray(array)).max()
+        assert scale > 0
+        np.testing.assert_allclose(np.asarray(computed[output]), np.asarray(array), rtol=0, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "checksum"),
+    [("fcn8s", 4121288785), ("segnet", 2815234094), ("pspnet50", 1682440963), ("face_detector", 4012668249)],
+)
+def test_names_and_shapes_are_those_recorded_of_the_authors_files(name: str, checksum: int) -> None:
+    assert zlib.crc32(repr(sorted(params_of(ours(name).graph).items())).encode()) == checksum
