@@ -257,7 +257,7 @@ REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
         ("num_classes: 3 nms_param { }", [*PREDICTIONS, TRUTH], "nms_param is not supported"),
     ],
     "detection_output_param": [
-        ("num_classes: 1", PREDICTIONS, "other than background"),
+        ("num_classes: 1", PREDICTIONS, "besides the background"),
         ("num_classes: 3 keep_top_k: 0", PREDICTIONS, "keep_top_k must be positive"),
         ("num_classes: 3 nms_param { eta: 2 }", PREDICTIONS, "eta must be"),
     ],
