@@ -138,3 +138,22 @@ def test_corpus_upgrades(shared):
             assert read_net(format_text(net) + "\n") == net, name
     assert len(refused) == 3  # templates with placeholders for numbers
     assert all("template" in name for name in refused)
+
+
+def test_what_mycaffe_marks_as_inactive_is_dropped() -> None:
+    net = read_net(
+        """layer { name: d type: AnnotatedData top: d transform_param { color_order: RGB
+          resize_param { option { active: True } height: 3 }
+          distortion_param { option { active: True } active: True brightness_prob: 0.5 }
+          expansion_param { option { active: False } prob: 0.5 }
+          noise_param { active: False hist_eq: true } } }
+        layer { name: o type: DetectionOutput bottom: d top: o detection_output_param { num_classes: 2
+          nms_param { option { active: False } top_k: 3 }
+          save_output_param { option { active: True } output_directory: x } } }"""
+    )
+    transform, output = net.layer[0].transform_param, net.layer[1].detection_output_param
+    assert [field.name for field, _ in transform.ListFields()] == ["resize_param", "distort_param", "color_order"]
+    assert [len(transform.resize_param), transform.resize_param[0].height] == [1, 3]
+    assert [f.name for f, _ in transform.distort_param.ListFields()] == ["brightness_prob"]
+    assert [field.name for field, _ in output.ListFields()] == ["num_classes", "save_output_param"]
+    assert [f.name for f, _ in output.save_output_param.ListFields()] == ["output_directory"]

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ..errors import DataError, is_integer
+from ..schema.fork_fields import HINTS
 
 _MAX_POSITION = 2**62  # examples; larger numbers are damage
 
@@ -42,13 +43,16 @@ def float32_top(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def refuse_unsupported(message: Any, name: str, known: Container[str]) -> None:
-    """Check that a message has no settings other than the known ones.
+    """Check that a message has no settings other than the known ones and those that are ignored.
 
     Raises:
         DataError: naming every other field that has a value other than its default.
     """
     unsupported = [
-        field.name for field, value in message.ListFields() if field.name not in known and value != field.default_value
+        field.name
+        for field, value in message.ListFields()
+        if field.name not in known and field.name not in HINTS.get(message.DESCRIPTOR.name, {})
+        if value != field.default_value
     ]
     if unsupported:
         raise DataError([f"{name}.{field} is not supported yet" for field in unsupported])

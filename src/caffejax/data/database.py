@@ -87,6 +87,8 @@ class RecordDataset(ImageDataset[Label]):
         param, transform_param = site.layer.data_param, site.layer.transform_param
         self.decode_mode = COLOUR if transform_param.force_color else GREY if transform_param.force_gray else AS_STORED
         self.max_pixels = site.reading.max_image_pixels
+        if param.backend == caffe_pb2.DataParameter.IMAGEDB:
+            raise DataError(f"{param.source} is in MyCaffe's SQL database, which is not read; write it to an LMDB")
         records = READERS[caffe_pb2.DataParameter.DB.Name(param.backend).lower()](site.path(param.source))
         skip = rng.below(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)

@@ -159,7 +159,7 @@ class FillerParameter(_message.Message):
     def __init__(self, type: _Optional[str] = ..., value: _Optional[float] = ..., min: _Optional[float] = ..., max: _Optional[float] = ..., mean: _Optional[float] = ..., std: _Optional[float] = ..., sparse: _Optional[int] = ..., variance_norm: _Optional[_Union[FillerParameter.VarianceNorm, str]] = ..., diag_val: _Optional[_Iterable[float]] = ..., alpha: _Optional[float] = ..., scale: _Optional[float] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., channels: _Optional[int] = ..., expectation_option: _Optional[str] = ..., xy: _Optional[str] = ...) -> None: ...
 
 class NetParameter(_message.Message):
-    __slots__ = ("name", "input", "input_shape", "input_dim", "force_backward", "state", "debug_info", "layer", "layers", "engine", "compile_net_state", "bn_stats_batch_size", "default_backward_type", "default_forward_math", "default_backward_math", "global_grad_scale", "global_grad_scale_adaptive", "default_conv_algos_override", "reduce_buckets", "default_cudnn_math_override", "eltwise_mem_sharing", "multinode", "mem_param", "default_forward_type")
+    __slots__ = ("name", "input", "input_shape", "input_dim", "force_backward", "state", "debug_info", "layer", "layers", "engine", "compile_net_state", "bn_stats_batch_size", "default_backward_type", "default_forward_math", "default_backward_math", "global_grad_scale", "global_grad_scale_adaptive", "default_conv_algos_override", "reduce_buckets", "default_cudnn_math_override", "eltwise_mem_sharing", "multinode", "mem_param", "default_forward_type", "enable_memory_stats", "model_type", "base_weight_file", "base_tokenizer_file")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     INPUT_SHAPE_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +184,10 @@ class NetParameter(_message.Message):
     MULTINODE_FIELD_NUMBER: _ClassVar[int]
     MEM_PARAM_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_FORWARD_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_MEMORY_STATS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    BASE_WEIGHT_FILE_FIELD_NUMBER: _ClassVar[int]
+    BASE_TOKENIZER_FILE_FIELD_NUMBER: _ClassVar[int]
     name: str
     input: _containers.RepeatedScalarFieldContainer[str]
     input_shape: _containers.RepeatedCompositeFieldContainer[BlobShape]
@@ -208,7 +212,11 @@ class NetParameter(_message.Message):
     multinode: MultinodeParameter
     mem_param: MemoryOptimizationParameter
     default_forward_type: Type
-    def __init__(self, name: _Optional[str] = ..., input: _Optional[_Iterable[str]] = ..., input_shape: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ..., input_dim: _Optional[_Iterable[int]] = ..., force_backward: _Optional[bool] = ..., state: _Optional[_Union[NetState, _Mapping]] = ..., debug_info: _Optional[bool] = ..., layer: _Optional[_Iterable[_Union[LayerParameter, _Mapping]]] = ..., layers: _Optional[_Iterable[_Union[V1LayerParameter, _Mapping]]] = ..., engine: _Optional[str] = ..., compile_net_state: _Optional[_Union[CompileNetState, _Mapping]] = ..., bn_stats_batch_size: _Optional[int] = ..., default_backward_type: _Optional[_Union[Type, str]] = ..., default_forward_math: _Optional[_Union[Type, str]] = ..., default_backward_math: _Optional[_Union[Type, str]] = ..., global_grad_scale: _Optional[float] = ..., global_grad_scale_adaptive: _Optional[bool] = ..., default_conv_algos_override: _Optional[str] = ..., reduce_buckets: _Optional[int] = ..., default_cudnn_math_override: _Optional[int] = ..., eltwise_mem_sharing: _Optional[bool] = ..., multinode: _Optional[_Union[MultinodeParameter, _Mapping]] = ..., mem_param: _Optional[_Union[MemoryOptimizationParameter, _Mapping]] = ..., default_forward_type: _Optional[_Union[Type, str]] = ...) -> None: ...
+    enable_memory_stats: bool
+    model_type: str
+    base_weight_file: str
+    base_tokenizer_file: str
+    def __init__(self, name: _Optional[str] = ..., input: _Optional[_Iterable[str]] = ..., input_shape: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ..., input_dim: _Optional[_Iterable[int]] = ..., force_backward: _Optional[bool] = ..., state: _Optional[_Union[NetState, _Mapping]] = ..., debug_info: _Optional[bool] = ..., layer: _Optional[_Iterable[_Union[LayerParameter, _Mapping]]] = ..., layers: _Optional[_Iterable[_Union[V1LayerParameter, _Mapping]]] = ..., engine: _Optional[str] = ..., compile_net_state: _Optional[_Union[CompileNetState, _Mapping]] = ..., bn_stats_batch_size: _Optional[int] = ..., default_backward_type: _Optional[_Union[Type, str]] = ..., default_forward_math: _Optional[_Union[Type, str]] = ..., default_backward_math: _Optional[_Union[Type, str]] = ..., global_grad_scale: _Optional[float] = ..., global_grad_scale_adaptive: _Optional[bool] = ..., default_conv_algos_override: _Optional[str] = ..., reduce_buckets: _Optional[int] = ..., default_cudnn_math_override: _Optional[int] = ..., eltwise_mem_sharing: _Optional[bool] = ..., multinode: _Optional[_Union[MultinodeParameter, _Mapping]] = ..., mem_param: _Optional[_Union[MemoryOptimizationParameter, _Mapping]] = ..., default_forward_type: _Optional[_Union[Type, str]] = ..., enable_memory_stats: _Optional[bool] = ..., model_type: _Optional[str] = ..., base_weight_file: _Optional[str] = ..., base_tokenizer_file: _Optional[str] = ...) -> None: ...
 
 class SolverParameter(_message.Message):
     __slots__ = ("net", "net_param", "train_net", "test_net", "train_net_param", "test_net_param", "train_state", "test_state", "test_iter", "test_interval", "test_compute_loss", "test_initialization", "base_lr", "display", "average_loss", "max_iter", "iter_size", "lr_policy", "gamma", "power", "momentum", "weight_decay", "regularization_type", "stepsize", "stepvalue", "clip_gradients", "snapshot", "snapshot_prefix", "snapshot_diff", "snapshot_format", "solver_mode", "device_id", "random_seed", "type", "delta", "momentum2", "rms_decay", "debug_info", "snapshot_after_train", "solver_type", "layer_wise_reduce", "weights", "plateau_winsize", "show_per_class_result", "store_blobs_in_old_format", "disabled_update", "engine", "momentum_power", "larc", "larc_policy", "gan_solver", "test_offset", "weight_decay_power", "test_and_snapshot_last_epochs", "larc_turbo", "max_weight_decay", "ap_version", "clamp_weights_lower", "clamp_weights_upper", "clip_weights", "eval_type", "group_id", "larc_eta", "local_gw_ratio", "local_lr_auto", "max_momentum", "min_lr", "momentum_policy", "rampup_interval", "rampup_lr", "richness", "solver_data_type", "stageiter", "stagelr", "warmup_iter", "warmup_start_lr", "weight_decay_policy", "stepearly", "adamw_decay", "custom_trainer", "custom_trainer_properties", "output_average_results", "snapshot_include_weights", "snapshot_include_state", "accuracy_average_window", "enable_clip_gradient_status", "verbose_optimization_output", "use_test_net_for_running", "use_training_net_for_testing", "lbgfs_corrections", "ransom_seed")
@@ -483,7 +491,7 @@ class ParamSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., share_mode: _Optional[_Union[ParamSpec.DimCheckMode, str]] = ..., lr_mult: _Optional[float] = ..., decay_mult: _Optional[float] = ...) -> None: ...
 
 class LayerParameter(_message.Message):
-    __slots__ = ("name", "type", "bottom", "top", "phase", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "transform_param", "loss_param", "accuracy_param", "argmax_param", "batch_norm_param", "bias_param", "clip_param", "concat_param", "contrastive_loss_param", "convolution_param", "crop_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "elu_param", "embed_param", "exp_param", "flatten_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "input_param", "log_param", "lrn_param", "memory_data_param", "mvn_param", "parameter_param", "pooling_param", "power_param", "prelu_param", "python_param", "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param", "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param", "threshold_param", "tile_param", "window_data_param", "bn_param", "augmentation_param", "correlation_param", "l1_loss_param", "writer_param", "reader_param", "mean_param", "resample_param", "downsample_param", "reshape_every_iter", "lpq_loss_param", "flow_warp_param", "accum_param", "black_augmentation_param", "batch_reduction_param", "shuffle_channel_param", "gan_loss_param", "squeeze_convolution_param", "squeeze_inner_product_param", "yolo_v2_loss_param", "yolo_v3_loss_param", "annotated_data_param", "multibox_loss_param", "permute_param", "prior_box_param", "rnn_param", "detection_output_param", "detection_evaluate_param", "norm_param", "video_data_param", "depth_to_space_param", "predict_box_param", "fcn_data_param", "gather_param", "flip_param", "inner_distance_param", "nms_param", "general_contrastive_loss_param", "gather_nd_param", "general_triplet_loss_param", "soft_truncation_param", "where4_gathernd_param", "crop_and_resize_param", "pairwise_param", "pyramid_roi_align_param", "batch_contrastive_loss_param", "pad_param", "stack_param", "nca_param", "largemargin_inner_product_param", "label_specific_rescale_param", "infimum_loss_param", "ordinal_regression_loss_param", "reduce_mean_param", "selu_param", "feature_decay_loss_param", "confidence_penalty_loss_param", "batch_to_space_nd_param", "label_specific_margin_param", "channel_scale_param", "label_specific_affine_param", "label_specific_hard_margin_param", "expand_dims_nd_param", "label_specific_add_param", "broadcast_to_param", "strided_slice_param", "piece_param", "range_param", "sparse_to_dense_param", "roi_align_param", "embedding_lookup_param", "embedding_lookup_sparse_param", "gemm_param", "reduce_l1_param", "reduce_l2_param", "reduce_logsumexp_param", "reduce_all_param", "reduce_any_param", "reverse_sequence_param", "hard_sigmoid_param", "thresholded_relu_param", "one_hot_param", "reverse_param", "lp_normalization_param", "matmul_param", "gather_v2_param", "scaled_tanh_param", "pooling3d_param", "log_softmax_param", "maskrcnn_detection_param", "maskrcnn_proposal_param", "attention_param", "non_max_suppression_param", "rnn_v2_param", "count_nonzero_param", "not_equal_param", "point_net_param", "scatter_nd_param", "layer_norm_param", "mul_param", "spatial_batching_pooling_param", "tensor2box_param", "corr1d_param", "eval_detection_param", "yolo_detection_output_param", "yolov3_detection_output_param", "yolov3_param", "yolo_seg_param", "segmentation_evaluate_param", "convolution3d_param", "detectnet_groundtruth_param", "detectnet_augmentation_param", "adaptive_bias_channel_param", "backward_math", "backward_type", "bbox_reg_param", "bias_channel_param", "box_annotator_ohem_param", "box_group_output_param", "box_output_param", "center_loss_param", "coeff_schedule_param", "cudnn_math_override", "debug", "decode_bbox_param", "dense_crf_param", "dense_image_data_param", "detection_accuracy_param", "detection_data_param", "detection_group_accuracy_param", "detection_group_loss_param", "detection_loss_param", "domain_transform_param", "eltwise_affine_param", "engine", "eval_data_param", "focal_loss_param", "forward_math", "forward_type", "frcnn_output_param", "hard_mining_param", "hotspot_param", "insanity_param", "interp_param", "local_param", "margin_inner_product_param", "mask_resize_param", "mat_read_param", "mat_write_param", "mirror_pad_param", "mn_activation_param", "mn_grad_compress_param", "multi_stage_meanfield_param", "multinode", "nms_gather_param", "noise_param", "normalize_param", "padding_param", "proposal_param", "proposal_target_param", "psroi_pooling_param", "quantization_param", "reduce_max_param", "reduce_min_param", "reduce_prod_param", "reduce_sum_param", "region_loss_param", "relu6_param", "reorg_param", "resize_bilinear_param", "resize_nearest_neighbor_param", "resize_param", "roi_pooling_param", "roi_warping_param", "scale_route_param", "seg_accuracy_param", "seg_data_param", "selu_dropout_param", "smooth_l1_loss_param", "smoothl1_param", "soft_contrastive_loss_param", "softmaxloss_param", "space_to_batch_nd_param", "space_to_depth_param", "spatial_dropout_param", "split_param", "squeeze_param", "strict_dim", "sub_region_param", "tile_nd_param", "topk_gather_param", "triplet_loss_param", "trt_param", "truncation_param", "unique_label_param", "unpooling_param", "unstack_param", "upsample_darknet_param", "upsample_param", "where4_gathernd_crop_param", "where4_param", "xlu_param", "spatial_softmax_param", "eltwise_accuracy_param", "transpose_param", "continuation_indicator_param", "ctc_loss_param", "labelsequence_accuracy_param", "lstm_param", "ctc_decoder_param", "lstm_simple_param", "cosin_add_m_param", "gradient_scaler_param", "mil_data_param", "mil_param")
+    __slots__ = ("name", "type", "bottom", "top", "phase", "loss_weight", "param", "blobs", "propagate_down", "include", "exclude", "transform_param", "loss_param", "accuracy_param", "argmax_param", "batch_norm_param", "bias_param", "clip_param", "concat_param", "contrastive_loss_param", "convolution_param", "crop_param", "data_param", "dropout_param", "dummy_data_param", "eltwise_param", "elu_param", "embed_param", "exp_param", "flatten_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param", "infogain_loss_param", "inner_product_param", "input_param", "log_param", "lrn_param", "memory_data_param", "mvn_param", "parameter_param", "pooling_param", "power_param", "prelu_param", "python_param", "recurrent_param", "reduction_param", "relu_param", "reshape_param", "scale_param", "sigmoid_param", "softmax_param", "spp_param", "slice_param", "swish_param", "tanh_param", "threshold_param", "tile_param", "window_data_param", "bn_param", "augmentation_param", "correlation_param", "l1_loss_param", "writer_param", "reader_param", "mean_param", "resample_param", "downsample_param", "reshape_every_iter", "lpq_loss_param", "flow_warp_param", "accum_param", "black_augmentation_param", "batch_reduction_param", "shuffle_channel_param", "gan_loss_param", "squeeze_convolution_param", "squeeze_inner_product_param", "yolo_v2_loss_param", "yolo_v3_loss_param", "annotated_data_param", "multibox_loss_param", "permute_param", "prior_box_param", "rnn_param", "detection_output_param", "detection_evaluate_param", "norm_param", "video_data_param", "depth_to_space_param", "predict_box_param", "fcn_data_param", "gather_param", "flip_param", "inner_distance_param", "nms_param", "general_contrastive_loss_param", "gather_nd_param", "general_triplet_loss_param", "soft_truncation_param", "where4_gathernd_param", "crop_and_resize_param", "pairwise_param", "pyramid_roi_align_param", "batch_contrastive_loss_param", "pad_param", "stack_param", "nca_param", "largemargin_inner_product_param", "label_specific_rescale_param", "infimum_loss_param", "ordinal_regression_loss_param", "reduce_mean_param", "selu_param", "feature_decay_loss_param", "confidence_penalty_loss_param", "batch_to_space_nd_param", "label_specific_margin_param", "channel_scale_param", "label_specific_affine_param", "label_specific_hard_margin_param", "expand_dims_nd_param", "label_specific_add_param", "broadcast_to_param", "strided_slice_param", "piece_param", "range_param", "sparse_to_dense_param", "roi_align_param", "embedding_lookup_param", "embedding_lookup_sparse_param", "gemm_param", "reduce_l1_param", "reduce_l2_param", "reduce_logsumexp_param", "reduce_all_param", "reduce_any_param", "reverse_sequence_param", "hard_sigmoid_param", "thresholded_relu_param", "one_hot_param", "reverse_param", "lp_normalization_param", "matmul_param", "gather_v2_param", "scaled_tanh_param", "pooling3d_param", "log_softmax_param", "maskrcnn_detection_param", "maskrcnn_proposal_param", "attention_param", "non_max_suppression_param", "rnn_v2_param", "count_nonzero_param", "not_equal_param", "point_net_param", "scatter_nd_param", "layer_norm_param", "mul_param", "spatial_batching_pooling_param", "tensor2box_param", "corr1d_param", "eval_detection_param", "yolo_detection_output_param", "yolov3_detection_output_param", "yolov3_param", "yolo_seg_param", "segmentation_evaluate_param", "convolution3d_param", "detectnet_groundtruth_param", "detectnet_augmentation_param", "adaptive_bias_channel_param", "backward_math", "backward_type", "bbox_reg_param", "bias_channel_param", "box_annotator_ohem_param", "box_group_output_param", "box_output_param", "center_loss_param", "coeff_schedule_param", "cudnn_math_override", "debug", "decode_bbox_param", "dense_crf_param", "dense_image_data_param", "detection_accuracy_param", "detection_data_param", "detection_group_accuracy_param", "detection_group_loss_param", "detection_loss_param", "domain_transform_param", "eltwise_affine_param", "engine", "eval_data_param", "focal_loss_param", "forward_math", "forward_type", "frcnn_output_param", "hard_mining_param", "hotspot_param", "insanity_param", "interp_param", "local_param", "margin_inner_product_param", "mask_resize_param", "mat_read_param", "mat_write_param", "mirror_pad_param", "mn_activation_param", "mn_grad_compress_param", "multi_stage_meanfield_param", "multinode", "nms_gather_param", "noise_param", "normalize_param", "padding_param", "proposal_param", "proposal_target_param", "psroi_pooling_param", "quantization_param", "reduce_max_param", "reduce_min_param", "reduce_prod_param", "reduce_sum_param", "region_loss_param", "relu6_param", "reorg_param", "resize_bilinear_param", "resize_nearest_neighbor_param", "resize_param", "roi_pooling_param", "roi_warping_param", "scale_route_param", "seg_accuracy_param", "seg_data_param", "selu_dropout_param", "smooth_l1_loss_param", "smoothl1_param", "soft_contrastive_loss_param", "softmaxloss_param", "space_to_batch_nd_param", "space_to_depth_param", "spatial_dropout_param", "split_param", "squeeze_param", "strict_dim", "sub_region_param", "tile_nd_param", "topk_gather_param", "triplet_loss_param", "trt_param", "truncation_param", "unique_label_param", "unpooling_param", "unstack_param", "upsample_darknet_param", "upsample_param", "where4_gathernd_crop_param", "where4_param", "xlu_param", "spatial_softmax_param", "eltwise_accuracy_param", "transpose_param", "continuation_indicator_param", "ctc_loss_param", "labelsequence_accuracy_param", "lstm_param", "ctc_decoder_param", "lstm_simple_param", "cosin_add_m_param", "gradient_scaler_param", "mil_data_param", "mil_param", "group_start", "freeze_learning", "connect_loss_event", "use_halfsize", "debug_param", "data_sequence_param", "decode_param", "knn_param", "max_bottom_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     BOTTOM_FIELD_NUMBER: _ClassVar[int]
@@ -759,6 +767,15 @@ class LayerParameter(_message.Message):
     GRADIENT_SCALER_PARAM_FIELD_NUMBER: _ClassVar[int]
     MIL_DATA_PARAM_FIELD_NUMBER: _ClassVar[int]
     MIL_PARAM_FIELD_NUMBER: _ClassVar[int]
+    GROUP_START_FIELD_NUMBER: _ClassVar[int]
+    FREEZE_LEARNING_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_LOSS_EVENT_FIELD_NUMBER: _ClassVar[int]
+    USE_HALFSIZE_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_PARAM_FIELD_NUMBER: _ClassVar[int]
+    DATA_SEQUENCE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    DECODE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    KNN_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MAX_BOTTOM_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     bottom: _containers.RepeatedScalarFieldContainer[str]
@@ -1034,10 +1051,19 @@ class LayerParameter(_message.Message):
     gradient_scaler_param: GradientScalerParameter
     mil_data_param: MILDataParameter
     mil_param: MILParameter
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., phase: _Optional[_Union[Phase, str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., augmentation_param: _Optional[_Union[AugmentationParameter, _Mapping]] = ..., correlation_param: _Optional[_Union[CorrelationParameter, _Mapping]] = ..., l1_loss_param: _Optional[_Union[L1LossParameter, _Mapping]] = ..., writer_param: _Optional[_Union[WriterParameter, _Mapping]] = ..., reader_param: _Optional[_Union[ReaderParameter, _Mapping]] = ..., mean_param: _Optional[_Union[MeanParameter, _Mapping]] = ..., resample_param: _Optional[_Union[ResampleParameter, _Mapping]] = ..., downsample_param: _Optional[_Union[DownsampleParameter, _Mapping]] = ..., reshape_every_iter: _Optional[bool] = ..., lpq_loss_param: _Optional[_Union[LpqLossParameter, _Mapping]] = ..., flow_warp_param: _Optional[_Union[FlowWarpParameter, _Mapping]] = ..., accum_param: _Optional[_Union[AccumParameter, _Mapping]] = ..., black_augmentation_param: _Optional[_Union[BlackAugmentationParameter, _Mapping]] = ..., batch_reduction_param: _Optional[_Union[BatchReductionParameter, _Mapping]] = ..., shuffle_channel_param: _Optional[_Union[ShuffleChannelParameter, _Mapping]] = ..., gan_loss_param: _Optional[_Union[GANLossParameter, _Mapping]] = ..., squeeze_convolution_param: _Optional[_Union[SqueezeConvolutionParameter, _Mapping]] = ..., squeeze_inner_product_param: _Optional[_Union[SqueezeInnerProductParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ..., annotated_data_param: _Optional[_Union[AnnotatedDataParameter, _Mapping]] = ..., multibox_loss_param: _Optional[_Union[MultiBoxLossParameter, _Mapping]] = ..., permute_param: _Optional[_Union[PermuteParameter, _Mapping]] = ..., prior_box_param: _Optional[_Union[PriorBoxParameter, _Mapping]] = ..., rnn_param: _Optional[_Union[RNNParameter, _Mapping]] = ..., detection_output_param: _Optional[_Union[DetectionOutputParameter, _Mapping]] = ..., detection_evaluate_param: _Optional[_Union[DetectionEvaluateParameter, _Mapping]] = ..., norm_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., video_data_param: _Optional[_Union[VideoDataParameter, _Mapping]] = ..., depth_to_space_param: _Optional[_Union[DepthToSpaceParameter, _Mapping]] = ..., predict_box_param: _Optional[_Union[PredictBoxParameter, _Mapping]] = ..., fcn_data_param: _Optional[_Union[FCNDataParameter, _Mapping]] = ..., gather_param: _Optional[_Union[GatherParameter, _Mapping]] = ..., flip_param: _Optional[_Union[FlipParameter, _Mapping]] = ..., inner_distance_param: _Optional[_Union[InnerDistanceParameter, _Mapping]] = ..., nms_param: _Optional[_Union[NMSParameter, _Mapping]] = ..., general_contrastive_loss_param: _Optional[_Union[GeneralContrastiveParameter, _Mapping]] = ..., gather_nd_param: _Optional[_Union[GatherNDParameter, _Mapping]] = ..., general_triplet_loss_param: _Optional[_Union[GeneralTripletParameter, _Mapping]] = ..., soft_truncation_param: _Optional[_Union[SoftTruncationParameter, _Mapping]] = ..., where4_gathernd_param: _Optional[_Union[Where4GatherndParameter, _Mapping]] = ..., crop_and_resize_param: _Optional[_Union[CropAndResizeParameter, _Mapping]] = ..., pairwise_param: _Optional[_Union[PairwiseParameter, _Mapping]] = ..., pyramid_roi_align_param: _Optional[_Union[PyramidROIAlignParameter, _Mapping]] = ..., batch_contrastive_loss_param: _Optional[_Union[BatchContrastiveParameter, _Mapping]] = ..., pad_param: _Optional[_Union[PadParameter, _Mapping]] = ..., stack_param: _Optional[_Union[StackParameter, _Mapping]] = ..., nca_param: _Optional[_Union[NCAParameter, _Mapping]] = ..., largemargin_inner_product_param: _Optional[_Union[LargeMarginInnerProductParameter, _Mapping]] = ..., label_specific_rescale_param: _Optional[_Union[LabelSpecificRescaleParameter, _Mapping]] = ..., infimum_loss_param: _Optional[_Union[InfimumLossParamter, _Mapping]] = ..., ordinal_regression_loss_param: _Optional[_Union[OrdinalRegressionParameter, _Mapping]] = ..., reduce_mean_param: _Optional[_Union[ReduceMeanParameter, _Mapping]] = ..., selu_param: _Optional[_Union[SeLUParameter, _Mapping]] = ..., feature_decay_loss_param: _Optional[_Union[FeatureDecayLossParameter, _Mapping]] = ..., confidence_penalty_loss_param: _Optional[_Union[ConfidencePenaltyLossParameter, _Mapping]] = ..., batch_to_space_nd_param: _Optional[_Union[BatchToSpaceNDParameter, _Mapping]] = ..., label_specific_margin_param: _Optional[_Union[LabelSpecificMarginParameter, _Mapping]] = ..., channel_scale_param: _Optional[_Union[ChannelScaleParameter, _Mapping]] = ..., label_specific_affine_param: _Optional[_Union[LabelSpecificAffineParameter, _Mapping]] = ..., label_specific_hard_margin_param: _Optional[_Union[LabelSpecificHardMarginParameter, _Mapping]] = ..., expand_dims_nd_param: _Optional[_Union[ExpandDimsNDParameter, _Mapping]] = ..., label_specific_add_param: _Optional[_Union[LabelSpecificAddParameter, _Mapping]] = ..., broadcast_to_param: _Optional[_Union[BroadcastToParameter, _Mapping]] = ..., strided_slice_param: _Optional[_Union[StridedSliceParameter, _Mapping]] = ..., piece_param: _Optional[_Union[PieceParameter, _Mapping]] = ..., range_param: _Optional[_Union[RangeParameter, _Mapping]] = ..., sparse_to_dense_param: _Optional[_Union[SparseToDenseParameter, _Mapping]] = ..., roi_align_param: _Optional[_Union[ROIAlignParameter, _Mapping]] = ..., embedding_lookup_param: _Optional[_Union[EmbeddingLookupParameter, _Mapping]] = ..., embedding_lookup_sparse_param: _Optional[_Union[EmbeddingLookupSparseParameter, _Mapping]] = ..., gemm_param: _Optional[_Union[GemmParameter, _Mapping]] = ..., reduce_l1_param: _Optional[_Union[ReduceL1Parameter, _Mapping]] = ..., reduce_l2_param: _Optional[_Union[ReduceL2Parameter, _Mapping]] = ..., reduce_logsumexp_param: _Optional[_Union[ReduceLogSumExpParameter, _Mapping]] = ..., reduce_all_param: _Optional[_Union[ReduceAllParameter, _Mapping]] = ..., reduce_any_param: _Optional[_Union[ReduceAnyParameter, _Mapping]] = ..., reverse_sequence_param: _Optional[_Union[ReverseSequenceParameter, _Mapping]] = ..., hard_sigmoid_param: _Optional[_Union[HardSigmoidParameter, _Mapping]] = ..., thresholded_relu_param: _Optional[_Union[ThresholdedReLUParameter, _Mapping]] = ..., one_hot_param: _Optional[_Union[OneHotParameter, _Mapping]] = ..., reverse_param: _Optional[_Union[ReverseParameter, _Mapping]] = ..., lp_normalization_param: _Optional[_Union[LpNormalizationParameter, _Mapping]] = ..., matmul_param: _Optional[_Union[MatMulParameter, _Mapping]] = ..., gather_v2_param: _Optional[_Union[GatherV2Parameter, _Mapping]] = ..., scaled_tanh_param: _Optional[_Union[ScaledTanHParameter, _Mapping]] = ..., pooling3d_param: _Optional[_Union[Pooling3DParameter, _Mapping]] = ..., log_softmax_param: _Optional[_Union[LogSoftmaxParameter, _Mapping]] = ..., maskrcnn_detection_param: _Optional[_Union[MaskRCNNDetectionParameter, _Mapping]] = ..., maskrcnn_proposal_param: _Optional[_Union[MaskRCNNProposalParameter, _Mapping]] = ..., attention_param: _Optional[_Union[AttentionParameter, _Mapping]] = ..., non_max_suppression_param: _Optional[_Union[NonMaxSuppressionParameter, _Mapping]] = ..., rnn_v2_param: _Optional[_Union[RNNv2Parameter, _Mapping]] = ..., count_nonzero_param: _Optional[_Union[CountNonzeroParameter, _Mapping]] = ..., not_equal_param: _Optional[_Union[NotEqualParameter, _Mapping]] = ..., point_net_param: _Optional[_Union[PointNetParameter, _Mapping]] = ..., scatter_nd_param: _Optional[_Union[ScatterNDParameter, _Mapping]] = ..., layer_norm_param: _Optional[_Union[LayerNormParameter, _Mapping]] = ..., mul_param: _Optional[_Union[MulParameter, _Mapping]] = ..., spatial_batching_pooling_param: _Optional[_Union[SpatialBatchingPoolingParameter, _Mapping]] = ..., tensor2box_param: _Optional[_Union[Tensor2BoxParameter, _Mapping]] = ..., corr1d_param: _Optional[_Union[Corr1dParameter, _Mapping]] = ..., eval_detection_param: _Optional[_Union[EvalDetectionParameter, _Mapping]] = ..., yolo_detection_output_param: _Optional[_Union[YoloDetectionOutputParameter, _Mapping]] = ..., yolov3_detection_output_param: _Optional[_Union[Yolov3DetectionOutputParameter, _Mapping]] = ..., yolov3_param: _Optional[_Union[Yolov3Parameter, _Mapping]] = ..., yolo_seg_param: _Optional[_Union[YoloSegParameter, _Mapping]] = ..., segmentation_evaluate_param: _Optional[_Union[SegmentationEvaluateParameter, _Mapping]] = ..., convolution3d_param: _Optional[_Union[Convolution3DParameter, _Mapping]] = ..., detectnet_groundtruth_param: _Optional[_Union[DetectNetGroundTruthParameter, _Mapping]] = ..., detectnet_augmentation_param: _Optional[_Union[DetectNetAugmentationParameter, _Mapping]] = ..., adaptive_bias_channel_param: _Optional[_Union[AdaptiveBiasChannelParameter, _Mapping]] = ..., backward_math: _Optional[_Union[Type, str]] = ..., backward_type: _Optional[_Union[Type, str]] = ..., bbox_reg_param: _Optional[_Union[BBoxRegParameter, _Mapping]] = ..., bias_channel_param: _Optional[_Union[BiasChannelParameter, _Mapping]] = ..., box_annotator_ohem_param: _Optional[_Union[BoxAnnotatorOHEMParameter, _Mapping]] = ..., box_group_output_param: _Optional[_Union[BoxGroupOutputParameter, _Mapping]] = ..., box_output_param: _Optional[_Union[BoxOutputParameter, _Mapping]] = ..., center_loss_param: _Optional[_Union[CenterLossParameter, _Mapping]] = ..., coeff_schedule_param: _Optional[_Union[CoeffScheduleParameter, _Mapping]] = ..., cudnn_math_override: _Optional[int] = ..., debug: _Optional[bool] = ..., decode_bbox_param: _Optional[_Union[DecodeBBoxParameter, _Mapping]] = ..., dense_crf_param: _Optional[_Union[DenseCRFParameter, _Mapping]] = ..., dense_image_data_param: _Optional[_Union[DenseImageDataParameter, _Mapping]] = ..., detection_accuracy_param: _Optional[_Union[DetectionAccuracyParameter, _Mapping]] = ..., detection_data_param: _Optional[_Union[DetectionDataParameter, _Mapping]] = ..., detection_group_accuracy_param: _Optional[_Union[DetectionGroupAccuracyParameter, _Mapping]] = ..., detection_group_loss_param: _Optional[_Union[DetectionGroupLossParameter, _Mapping]] = ..., detection_loss_param: _Optional[_Union[DetectionLossParameter, _Mapping]] = ..., domain_transform_param: _Optional[_Union[DomainTransformParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., engine: _Optional[str] = ..., eval_data_param: _Optional[_Union[EvalDataParameter, _Mapping]] = ..., focal_loss_param: _Optional[_Union[FocalLossParameter, _Mapping]] = ..., forward_math: _Optional[_Union[Type, str]] = ..., forward_type: _Optional[_Union[Type, str]] = ..., frcnn_output_param: _Optional[_Union[FrcnnOutputParameter, _Mapping]] = ..., hard_mining_param: _Optional[_Union[HardMiningParameter, _Mapping]] = ..., hotspot_param: _Optional[_Union[HotspotParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., interp_param: _Optional[_Union[InterpParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., margin_inner_product_param: _Optional[_Union[MarginInnerProductParameter, _Mapping]] = ..., mask_resize_param: _Optional[_Union[MaskResizeParameter, _Mapping]] = ..., mat_read_param: _Optional[_Union[MatReadParameter, _Mapping]] = ..., mat_write_param: _Optional[_Union[MatWriteParameter, _Mapping]] = ..., mirror_pad_param: _Optional[_Union[MirrorPadParameter, _Mapping]] = ..., mn_activation_param: _Optional[_Union[MnActivationParameter, _Mapping]] = ..., mn_grad_compress_param: _Optional[_Union[MnParamGradCompressParameter, _Mapping]] = ..., multi_stage_meanfield_param: _Optional[_Union[MultiStageMeanfieldParameter, _Mapping]] = ..., multinode: _Optional[_Union[MultinodeLayerParameter, _Mapping]] = ..., nms_gather_param: _Optional[_Union[NMSGatherParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., normalize_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., padding_param: _Optional[_Union[PaddingParameter, _Mapping]] = ..., proposal_param: _Optional[_Union[ProposalParameter, _Mapping]] = ..., proposal_target_param: _Optional[_Union[ProposalTargetParameter, _Mapping]] = ..., psroi_pooling_param: _Optional[_Union[PSROIPoolingParameter, _Mapping]] = ..., quantization_param: _Optional[_Union[QuantizationParameter, _Mapping]] = ..., reduce_max_param: _Optional[_Union[ReduceMaxParameter, _Mapping]] = ..., reduce_min_param: _Optional[_Union[ReduceMinParameter, _Mapping]] = ..., reduce_prod_param: _Optional[_Union[ReduceProdParameter, _Mapping]] = ..., reduce_sum_param: _Optional[_Union[ReduceSumParameter, _Mapping]] = ..., region_loss_param: _Optional[_Union[RegionLossParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reorg_param: _Optional[_Union[ReorgParameter, _Mapping]] = ..., resize_bilinear_param: _Optional[_Union[ResizeBilinearParameter, _Mapping]] = ..., resize_nearest_neighbor_param: _Optional[_Union[ResizeNearestNeighborParameter, _Mapping]] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., roi_warping_param: _Optional[_Union[ROIWarpingParameter, _Mapping]] = ..., scale_route_param: _Optional[_Union[ScaleRouteParameter, _Mapping]] = ..., seg_accuracy_param: _Optional[_Union[SegAccuracyParameter, _Mapping]] = ..., seg_data_param: _Optional[_Union[SegDataParameter, _Mapping]] = ..., selu_dropout_param: _Optional[_Union[SeLUDropoutParameter, _Mapping]] = ..., smooth_l1_loss_param: _Optional[_Union[SmoothL1LossParameter, _Mapping]] = ..., smoothl1_param: _Optional[_Union[SmoothL1Parameter, _Mapping]] = ..., soft_contrastive_loss_param: _Optional[_Union[SoftContrastiveParameter, _Mapping]] = ..., softmaxloss_param: _Optional[_Union[SoftmaxLossParameter, _Mapping]] = ..., space_to_batch_nd_param: _Optional[_Union[SpaceToBatchNDParameter, _Mapping]] = ..., space_to_depth_param: _Optional[_Union[SpaceToDepthParameter, _Mapping]] = ..., spatial_dropout_param: _Optional[_Union[SpatialDropoutParameter, _Mapping]] = ..., split_param: _Optional[_Union[SplitParameter, _Mapping]] = ..., squeeze_param: _Optional[_Union[SqueezeParameter, _Mapping]] = ..., strict_dim: _Optional[bool] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., tile_nd_param: _Optional[_Union[TileNDParameter, _Mapping]] = ..., topk_gather_param: _Optional[_Union[TopkGatherParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., trt_param: _Optional[_Union[TRTParameter, _Mapping]] = ..., truncation_param: _Optional[_Union[TruncationParameter, _Mapping]] = ..., unique_label_param: _Optional[_Union[UniqueLabelParameter, _Mapping]] = ..., unpooling_param: _Optional[_Union[UnpoolingParameter, _Mapping]] = ..., unstack_param: _Optional[_Union[UnstackParameter, _Mapping]] = ..., upsample_darknet_param: _Optional[_Union[UpsampleDarknetParameter, _Mapping]] = ..., upsample_param: _Optional[_Union[UpsampleParameter, _Mapping]] = ..., where4_gathernd_crop_param: _Optional[_Union[Where4GatherndCropParameter, _Mapping]] = ..., where4_param: _Optional[_Union[Where4Parameter, _Mapping]] = ..., xlu_param: _Optional[_Union[XLUParameter, _Mapping]] = ..., spatial_softmax_param: _Optional[_Union[SpatialSoftmaxParameter, _Mapping]] = ..., eltwise_accuracy_param: _Optional[_Union[EltwiseAccuracyParameter, _Mapping]] = ..., transpose_param: _Optional[_Union[TransposeParameter, _Mapping]] = ..., continuation_indicator_param: _Optional[_Union[ContinuationIndicatorParameter, _Mapping]] = ..., ctc_loss_param: _Optional[_Union[CtcLossParameter, _Mapping]] = ..., labelsequence_accuracy_param: _Optional[_Union[LabelsequenceAccuracyParameter, _Mapping]] = ..., lstm_param: _Optional[_Union[LSTMParameter, _Mapping]] = ..., ctc_decoder_param: _Optional[_Union[CTCDecoderParameter, _Mapping]] = ..., lstm_simple_param: _Optional[_Union[LSTMParameter, _Mapping]] = ..., cosin_add_m_param: _Optional[_Union[CosinAddmParameter, _Mapping]] = ..., gradient_scaler_param: _Optional[_Union[GradientScalerParameter, _Mapping]] = ..., mil_data_param: _Optional[_Union[MILDataParameter, _Mapping]] = ..., mil_param: _Optional[_Union[MILParameter, _Mapping]] = ...) -> None: ...
+    group_start: bool
+    freeze_learning: bool
+    connect_loss_event: bool
+    use_halfsize: bool
+    debug_param: DebugParameter
+    data_sequence_param: DataSequenceParameter
+    decode_param: DecodeParameter
+    knn_param: KnnParameter
+    max_bottom_count: MaxBottomCount
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., bottom: _Optional[_Iterable[str]] = ..., top: _Optional[_Iterable[str]] = ..., phase: _Optional[_Union[Phase, str]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., param: _Optional[_Iterable[_Union[ParamSpec, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[BlobProto, _Mapping]]] = ..., propagate_down: _Optional[_Iterable[bool]] = ..., include: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., exclude: _Optional[_Iterable[_Union[NetStateRule, _Mapping]]] = ..., transform_param: _Optional[_Union[TransformationParameter, _Mapping]] = ..., loss_param: _Optional[_Union[LossParameter, _Mapping]] = ..., accuracy_param: _Optional[_Union[AccuracyParameter, _Mapping]] = ..., argmax_param: _Optional[_Union[ArgMaxParameter, _Mapping]] = ..., batch_norm_param: _Optional[_Union[BatchNormParameter, _Mapping]] = ..., bias_param: _Optional[_Union[BiasParameter, _Mapping]] = ..., clip_param: _Optional[_Union[ClipParameter, _Mapping]] = ..., concat_param: _Optional[_Union[ConcatParameter, _Mapping]] = ..., contrastive_loss_param: _Optional[_Union[ContrastiveLossParameter, _Mapping]] = ..., convolution_param: _Optional[_Union[ConvolutionParameter, _Mapping]] = ..., crop_param: _Optional[_Union[CropParameter, _Mapping]] = ..., data_param: _Optional[_Union[DataParameter, _Mapping]] = ..., dropout_param: _Optional[_Union[DropoutParameter, _Mapping]] = ..., dummy_data_param: _Optional[_Union[DummyDataParameter, _Mapping]] = ..., eltwise_param: _Optional[_Union[EltwiseParameter, _Mapping]] = ..., elu_param: _Optional[_Union[ELUParameter, _Mapping]] = ..., embed_param: _Optional[_Union[EmbedParameter, _Mapping]] = ..., exp_param: _Optional[_Union[ExpParameter, _Mapping]] = ..., flatten_param: _Optional[_Union[FlattenParameter, _Mapping]] = ..., hdf5_data_param: _Optional[_Union[HDF5DataParameter, _Mapping]] = ..., hdf5_output_param: _Optional[_Union[HDF5OutputParameter, _Mapping]] = ..., hinge_loss_param: _Optional[_Union[HingeLossParameter, _Mapping]] = ..., image_data_param: _Optional[_Union[ImageDataParameter, _Mapping]] = ..., infogain_loss_param: _Optional[_Union[InfogainLossParameter, _Mapping]] = ..., inner_product_param: _Optional[_Union[InnerProductParameter, _Mapping]] = ..., input_param: _Optional[_Union[InputParameter, _Mapping]] = ..., log_param: _Optional[_Union[LogParameter, _Mapping]] = ..., lrn_param: _Optional[_Union[LRNParameter, _Mapping]] = ..., memory_data_param: _Optional[_Union[MemoryDataParameter, _Mapping]] = ..., mvn_param: _Optional[_Union[MVNParameter, _Mapping]] = ..., parameter_param: _Optional[_Union[ParameterParameter, _Mapping]] = ..., pooling_param: _Optional[_Union[PoolingParameter, _Mapping]] = ..., power_param: _Optional[_Union[PowerParameter, _Mapping]] = ..., prelu_param: _Optional[_Union[PReLUParameter, _Mapping]] = ..., python_param: _Optional[_Union[PythonParameter, _Mapping]] = ..., recurrent_param: _Optional[_Union[RecurrentParameter, _Mapping]] = ..., reduction_param: _Optional[_Union[ReductionParameter, _Mapping]] = ..., relu_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reshape_param: _Optional[_Union[ReshapeParameter, _Mapping]] = ..., scale_param: _Optional[_Union[ScaleParameter, _Mapping]] = ..., sigmoid_param: _Optional[_Union[SigmoidParameter, _Mapping]] = ..., softmax_param: _Optional[_Union[SoftmaxParameter, _Mapping]] = ..., spp_param: _Optional[_Union[SPPParameter, _Mapping]] = ..., slice_param: _Optional[_Union[SliceParameter, _Mapping]] = ..., swish_param: _Optional[_Union[SwishParameter, _Mapping]] = ..., tanh_param: _Optional[_Union[TanHParameter, _Mapping]] = ..., threshold_param: _Optional[_Union[ThresholdParameter, _Mapping]] = ..., tile_param: _Optional[_Union[TileParameter, _Mapping]] = ..., window_data_param: _Optional[_Union[WindowDataParameter, _Mapping]] = ..., bn_param: _Optional[_Union[BNParameter, _Mapping]] = ..., augmentation_param: _Optional[_Union[AugmentationParameter, _Mapping]] = ..., correlation_param: _Optional[_Union[CorrelationParameter, _Mapping]] = ..., l1_loss_param: _Optional[_Union[L1LossParameter, _Mapping]] = ..., writer_param: _Optional[_Union[WriterParameter, _Mapping]] = ..., reader_param: _Optional[_Union[ReaderParameter, _Mapping]] = ..., mean_param: _Optional[_Union[MeanParameter, _Mapping]] = ..., resample_param: _Optional[_Union[ResampleParameter, _Mapping]] = ..., downsample_param: _Optional[_Union[DownsampleParameter, _Mapping]] = ..., reshape_every_iter: _Optional[bool] = ..., lpq_loss_param: _Optional[_Union[LpqLossParameter, _Mapping]] = ..., flow_warp_param: _Optional[_Union[FlowWarpParameter, _Mapping]] = ..., accum_param: _Optional[_Union[AccumParameter, _Mapping]] = ..., black_augmentation_param: _Optional[_Union[BlackAugmentationParameter, _Mapping]] = ..., batch_reduction_param: _Optional[_Union[BatchReductionParameter, _Mapping]] = ..., shuffle_channel_param: _Optional[_Union[ShuffleChannelParameter, _Mapping]] = ..., gan_loss_param: _Optional[_Union[GANLossParameter, _Mapping]] = ..., squeeze_convolution_param: _Optional[_Union[SqueezeConvolutionParameter, _Mapping]] = ..., squeeze_inner_product_param: _Optional[_Union[SqueezeInnerProductParameter, _Mapping]] = ..., yolo_v2_loss_param: _Optional[_Union[YoloV2LossParameter, _Mapping]] = ..., yolo_v3_loss_param: _Optional[_Union[YoloV3LossParameter, _Mapping]] = ..., annotated_data_param: _Optional[_Union[AnnotatedDataParameter, _Mapping]] = ..., multibox_loss_param: _Optional[_Union[MultiBoxLossParameter, _Mapping]] = ..., permute_param: _Optional[_Union[PermuteParameter, _Mapping]] = ..., prior_box_param: _Optional[_Union[PriorBoxParameter, _Mapping]] = ..., rnn_param: _Optional[_Union[RNNParameter, _Mapping]] = ..., detection_output_param: _Optional[_Union[DetectionOutputParameter, _Mapping]] = ..., detection_evaluate_param: _Optional[_Union[DetectionEvaluateParameter, _Mapping]] = ..., norm_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., video_data_param: _Optional[_Union[VideoDataParameter, _Mapping]] = ..., depth_to_space_param: _Optional[_Union[DepthToSpaceParameter, _Mapping]] = ..., predict_box_param: _Optional[_Union[PredictBoxParameter, _Mapping]] = ..., fcn_data_param: _Optional[_Union[FCNDataParameter, _Mapping]] = ..., gather_param: _Optional[_Union[GatherParameter, _Mapping]] = ..., flip_param: _Optional[_Union[FlipParameter, _Mapping]] = ..., inner_distance_param: _Optional[_Union[InnerDistanceParameter, _Mapping]] = ..., nms_param: _Optional[_Union[NMSParameter, _Mapping]] = ..., general_contrastive_loss_param: _Optional[_Union[GeneralContrastiveParameter, _Mapping]] = ..., gather_nd_param: _Optional[_Union[GatherNDParameter, _Mapping]] = ..., general_triplet_loss_param: _Optional[_Union[GeneralTripletParameter, _Mapping]] = ..., soft_truncation_param: _Optional[_Union[SoftTruncationParameter, _Mapping]] = ..., where4_gathernd_param: _Optional[_Union[Where4GatherndParameter, _Mapping]] = ..., crop_and_resize_param: _Optional[_Union[CropAndResizeParameter, _Mapping]] = ..., pairwise_param: _Optional[_Union[PairwiseParameter, _Mapping]] = ..., pyramid_roi_align_param: _Optional[_Union[PyramidROIAlignParameter, _Mapping]] = ..., batch_contrastive_loss_param: _Optional[_Union[BatchContrastiveParameter, _Mapping]] = ..., pad_param: _Optional[_Union[PadParameter, _Mapping]] = ..., stack_param: _Optional[_Union[StackParameter, _Mapping]] = ..., nca_param: _Optional[_Union[NCAParameter, _Mapping]] = ..., largemargin_inner_product_param: _Optional[_Union[LargeMarginInnerProductParameter, _Mapping]] = ..., label_specific_rescale_param: _Optional[_Union[LabelSpecificRescaleParameter, _Mapping]] = ..., infimum_loss_param: _Optional[_Union[InfimumLossParamter, _Mapping]] = ..., ordinal_regression_loss_param: _Optional[_Union[OrdinalRegressionParameter, _Mapping]] = ..., reduce_mean_param: _Optional[_Union[ReduceMeanParameter, _Mapping]] = ..., selu_param: _Optional[_Union[SeLUParameter, _Mapping]] = ..., feature_decay_loss_param: _Optional[_Union[FeatureDecayLossParameter, _Mapping]] = ..., confidence_penalty_loss_param: _Optional[_Union[ConfidencePenaltyLossParameter, _Mapping]] = ..., batch_to_space_nd_param: _Optional[_Union[BatchToSpaceNDParameter, _Mapping]] = ..., label_specific_margin_param: _Optional[_Union[LabelSpecificMarginParameter, _Mapping]] = ..., channel_scale_param: _Optional[_Union[ChannelScaleParameter, _Mapping]] = ..., label_specific_affine_param: _Optional[_Union[LabelSpecificAffineParameter, _Mapping]] = ..., label_specific_hard_margin_param: _Optional[_Union[LabelSpecificHardMarginParameter, _Mapping]] = ..., expand_dims_nd_param: _Optional[_Union[ExpandDimsNDParameter, _Mapping]] = ..., label_specific_add_param: _Optional[_Union[LabelSpecificAddParameter, _Mapping]] = ..., broadcast_to_param: _Optional[_Union[BroadcastToParameter, _Mapping]] = ..., strided_slice_param: _Optional[_Union[StridedSliceParameter, _Mapping]] = ..., piece_param: _Optional[_Union[PieceParameter, _Mapping]] = ..., range_param: _Optional[_Union[RangeParameter, _Mapping]] = ..., sparse_to_dense_param: _Optional[_Union[SparseToDenseParameter, _Mapping]] = ..., roi_align_param: _Optional[_Union[ROIAlignParameter, _Mapping]] = ..., embedding_lookup_param: _Optional[_Union[EmbeddingLookupParameter, _Mapping]] = ..., embedding_lookup_sparse_param: _Optional[_Union[EmbeddingLookupSparseParameter, _Mapping]] = ..., gemm_param: _Optional[_Union[GemmParameter, _Mapping]] = ..., reduce_l1_param: _Optional[_Union[ReduceL1Parameter, _Mapping]] = ..., reduce_l2_param: _Optional[_Union[ReduceL2Parameter, _Mapping]] = ..., reduce_logsumexp_param: _Optional[_Union[ReduceLogSumExpParameter, _Mapping]] = ..., reduce_all_param: _Optional[_Union[ReduceAllParameter, _Mapping]] = ..., reduce_any_param: _Optional[_Union[ReduceAnyParameter, _Mapping]] = ..., reverse_sequence_param: _Optional[_Union[ReverseSequenceParameter, _Mapping]] = ..., hard_sigmoid_param: _Optional[_Union[HardSigmoidParameter, _Mapping]] = ..., thresholded_relu_param: _Optional[_Union[ThresholdedReLUParameter, _Mapping]] = ..., one_hot_param: _Optional[_Union[OneHotParameter, _Mapping]] = ..., reverse_param: _Optional[_Union[ReverseParameter, _Mapping]] = ..., lp_normalization_param: _Optional[_Union[LpNormalizationParameter, _Mapping]] = ..., matmul_param: _Optional[_Union[MatMulParameter, _Mapping]] = ..., gather_v2_param: _Optional[_Union[GatherV2Parameter, _Mapping]] = ..., scaled_tanh_param: _Optional[_Union[ScaledTanHParameter, _Mapping]] = ..., pooling3d_param: _Optional[_Union[Pooling3DParameter, _Mapping]] = ..., log_softmax_param: _Optional[_Union[LogSoftmaxParameter, _Mapping]] = ..., maskrcnn_detection_param: _Optional[_Union[MaskRCNNDetectionParameter, _Mapping]] = ..., maskrcnn_proposal_param: _Optional[_Union[MaskRCNNProposalParameter, _Mapping]] = ..., attention_param: _Optional[_Union[AttentionParameter, _Mapping]] = ..., non_max_suppression_param: _Optional[_Union[NonMaxSuppressionParameter, _Mapping]] = ..., rnn_v2_param: _Optional[_Union[RNNv2Parameter, _Mapping]] = ..., count_nonzero_param: _Optional[_Union[CountNonzeroParameter, _Mapping]] = ..., not_equal_param: _Optional[_Union[NotEqualParameter, _Mapping]] = ..., point_net_param: _Optional[_Union[PointNetParameter, _Mapping]] = ..., scatter_nd_param: _Optional[_Union[ScatterNDParameter, _Mapping]] = ..., layer_norm_param: _Optional[_Union[LayerNormParameter, _Mapping]] = ..., mul_param: _Optional[_Union[MulParameter, _Mapping]] = ..., spatial_batching_pooling_param: _Optional[_Union[SpatialBatchingPoolingParameter, _Mapping]] = ..., tensor2box_param: _Optional[_Union[Tensor2BoxParameter, _Mapping]] = ..., corr1d_param: _Optional[_Union[Corr1dParameter, _Mapping]] = ..., eval_detection_param: _Optional[_Union[EvalDetectionParameter, _Mapping]] = ..., yolo_detection_output_param: _Optional[_Union[YoloDetectionOutputParameter, _Mapping]] = ..., yolov3_detection_output_param: _Optional[_Union[Yolov3DetectionOutputParameter, _Mapping]] = ..., yolov3_param: _Optional[_Union[Yolov3Parameter, _Mapping]] = ..., yolo_seg_param: _Optional[_Union[YoloSegParameter, _Mapping]] = ..., segmentation_evaluate_param: _Optional[_Union[SegmentationEvaluateParameter, _Mapping]] = ..., convolution3d_param: _Optional[_Union[Convolution3DParameter, _Mapping]] = ..., detectnet_groundtruth_param: _Optional[_Union[DetectNetGroundTruthParameter, _Mapping]] = ..., detectnet_augmentation_param: _Optional[_Union[DetectNetAugmentationParameter, _Mapping]] = ..., adaptive_bias_channel_param: _Optional[_Union[AdaptiveBiasChannelParameter, _Mapping]] = ..., backward_math: _Optional[_Union[Type, str]] = ..., backward_type: _Optional[_Union[Type, str]] = ..., bbox_reg_param: _Optional[_Union[BBoxRegParameter, _Mapping]] = ..., bias_channel_param: _Optional[_Union[BiasChannelParameter, _Mapping]] = ..., box_annotator_ohem_param: _Optional[_Union[BoxAnnotatorOHEMParameter, _Mapping]] = ..., box_group_output_param: _Optional[_Union[BoxGroupOutputParameter, _Mapping]] = ..., box_output_param: _Optional[_Union[BoxOutputParameter, _Mapping]] = ..., center_loss_param: _Optional[_Union[CenterLossParameter, _Mapping]] = ..., coeff_schedule_param: _Optional[_Union[CoeffScheduleParameter, _Mapping]] = ..., cudnn_math_override: _Optional[int] = ..., debug: _Optional[bool] = ..., decode_bbox_param: _Optional[_Union[DecodeBBoxParameter, _Mapping]] = ..., dense_crf_param: _Optional[_Union[DenseCRFParameter, _Mapping]] = ..., dense_image_data_param: _Optional[_Union[DenseImageDataParameter, _Mapping]] = ..., detection_accuracy_param: _Optional[_Union[DetectionAccuracyParameter, _Mapping]] = ..., detection_data_param: _Optional[_Union[DetectionDataParameter, _Mapping]] = ..., detection_group_accuracy_param: _Optional[_Union[DetectionGroupAccuracyParameter, _Mapping]] = ..., detection_group_loss_param: _Optional[_Union[DetectionGroupLossParameter, _Mapping]] = ..., detection_loss_param: _Optional[_Union[DetectionLossParameter, _Mapping]] = ..., domain_transform_param: _Optional[_Union[DomainTransformParameter, _Mapping]] = ..., eltwise_affine_param: _Optional[_Union[EltwiseAffineParameter, _Mapping]] = ..., engine: _Optional[str] = ..., eval_data_param: _Optional[_Union[EvalDataParameter, _Mapping]] = ..., focal_loss_param: _Optional[_Union[FocalLossParameter, _Mapping]] = ..., forward_math: _Optional[_Union[Type, str]] = ..., forward_type: _Optional[_Union[Type, str]] = ..., frcnn_output_param: _Optional[_Union[FrcnnOutputParameter, _Mapping]] = ..., hard_mining_param: _Optional[_Union[HardMiningParameter, _Mapping]] = ..., hotspot_param: _Optional[_Union[HotspotParameter, _Mapping]] = ..., insanity_param: _Optional[_Union[InsanityParameter, _Mapping]] = ..., interp_param: _Optional[_Union[InterpParameter, _Mapping]] = ..., local_param: _Optional[_Union[LocalParameter, _Mapping]] = ..., margin_inner_product_param: _Optional[_Union[MarginInnerProductParameter, _Mapping]] = ..., mask_resize_param: _Optional[_Union[MaskResizeParameter, _Mapping]] = ..., mat_read_param: _Optional[_Union[MatReadParameter, _Mapping]] = ..., mat_write_param: _Optional[_Union[MatWriteParameter, _Mapping]] = ..., mirror_pad_param: _Optional[_Union[MirrorPadParameter, _Mapping]] = ..., mn_activation_param: _Optional[_Union[MnActivationParameter, _Mapping]] = ..., mn_grad_compress_param: _Optional[_Union[MnParamGradCompressParameter, _Mapping]] = ..., multi_stage_meanfield_param: _Optional[_Union[MultiStageMeanfieldParameter, _Mapping]] = ..., multinode: _Optional[_Union[MultinodeLayerParameter, _Mapping]] = ..., nms_gather_param: _Optional[_Union[NMSGatherParameter, _Mapping]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., normalize_param: _Optional[_Union[NormalizeParameter, _Mapping]] = ..., padding_param: _Optional[_Union[PaddingParameter, _Mapping]] = ..., proposal_param: _Optional[_Union[ProposalParameter, _Mapping]] = ..., proposal_target_param: _Optional[_Union[ProposalTargetParameter, _Mapping]] = ..., psroi_pooling_param: _Optional[_Union[PSROIPoolingParameter, _Mapping]] = ..., quantization_param: _Optional[_Union[QuantizationParameter, _Mapping]] = ..., reduce_max_param: _Optional[_Union[ReduceMaxParameter, _Mapping]] = ..., reduce_min_param: _Optional[_Union[ReduceMinParameter, _Mapping]] = ..., reduce_prod_param: _Optional[_Union[ReduceProdParameter, _Mapping]] = ..., reduce_sum_param: _Optional[_Union[ReduceSumParameter, _Mapping]] = ..., region_loss_param: _Optional[_Union[RegionLossParameter, _Mapping]] = ..., relu6_param: _Optional[_Union[ReLUParameter, _Mapping]] = ..., reorg_param: _Optional[_Union[ReorgParameter, _Mapping]] = ..., resize_bilinear_param: _Optional[_Union[ResizeBilinearParameter, _Mapping]] = ..., resize_nearest_neighbor_param: _Optional[_Union[ResizeNearestNeighborParameter, _Mapping]] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ..., roi_pooling_param: _Optional[_Union[ROIPoolingParameter, _Mapping]] = ..., roi_warping_param: _Optional[_Union[ROIWarpingParameter, _Mapping]] = ..., scale_route_param: _Optional[_Union[ScaleRouteParameter, _Mapping]] = ..., seg_accuracy_param: _Optional[_Union[SegAccuracyParameter, _Mapping]] = ..., seg_data_param: _Optional[_Union[SegDataParameter, _Mapping]] = ..., selu_dropout_param: _Optional[_Union[SeLUDropoutParameter, _Mapping]] = ..., smooth_l1_loss_param: _Optional[_Union[SmoothL1LossParameter, _Mapping]] = ..., smoothl1_param: _Optional[_Union[SmoothL1Parameter, _Mapping]] = ..., soft_contrastive_loss_param: _Optional[_Union[SoftContrastiveParameter, _Mapping]] = ..., softmaxloss_param: _Optional[_Union[SoftmaxLossParameter, _Mapping]] = ..., space_to_batch_nd_param: _Optional[_Union[SpaceToBatchNDParameter, _Mapping]] = ..., space_to_depth_param: _Optional[_Union[SpaceToDepthParameter, _Mapping]] = ..., spatial_dropout_param: _Optional[_Union[SpatialDropoutParameter, _Mapping]] = ..., split_param: _Optional[_Union[SplitParameter, _Mapping]] = ..., squeeze_param: _Optional[_Union[SqueezeParameter, _Mapping]] = ..., strict_dim: _Optional[bool] = ..., sub_region_param: _Optional[_Union[SubRegionParameter, _Mapping]] = ..., tile_nd_param: _Optional[_Union[TileNDParameter, _Mapping]] = ..., topk_gather_param: _Optional[_Union[TopkGatherParameter, _Mapping]] = ..., triplet_loss_param: _Optional[_Union[TripletLossParameter, _Mapping]] = ..., trt_param: _Optional[_Union[TRTParameter, _Mapping]] = ..., truncation_param: _Optional[_Union[TruncationParameter, _Mapping]] = ..., unique_label_param: _Optional[_Union[UniqueLabelParameter, _Mapping]] = ..., unpooling_param: _Optional[_Union[UnpoolingParameter, _Mapping]] = ..., unstack_param: _Optional[_Union[UnstackParameter, _Mapping]] = ..., upsample_darknet_param: _Optional[_Union[UpsampleDarknetParameter, _Mapping]] = ..., upsample_param: _Optional[_Union[UpsampleParameter, _Mapping]] = ..., where4_gathernd_crop_param: _Optional[_Union[Where4GatherndCropParameter, _Mapping]] = ..., where4_param: _Optional[_Union[Where4Parameter, _Mapping]] = ..., xlu_param: _Optional[_Union[XLUParameter, _Mapping]] = ..., spatial_softmax_param: _Optional[_Union[SpatialSoftmaxParameter, _Mapping]] = ..., eltwise_accuracy_param: _Optional[_Union[EltwiseAccuracyParameter, _Mapping]] = ..., transpose_param: _Optional[_Union[TransposeParameter, _Mapping]] = ..., continuation_indicator_param: _Optional[_Union[ContinuationIndicatorParameter, _Mapping]] = ..., ctc_loss_param: _Optional[_Union[CtcLossParameter, _Mapping]] = ..., labelsequence_accuracy_param: _Optional[_Union[LabelsequenceAccuracyParameter, _Mapping]] = ..., lstm_param: _Optional[_Union[LSTMParameter, _Mapping]] = ..., ctc_decoder_param: _Optional[_Union[CTCDecoderParameter, _Mapping]] = ..., lstm_simple_param: _Optional[_Union[LSTMParameter, _Mapping]] = ..., cosin_add_m_param: _Optional[_Union[CosinAddmParameter, _Mapping]] = ..., gradient_scaler_param: _Optional[_Union[GradientScalerParameter, _Mapping]] = ..., mil_data_param: _Optional[_Union[MILDataParameter, _Mapping]] = ..., mil_param: _Optional[_Union[MILParameter, _Mapping]] = ..., group_start: _Optional[bool] = ..., freeze_learning: _Optional[bool] = ..., connect_loss_event: _Optional[bool] = ..., use_halfsize: _Optional[bool] = ..., debug_param: _Optional[_Union[DebugParameter, _Mapping]] = ..., data_sequence_param: _Optional[_Union[DataSequenceParameter, _Mapping]] = ..., decode_param: _Optional[_Union[DecodeParameter, _Mapping]] = ..., knn_param: _Optional[_Union[KnnParameter, _Mapping]] = ..., max_bottom_count: _Optional[_Union[MaxBottomCount, _Mapping]] = ...) -> None: ...
 
 class TransformationParameter(_message.Message):
-    __slots__ = ("scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray", "resize_param", "noise_param", "emit_constraint", "crop_h", "crop_w", "distort_param", "expand_param", "aspect_max", "horizontal_stretch_lower", "flow", "bgr2rgb", "contrast_brightness_adjustment", "allow_upscale", "caffe_yolo", "display", "max_brightness_shift", "max_smooth", "max_color_shift", "min_side_min", "min_side_max", "min_side", "apply_probability", "debug_params", "cvt_bgr2rgb", "aspect_min", "center_crop", "crop_height", "crop_width", "enable_classf_aug", "erase_ratio", "fix_crop", "forward_packing", "horizontal_stretch_upper", "img_rand_resize_lower", "img_rand_resize_upper", "interpolation_algo_down", "interpolation_algo_up", "is_flow", "max_contrast", "max_distort", "max_rotation_angle", "max_scaling_factor", "min_contrast", "min_scaling_factor", "more_fix_crop", "multi_scale", "num_labels", "original_image", "pad", "rand_resize_ratio_lower", "rand_resize_ratio_upper", "random_aspect_ratio_param", "random_resize_param", "random_seed", "scale_factors", "scale_max", "scale_min", "scale_ratios", "smooth_filtering", "stride", "upper_height", "upper_size", "upper_width", "use_gpu_transform", "vertical_stretch_lower", "vertical_stretch_upper")
+    __slots__ = ("scale", "mirror", "crop_size", "mean_file", "mean_value", "force_color", "force_gray", "resize_param", "noise_param", "emit_constraint", "crop_h", "crop_w", "distort_param", "expand_param", "aspect_max", "horizontal_stretch_lower", "flow", "bgr2rgb", "contrast_brightness_adjustment", "allow_upscale", "caffe_yolo", "display", "max_brightness_shift", "max_smooth", "max_color_shift", "min_side_min", "min_side_max", "min_side", "apply_probability", "debug_params", "cvt_bgr2rgb", "aspect_min", "center_crop", "crop_height", "crop_width", "enable_classf_aug", "erase_ratio", "fix_crop", "forward_packing", "horizontal_stretch_upper", "img_rand_resize_lower", "img_rand_resize_upper", "interpolation_algo_down", "interpolation_algo_up", "is_flow", "max_contrast", "max_distort", "max_rotation_angle", "max_scaling_factor", "min_contrast", "min_scaling_factor", "more_fix_crop", "multi_scale", "num_labels", "original_image", "pad", "rand_resize_ratio_lower", "rand_resize_ratio_upper", "random_aspect_ratio_param", "random_resize_param", "random_seed", "scale_factors", "scale_max", "scale_min", "scale_ratios", "smooth_filtering", "stride", "upper_height", "upper_size", "upper_width", "use_gpu_transform", "vertical_stretch_lower", "vertical_stretch_upper", "scale_operator", "use_image_mean", "use_imagedb_mean", "color_order", "distortion_param", "expansion_param", "mask_param", "label_mapping")
     class InterpolationAlgo(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INTER_NEAREST: _ClassVar[TransformationParameter.InterpolationAlgo]
@@ -1121,6 +1147,14 @@ class TransformationParameter(_message.Message):
     USE_GPU_TRANSFORM_FIELD_NUMBER: _ClassVar[int]
     VERTICAL_STRETCH_LOWER_FIELD_NUMBER: _ClassVar[int]
     VERTICAL_STRETCH_UPPER_FIELD_NUMBER: _ClassVar[int]
+    SCALE_OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    USE_IMAGE_MEAN_FIELD_NUMBER: _ClassVar[int]
+    USE_IMAGEDB_MEAN_FIELD_NUMBER: _ClassVar[int]
+    COLOR_ORDER_FIELD_NUMBER: _ClassVar[int]
+    DISTORTION_PARAM_FIELD_NUMBER: _ClassVar[int]
+    EXPANSION_PARAM_FIELD_NUMBER: _ClassVar[int]
+    MASK_PARAM_FIELD_NUMBER: _ClassVar[int]
+    LABEL_MAPPING_FIELD_NUMBER: _ClassVar[int]
     scale: float
     mirror: bool
     crop_size: int
@@ -1194,10 +1228,18 @@ class TransformationParameter(_message.Message):
     use_gpu_transform: bool
     vertical_stretch_lower: float
     vertical_stretch_upper: float
-    def __init__(self, scale: _Optional[float] = ..., mirror: _Optional[bool] = ..., crop_size: _Optional[int] = ..., mean_file: _Optional[str] = ..., mean_value: _Optional[_Iterable[float]] = ..., force_color: _Optional[bool] = ..., force_gray: _Optional[bool] = ..., resize_param: _Optional[_Iterable[_Union[ResizeParameter, _Mapping]]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., emit_constraint: _Optional[_Union[EmitConstraint, _Mapping]] = ..., crop_h: _Optional[int] = ..., crop_w: _Optional[int] = ..., distort_param: _Optional[_Union[DistortionParameter, _Mapping]] = ..., expand_param: _Optional[_Union[ExpansionParameter, _Mapping]] = ..., aspect_max: _Optional[float] = ..., horizontal_stretch_lower: _Optional[float] = ..., flow: _Optional[bool] = ..., bgr2rgb: _Optional[bool] = ..., contrast_brightness_adjustment: _Optional[bool] = ..., allow_upscale: _Optional[bool] = ..., caffe_yolo: _Optional[bool] = ..., display: _Optional[bool] = ..., max_brightness_shift: _Optional[int] = ..., max_smooth: _Optional[float] = ..., max_color_shift: _Optional[int] = ..., min_side_min: _Optional[int] = ..., min_side_max: _Optional[int] = ..., min_side: _Optional[int] = ..., apply_probability: _Optional[float] = ..., debug_params: _Optional[bool] = ..., cvt_bgr2rgb: _Optional[bool] = ..., aspect_min: _Optional[float] = ..., center_crop: _Optional[bool] = ..., crop_height: _Optional[int] = ..., crop_width: _Optional[int] = ..., enable_classf_aug: _Optional[bool] = ..., erase_ratio: _Optional[float] = ..., fix_crop: _Optional[bool] = ..., forward_packing: _Optional[_Union[Packing, str]] = ..., horizontal_stretch_upper: _Optional[float] = ..., img_rand_resize_lower: _Optional[int] = ..., img_rand_resize_upper: _Optional[int] = ..., interpolation_algo_down: _Optional[_Union[TransformationParameter.InterpolationAlgo, str]] = ..., interpolation_algo_up: _Optional[_Union[TransformationParameter.InterpolationAlgo, str]] = ..., is_flow: _Optional[bool] = ..., max_contrast: _Optional[float] = ..., max_distort: _Optional[int] = ..., max_rotation_angle: _Optional[int] = ..., max_scaling_factor: _Optional[float] = ..., min_contrast: _Optional[float] = ..., min_scaling_factor: _Optional[float] = ..., more_fix_crop: _Optional[bool] = ..., multi_scale: _Optional[bool] = ..., num_labels: _Optional[int] = ..., original_image: _Optional[bool] = ..., pad: _Optional[int] = ..., rand_resize_ratio_lower: _Optional[float] = ..., rand_resize_ratio_upper: _Optional[float] = ..., random_aspect_ratio_param: _Optional[_Union[RandomAspectRatioParameter, _Mapping]] = ..., random_resize_param: _Optional[_Union[RandomResizeParameter, _Mapping]] = ..., random_seed: _Optional[int] = ..., scale_factors: _Optional[_Iterable[float]] = ..., scale_max: _Optional[float] = ..., scale_min: _Optional[float] = ..., scale_ratios: _Optional[_Iterable[float]] = ..., smooth_filtering: _Optional[bool] = ..., stride: _Optional[int] = ..., upper_height: _Optional[int] = ..., upper_size: _Optional[int] = ..., upper_width: _Optional[int] = ..., use_gpu_transform: _Optional[bool] = ..., vertical_stretch_lower: _Optional[float] = ..., vertical_stretch_upper: _Optional[float] = ...) -> None: ...
+    scale_operator: str
+    use_image_mean: bool
+    use_imagedb_mean: bool
+    color_order: str
+    distortion_param: DistortionParameter
+    expansion_param: ExpansionParameter
+    mask_param: MaskParameter
+    label_mapping: LabelMappingParameter
+    def __init__(self, scale: _Optional[float] = ..., mirror: _Optional[bool] = ..., crop_size: _Optional[int] = ..., mean_file: _Optional[str] = ..., mean_value: _Optional[_Iterable[float]] = ..., force_color: _Optional[bool] = ..., force_gray: _Optional[bool] = ..., resize_param: _Optional[_Iterable[_Union[ResizeParameter, _Mapping]]] = ..., noise_param: _Optional[_Union[NoiseParameter, _Mapping]] = ..., emit_constraint: _Optional[_Union[EmitConstraint, _Mapping]] = ..., crop_h: _Optional[int] = ..., crop_w: _Optional[int] = ..., distort_param: _Optional[_Union[DistortionParameter, _Mapping]] = ..., expand_param: _Optional[_Union[ExpansionParameter, _Mapping]] = ..., aspect_max: _Optional[float] = ..., horizontal_stretch_lower: _Optional[float] = ..., flow: _Optional[bool] = ..., bgr2rgb: _Optional[bool] = ..., contrast_brightness_adjustment: _Optional[bool] = ..., allow_upscale: _Optional[bool] = ..., caffe_yolo: _Optional[bool] = ..., display: _Optional[bool] = ..., max_brightness_shift: _Optional[int] = ..., max_smooth: _Optional[float] = ..., max_color_shift: _Optional[int] = ..., min_side_min: _Optional[int] = ..., min_side_max: _Optional[int] = ..., min_side: _Optional[int] = ..., apply_probability: _Optional[float] = ..., debug_params: _Optional[bool] = ..., cvt_bgr2rgb: _Optional[bool] = ..., aspect_min: _Optional[float] = ..., center_crop: _Optional[bool] = ..., crop_height: _Optional[int] = ..., crop_width: _Optional[int] = ..., enable_classf_aug: _Optional[bool] = ..., erase_ratio: _Optional[float] = ..., fix_crop: _Optional[bool] = ..., forward_packing: _Optional[_Union[Packing, str]] = ..., horizontal_stretch_upper: _Optional[float] = ..., img_rand_resize_lower: _Optional[int] = ..., img_rand_resize_upper: _Optional[int] = ..., interpolation_algo_down: _Optional[_Union[TransformationParameter.InterpolationAlgo, str]] = ..., interpolation_algo_up: _Optional[_Union[TransformationParameter.InterpolationAlgo, str]] = ..., is_flow: _Optional[bool] = ..., max_contrast: _Optional[float] = ..., max_distort: _Optional[int] = ..., max_rotation_angle: _Optional[int] = ..., max_scaling_factor: _Optional[float] = ..., min_contrast: _Optional[float] = ..., min_scaling_factor: _Optional[float] = ..., more_fix_crop: _Optional[bool] = ..., multi_scale: _Optional[bool] = ..., num_labels: _Optional[int] = ..., original_image: _Optional[bool] = ..., pad: _Optional[int] = ..., rand_resize_ratio_lower: _Optional[float] = ..., rand_resize_ratio_upper: _Optional[float] = ..., random_aspect_ratio_param: _Optional[_Union[RandomAspectRatioParameter, _Mapping]] = ..., random_resize_param: _Optional[_Union[RandomResizeParameter, _Mapping]] = ..., random_seed: _Optional[int] = ..., scale_factors: _Optional[_Iterable[float]] = ..., scale_max: _Optional[float] = ..., scale_min: _Optional[float] = ..., scale_ratios: _Optional[_Iterable[float]] = ..., smooth_filtering: _Optional[bool] = ..., stride: _Optional[int] = ..., upper_height: _Optional[int] = ..., upper_size: _Optional[int] = ..., upper_width: _Optional[int] = ..., use_gpu_transform: _Optional[bool] = ..., vertical_stretch_lower: _Optional[float] = ..., vertical_stretch_upper: _Optional[float] = ..., scale_operator: _Optional[str] = ..., use_image_mean: _Optional[bool] = ..., use_imagedb_mean: _Optional[bool] = ..., color_order: _Optional[str] = ..., distortion_param: _Optional[_Union[DistortionParameter, _Mapping]] = ..., expansion_param: _Optional[_Union[ExpansionParameter, _Mapping]] = ..., mask_param: _Optional[_Union[MaskParameter, _Mapping]] = ..., label_mapping: _Optional[_Union[LabelMappingParameter, _Mapping]] = ...) -> None: ...
 
 class LossParameter(_message.Message):
-    __slots__ = ("ignore_label", "normalization", "normalize", "class_weighting", "label_smoothing", "pre_fixed_normalizer", "weight_by_label_freqs")
+    __slots__ = ("ignore_label", "normalization", "normalize", "class_weighting", "label_smoothing", "pre_fixed_normalizer", "weight_by_label_freqs", "loss_scale")
     class NormalizationMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         FULL: _ClassVar[LossParameter.NormalizationMode]
@@ -1217,6 +1259,7 @@ class LossParameter(_message.Message):
     LABEL_SMOOTHING_FIELD_NUMBER: _ClassVar[int]
     PRE_FIXED_NORMALIZER_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_BY_LABEL_FREQS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_SCALE_FIELD_NUMBER: _ClassVar[int]
     ignore_label: int
     normalization: LossParameter.NormalizationMode
     normalize: bool
@@ -1224,19 +1267,26 @@ class LossParameter(_message.Message):
     label_smoothing: float
     pre_fixed_normalizer: float
     weight_by_label_freqs: bool
-    def __init__(self, ignore_label: _Optional[int] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ..., normalize: _Optional[bool] = ..., class_weighting: _Optional[_Iterable[float]] = ..., label_smoothing: _Optional[float] = ..., pre_fixed_normalizer: _Optional[float] = ..., weight_by_label_freqs: _Optional[bool] = ...) -> None: ...
+    loss_scale: float
+    def __init__(self, ignore_label: _Optional[int] = ..., normalization: _Optional[_Union[LossParameter.NormalizationMode, str]] = ..., normalize: _Optional[bool] = ..., class_weighting: _Optional[_Iterable[float]] = ..., label_smoothing: _Optional[float] = ..., pre_fixed_normalizer: _Optional[float] = ..., weight_by_label_freqs: _Optional[bool] = ..., loss_scale: _Optional[float] = ...) -> None: ...
 
 class AccuracyParameter(_message.Message):
-    __slots__ = ("top_k", "axis", "ignore_label", "min_is_better")
+    __slots__ = ("top_k", "axis", "ignore_label", "min_is_better", "enable_simple_accuracy", "enable_last_element_only", "ignore_labels")
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     AXIS_FIELD_NUMBER: _ClassVar[int]
     IGNORE_LABEL_FIELD_NUMBER: _ClassVar[int]
     MIN_IS_BETTER_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_SIMPLE_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_LAST_ELEMENT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_LABELS_FIELD_NUMBER: _ClassVar[int]
     top_k: int
     axis: int
     ignore_label: int
     min_is_better: bool
-    def __init__(self, top_k: _Optional[int] = ..., axis: _Optional[int] = ..., ignore_label: _Optional[int] = ..., min_is_better: _Optional[bool] = ...) -> None: ...
+    enable_simple_accuracy: bool
+    enable_last_element_only: bool
+    ignore_labels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, top_k: _Optional[int] = ..., axis: _Optional[int] = ..., ignore_label: _Optional[int] = ..., min_is_better: _Optional[bool] = ..., enable_simple_accuracy: _Optional[bool] = ..., enable_last_element_only: _Optional[bool] = ..., ignore_labels: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ArgMaxParameter(_message.Message):
     __slots__ = ("out_max_val", "top_k", "axis", "min_first")
@@ -1405,15 +1455,23 @@ class BiasParameter(_message.Message):
     def __init__(self, axis: _Optional[int] = ..., num_axes: _Optional[int] = ..., filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., bias_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., bias_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[BiasParameter.SaturateMethod, str]] = ..., quantize_method: _Optional[_Union[BiasParameter.QuantizeMethod, str]] = ...) -> None: ...
 
 class ContrastiveLossParameter(_message.Message):
-    __slots__ = ("margin", "legacy_version")
+    __slots__ = ("margin", "legacy_version", "output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale")
     MARGIN_FIELD_NUMBER: _ClassVar[int]
     LEGACY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_MATCHES_FIELD_NUMBER: _ClassVar[int]
+    CENTROID_LEARNING_FIELD_NUMBER: _ClassVar[int]
+    DISTANCE_CALCULATION_FIELD_NUMBER: _ClassVar[int]
+    MATCHING_DISTANCE_SCALE_FIELD_NUMBER: _ClassVar[int]
     margin: float
     legacy_version: bool
-    def __init__(self, margin: _Optional[float] = ..., legacy_version: _Optional[bool] = ...) -> None: ...
+    output_matches: bool
+    centroid_learning: str
+    distance_calculation: str
+    matching_distance_scale: float
+    def __init__(self, margin: _Optional[float] = ..., legacy_version: _Optional[bool] = ..., output_matches: _Optional[bool] = ..., centroid_learning: _Optional[str] = ..., distance_calculation: _Optional[str] = ..., matching_distance_scale: _Optional[float] = ...) -> None: ...
 
 class ConvolutionParameter(_message.Message):
-    __slots__ = ("num_output", "bias_term", "pad", "kernel_size", "stride", "dilation", "pad_h", "pad_w", "kernel_h", "kernel_w", "stride_h", "stride_w", "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col", "cudnn_convolution_algo_seeker", "conv_algos_override", "conv_algorithm", "coeff", "fusion_type", "pad_l", "pad_r", "pad_t", "pad_b", "input_scale", "output_scale", "saturate", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "per_channel_scale_weight", "quantize_method", "per_channel_scale_output", "submanifold_sparse", "dilation_h", "dilation_w", "dis_mode", "gen_mode", "hole", "hole_h", "hole_w", "kernel_depth", "negative_slope", "pad_type", "relu", "shape_offset", "temporal_pad", "temporal_stride", "weight_fixed", "kernel_shape", "stride_shape", "pad_shape")
+    __slots__ = ("num_output", "bias_term", "pad", "kernel_size", "stride", "dilation", "pad_h", "pad_w", "kernel_h", "kernel_w", "stride_h", "stride_w", "group", "weight_filler", "bias_filler", "engine", "axis", "force_nd_im2col", "cudnn_convolution_algo_seeker", "conv_algos_override", "conv_algorithm", "coeff", "fusion_type", "pad_l", "pad_r", "pad_t", "pad_b", "input_scale", "output_scale", "saturate", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "per_channel_scale_weight", "quantize_method", "per_channel_scale_output", "submanifold_sparse", "dilation_h", "dilation_w", "dis_mode", "gen_mode", "hole", "hole_h", "hole_w", "kernel_depth", "negative_slope", "pad_type", "relu", "shape_offset", "temporal_pad", "temporal_stride", "weight_fixed", "kernel_shape", "stride_shape", "pad_shape", "cudnn_workspace_limit", "cudnn_worspace_limit", "cudnn_worspace_allow_on_groups", "cudnn_workspace_allow_on_groups", "cudnn_enable_tensor_cores")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[ConvolutionParameter.Engine]
@@ -1512,6 +1570,11 @@ class ConvolutionParameter(_message.Message):
     KERNEL_SHAPE_FIELD_NUMBER: _ClassVar[int]
     STRIDE_SHAPE_FIELD_NUMBER: _ClassVar[int]
     PAD_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_WORKSPACE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_WORSPACE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_WORSPACE_ALLOW_ON_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_WORKSPACE_ALLOW_ON_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_ENABLE_TENSOR_CORES_FIELD_NUMBER: _ClassVar[int]
     num_output: int
     bias_term: bool
     pad: _containers.RepeatedScalarFieldContainer[int]
@@ -1568,7 +1631,12 @@ class ConvolutionParameter(_message.Message):
     kernel_shape: BlobShape
     stride_shape: BlobShape
     pad_shape: BlobShape
-    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., pad: _Optional[_Iterable[int]] = ..., kernel_size: _Optional[_Iterable[int]] = ..., stride: _Optional[_Iterable[int]] = ..., dilation: _Optional[_Iterable[int]] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., group: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., engine: _Optional[_Union[ConvolutionParameter.Engine, str]] = ..., axis: _Optional[int] = ..., force_nd_im2col: _Optional[bool] = ..., cudnn_convolution_algo_seeker: _Optional[_Union[ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker, str]] = ..., conv_algos_override: _Optional[str] = ..., conv_algorithm: _Optional[str] = ..., coeff: _Optional[_Iterable[float]] = ..., fusion_type: _Optional[_Union[ConvolutionParameter.FusionType, str]] = ..., pad_l: _Optional[int] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., saturate: _Optional[_Union[ConvolutionParameter.SaturateMethod, str]] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., per_channel_scale_weight: _Optional[bool] = ..., quantize_method: _Optional[_Union[ConvolutionParameter.QuantizeMethod, str]] = ..., per_channel_scale_output: _Optional[bool] = ..., submanifold_sparse: _Optional[bool] = ..., dilation_h: _Optional[int] = ..., dilation_w: _Optional[int] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., hole: _Optional[int] = ..., hole_h: _Optional[int] = ..., hole_w: _Optional[int] = ..., kernel_depth: _Optional[int] = ..., negative_slope: _Optional[float] = ..., pad_type: _Optional[int] = ..., relu: _Optional[bool] = ..., shape_offset: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ..., weight_fixed: _Optional[bool] = ..., kernel_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., stride_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., pad_shape: _Optional[_Union[BlobShape, _Mapping]] = ...) -> None: ...
+    cudnn_workspace_limit: int
+    cudnn_worspace_limit: int
+    cudnn_worspace_allow_on_groups: bool
+    cudnn_workspace_allow_on_groups: bool
+    cudnn_enable_tensor_cores: bool
+    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., pad: _Optional[_Iterable[int]] = ..., kernel_size: _Optional[_Iterable[int]] = ..., stride: _Optional[_Iterable[int]] = ..., dilation: _Optional[_Iterable[int]] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., group: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., engine: _Optional[_Union[ConvolutionParameter.Engine, str]] = ..., axis: _Optional[int] = ..., force_nd_im2col: _Optional[bool] = ..., cudnn_convolution_algo_seeker: _Optional[_Union[ConvolutionParameter.CuDNNConvolutionAlgorithmSeeker, str]] = ..., conv_algos_override: _Optional[str] = ..., conv_algorithm: _Optional[str] = ..., coeff: _Optional[_Iterable[float]] = ..., fusion_type: _Optional[_Union[ConvolutionParameter.FusionType, str]] = ..., pad_l: _Optional[int] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., saturate: _Optional[_Union[ConvolutionParameter.SaturateMethod, str]] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., per_channel_scale_weight: _Optional[bool] = ..., quantize_method: _Optional[_Union[ConvolutionParameter.QuantizeMethod, str]] = ..., per_channel_scale_output: _Optional[bool] = ..., submanifold_sparse: _Optional[bool] = ..., dilation_h: _Optional[int] = ..., dilation_w: _Optional[int] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., hole: _Optional[int] = ..., hole_h: _Optional[int] = ..., hole_w: _Optional[int] = ..., kernel_depth: _Optional[int] = ..., negative_slope: _Optional[float] = ..., pad_type: _Optional[int] = ..., relu: _Optional[bool] = ..., shape_offset: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ..., weight_fixed: _Optional[bool] = ..., kernel_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., stride_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., pad_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., cudnn_workspace_limit: _Optional[int] = ..., cudnn_worspace_limit: _Optional[int] = ..., cudnn_worspace_allow_on_groups: _Optional[bool] = ..., cudnn_workspace_allow_on_groups: _Optional[bool] = ..., cudnn_enable_tensor_cores: _Optional[bool] = ...) -> None: ...
 
 class CropParameter(_message.Message):
     __slots__ = ("axis", "offset")
@@ -1579,13 +1647,15 @@ class CropParameter(_message.Message):
     def __init__(self, axis: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DataParameter(_message.Message):
-    __slots__ = ("source", "batch_size", "rand_skip", "backend", "scale", "mean_file", "crop_size", "mirror", "force_encoded_color", "prefetch", "side", "parser_threads", "cache", "precache", "random", "preselection_file", "preselection_label", "range_start", "range_end", "rand_permute", "rand_permute_order", "rand_permute_seed", "slice_point", "encoding", "verbose", "subtract", "permute_every_iter", "block_size", "disk_reader_threads", "huge_video_dataset", "limit_samples", "shuffle", "threads")
+    __slots__ = ("source", "batch_size", "rand_skip", "backend", "scale", "mean_file", "crop_size", "mirror", "force_encoded_color", "prefetch", "side", "parser_threads", "cache", "precache", "random", "preselection_file", "preselection_label", "range_start", "range_end", "rand_permute", "rand_permute_order", "rand_permute_seed", "slice_point", "encoding", "verbose", "subtract", "permute_every_iter", "block_size", "disk_reader_threads", "huge_video_dataset", "limit_samples", "shuffle", "threads", "enable_random_selection", "enable_pair_selection", "display_timing", "label_type", "primary_data", "synchronize_with", "synchronize_target", "images_per_blob", "output_all_labels", "balance_matches", "output_image_information", "enable_noise_for_nonmatch", "enable_debug_output", "forced_primary_label", "one_hot_label_size", "time_align", "output_image_index")
     class DB(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         LEVELDB: _ClassVar[DataParameter.DB]
         LMDB: _ClassVar[DataParameter.DB]
+        IMAGEDB: _ClassVar[DataParameter.DB]
     LEVELDB: DataParameter.DB
     LMDB: DataParameter.DB
+    IMAGEDB: DataParameter.DB
     class CHANNELENCODING(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UINT8: _ClassVar[DataParameter.CHANNELENCODING]
@@ -1633,6 +1703,23 @@ class DataParameter(_message.Message):
     LIMIT_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     SHUFFLE_FIELD_NUMBER: _ClassVar[int]
     THREADS_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_RANDOM_SELECTION_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_PAIR_SELECTION_FIELD_NUMBER: _ClassVar[int]
+    DISPLAY_TIMING_FIELD_NUMBER: _ClassVar[int]
+    LABEL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_DATA_FIELD_NUMBER: _ClassVar[int]
+    SYNCHRONIZE_WITH_FIELD_NUMBER: _ClassVar[int]
+    SYNCHRONIZE_TARGET_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_PER_BLOB_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_ALL_LABELS_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_MATCHES_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_IMAGE_INFORMATION_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_NOISE_FOR_NONMATCH_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_DEBUG_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    FORCED_PRIMARY_LABEL_FIELD_NUMBER: _ClassVar[int]
+    ONE_HOT_LABEL_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TIME_ALIGN_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_IMAGE_INDEX_FIELD_NUMBER: _ClassVar[int]
     source: str
     batch_size: int
     rand_skip: int
@@ -1666,10 +1753,27 @@ class DataParameter(_message.Message):
     limit_samples: int
     shuffle: bool
     threads: int
-    def __init__(self, source: _Optional[str] = ..., batch_size: _Optional[int] = ..., rand_skip: _Optional[int] = ..., backend: _Optional[_Union[DataParameter.DB, str]] = ..., scale: _Optional[float] = ..., mean_file: _Optional[str] = ..., crop_size: _Optional[int] = ..., mirror: _Optional[bool] = ..., force_encoded_color: _Optional[bool] = ..., prefetch: _Optional[int] = ..., side: _Optional[_Iterable[int]] = ..., parser_threads: _Optional[int] = ..., cache: _Optional[bool] = ..., precache: _Optional[bool] = ..., random: _Optional[bool] = ..., preselection_file: _Optional[str] = ..., preselection_label: _Optional[int] = ..., range_start: _Optional[int] = ..., range_end: _Optional[int] = ..., rand_permute: _Optional[bool] = ..., rand_permute_order: _Optional[_Union[DataParameter.RANDPERMORDER, str]] = ..., rand_permute_seed: _Optional[int] = ..., slice_point: _Optional[_Iterable[int]] = ..., encoding: _Optional[_Iterable[_Union[DataParameter.CHANNELENCODING, str]]] = ..., verbose: _Optional[bool] = ..., subtract: _Optional[_Iterable[float]] = ..., permute_every_iter: _Optional[int] = ..., block_size: _Optional[int] = ..., disk_reader_threads: _Optional[int] = ..., huge_video_dataset: _Optional[bool] = ..., limit_samples: _Optional[int] = ..., shuffle: _Optional[bool] = ..., threads: _Optional[int] = ...) -> None: ...
+    enable_random_selection: bool
+    enable_pair_selection: bool
+    display_timing: bool
+    label_type: str
+    primary_data: bool
+    synchronize_with: str
+    synchronize_target: bool
+    images_per_blob: int
+    output_all_labels: bool
+    balance_matches: bool
+    output_image_information: bool
+    enable_noise_for_nonmatch: bool
+    enable_debug_output: bool
+    forced_primary_label: int
+    one_hot_label_size: int
+    time_align: bool
+    output_image_index: bool
+    def __init__(self, source: _Optional[str] = ..., batch_size: _Optional[int] = ..., rand_skip: _Optional[int] = ..., backend: _Optional[_Union[DataParameter.DB, str]] = ..., scale: _Optional[float] = ..., mean_file: _Optional[str] = ..., crop_size: _Optional[int] = ..., mirror: _Optional[bool] = ..., force_encoded_color: _Optional[bool] = ..., prefetch: _Optional[int] = ..., side: _Optional[_Iterable[int]] = ..., parser_threads: _Optional[int] = ..., cache: _Optional[bool] = ..., precache: _Optional[bool] = ..., random: _Optional[bool] = ..., preselection_file: _Optional[str] = ..., preselection_label: _Optional[int] = ..., range_start: _Optional[int] = ..., range_end: _Optional[int] = ..., rand_permute: _Optional[bool] = ..., rand_permute_order: _Optional[_Union[DataParameter.RANDPERMORDER, str]] = ..., rand_permute_seed: _Optional[int] = ..., slice_point: _Optional[_Iterable[int]] = ..., encoding: _Optional[_Iterable[_Union[DataParameter.CHANNELENCODING, str]]] = ..., verbose: _Optional[bool] = ..., subtract: _Optional[_Iterable[float]] = ..., permute_every_iter: _Optional[int] = ..., block_size: _Optional[int] = ..., disk_reader_threads: _Optional[int] = ..., huge_video_dataset: _Optional[bool] = ..., limit_samples: _Optional[int] = ..., shuffle: _Optional[bool] = ..., threads: _Optional[int] = ..., enable_random_selection: _Optional[bool] = ..., enable_pair_selection: _Optional[bool] = ..., display_timing: _Optional[bool] = ..., label_type: _Optional[str] = ..., primary_data: _Optional[bool] = ..., synchronize_with: _Optional[str] = ..., synchronize_target: _Optional[bool] = ..., images_per_blob: _Optional[int] = ..., output_all_labels: _Optional[bool] = ..., balance_matches: _Optional[bool] = ..., output_image_information: _Optional[bool] = ..., enable_noise_for_nonmatch: _Optional[bool] = ..., enable_debug_output: _Optional[bool] = ..., forced_primary_label: _Optional[int] = ..., one_hot_label_size: _Optional[int] = ..., time_align: _Optional[bool] = ..., output_image_index: _Optional[bool] = ...) -> None: ...
 
 class DropoutParameter(_message.Message):
-    __slots__ = ("dropout_ratio", "sample_weights_test", "random_seed", "engine", "scale_train", "sqrt_scale")
+    __slots__ = ("dropout_ratio", "sample_weights_test", "random_seed", "engine", "scale_train", "sqrt_scale", "seed", "active")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[DropoutParameter.Engine]
@@ -1684,13 +1788,17 @@ class DropoutParameter(_message.Message):
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     SCALE_TRAIN_FIELD_NUMBER: _ClassVar[int]
     SQRT_SCALE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     dropout_ratio: float
     sample_weights_test: bool
     random_seed: int
     engine: DropoutParameter.Engine
     scale_train: bool
     sqrt_scale: bool
-    def __init__(self, dropout_ratio: _Optional[float] = ..., sample_weights_test: _Optional[bool] = ..., random_seed: _Optional[int] = ..., engine: _Optional[_Union[DropoutParameter.Engine, str]] = ..., scale_train: _Optional[bool] = ..., sqrt_scale: _Optional[bool] = ...) -> None: ...
+    seed: int
+    active: bool
+    def __init__(self, dropout_ratio: _Optional[float] = ..., sample_weights_test: _Optional[bool] = ..., random_seed: _Optional[int] = ..., engine: _Optional[_Union[DropoutParameter.Engine, str]] = ..., scale_train: _Optional[bool] = ..., sqrt_scale: _Optional[bool] = ..., seed: _Optional[int] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class DummyDataParameter(_message.Message):
     __slots__ = ("data_filler", "shape", "num", "channels", "height", "width")
@@ -1709,7 +1817,7 @@ class DummyDataParameter(_message.Message):
     def __init__(self, data_filler: _Optional[_Iterable[_Union[FillerParameter, _Mapping]]] = ..., shape: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ..., num: _Optional[_Iterable[int]] = ..., channels: _Optional[_Iterable[int]] = ..., height: _Optional[_Iterable[int]] = ..., width: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EltwiseParameter(_message.Message):
-    __slots__ = ("operation", "coeff", "stable_prod_grad", "engine", "saturate", "axis", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method")
+    __slots__ = ("operation", "coeff", "stable_prod_grad", "engine", "saturate", "axis", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method", "coeff_blob", "allow_single_batch_input")
     class EltwiseOp(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PROD: _ClassVar[EltwiseParameter.EltwiseOp]
@@ -1765,6 +1873,8 @@ class EltwiseParameter(_message.Message):
     INPUT_ZERO_POINT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_ZERO_POINT_FIELD_NUMBER: _ClassVar[int]
     QUANTIZE_METHOD_FIELD_NUMBER: _ClassVar[int]
+    COEFF_BLOB_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_SINGLE_BATCH_INPUT_FIELD_NUMBER: _ClassVar[int]
     operation: EltwiseParameter.EltwiseOp
     coeff: _containers.RepeatedScalarFieldContainer[float]
     stable_prod_grad: bool
@@ -1776,7 +1886,9 @@ class EltwiseParameter(_message.Message):
     input_zero_point: _containers.RepeatedScalarFieldContainer[int]
     output_zero_point: int
     quantize_method: EltwiseParameter.QuantizeMethod
-    def __init__(self, operation: _Optional[_Union[EltwiseParameter.EltwiseOp, str]] = ..., coeff: _Optional[_Iterable[float]] = ..., stable_prod_grad: _Optional[bool] = ..., engine: _Optional[_Union[EltwiseParameter.Engine, str]] = ..., saturate: _Optional[_Union[EltwiseParameter.SaturateMethod, str]] = ..., axis: _Optional[int] = ..., input_scale: _Optional[_Iterable[float]] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[_Iterable[int]] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[EltwiseParameter.QuantizeMethod, str]] = ...) -> None: ...
+    coeff_blob: bool
+    allow_single_batch_input: bool
+    def __init__(self, operation: _Optional[_Union[EltwiseParameter.EltwiseOp, str]] = ..., coeff: _Optional[_Iterable[float]] = ..., stable_prod_grad: _Optional[bool] = ..., engine: _Optional[_Union[EltwiseParameter.Engine, str]] = ..., saturate: _Optional[_Union[EltwiseParameter.SaturateMethod, str]] = ..., axis: _Optional[int] = ..., input_scale: _Optional[_Iterable[float]] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[_Iterable[int]] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[EltwiseParameter.QuantizeMethod, str]] = ..., coeff_blob: _Optional[bool] = ..., allow_single_batch_input: _Optional[bool] = ...) -> None: ...
 
 class ELUParameter(_message.Message):
     __slots__ = ("alpha",)
@@ -1786,18 +1898,20 @@ class ELUParameter(_message.Message):
     def __init__(self, alpha: _Optional[float] = ..., **kwargs) -> None: ...
 
 class EmbedParameter(_message.Message):
-    __slots__ = ("num_output", "input_dim", "bias_term", "weight_filler", "bias_filler")
+    __slots__ = ("num_output", "input_dim", "bias_term", "weight_filler", "bias_filler", "backward_compute_type")
     NUM_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     INPUT_DIM_FIELD_NUMBER: _ClassVar[int]
     BIAS_TERM_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FILLER_FIELD_NUMBER: _ClassVar[int]
     BIAS_FILLER_FIELD_NUMBER: _ClassVar[int]
+    BACKWARD_COMPUTE_TYPE_FIELD_NUMBER: _ClassVar[int]
     num_output: int
     input_dim: int
     bias_term: bool
     weight_filler: FillerParameter
     bias_filler: FillerParameter
-    def __init__(self, num_output: _Optional[int] = ..., input_dim: _Optional[int] = ..., bias_term: _Optional[bool] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ...) -> None: ...
+    backward_compute_type: str
+    def __init__(self, num_output: _Optional[int] = ..., input_dim: _Optional[int] = ..., bias_term: _Optional[bool] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., backward_compute_type: _Optional[str] = ...) -> None: ...
 
 class ExpParameter(_message.Message):
     __slots__ = ("base", "scale", "shift")
@@ -1952,7 +2066,7 @@ class InfogainLossParameter(_message.Message):
     def __init__(self, source: _Optional[str] = ..., axis: _Optional[int] = ...) -> None: ...
 
 class InnerProductParameter(_message.Message):
-    __slots__ = ("num_output", "bias_term", "weight_filler", "bias_filler", "axis", "transpose", "engine", "dis_mode", "gen_mode", "input_scale", "output_scale", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "saturate", "quantize_method", "negative_slope", "normalize", "relu", "weight_fixed")
+    __slots__ = ("num_output", "bias_term", "weight_filler", "bias_filler", "axis", "transpose", "engine", "dis_mode", "gen_mode", "input_scale", "output_scale", "weight_scale", "input_zero_point", "output_zero_point", "weight_zero_point", "saturate", "quantize_method", "negative_slope", "normalize", "relu", "weight_fixed", "output_contains_predictions", "min_top_axes", "enable_noise", "sigma_init", "bias_grad_scale")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[InnerProductParameter.Engine]
@@ -2002,6 +2116,11 @@ class InnerProductParameter(_message.Message):
     NORMALIZE_FIELD_NUMBER: _ClassVar[int]
     RELU_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIXED_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_CONTAINS_PREDICTIONS_FIELD_NUMBER: _ClassVar[int]
+    MIN_TOP_AXES_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_NOISE_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_INIT_FIELD_NUMBER: _ClassVar[int]
+    BIAS_GRAD_SCALE_FIELD_NUMBER: _ClassVar[int]
     num_output: int
     bias_term: bool
     weight_filler: FillerParameter
@@ -2023,7 +2142,12 @@ class InnerProductParameter(_message.Message):
     normalize: bool
     relu: bool
     weight_fixed: bool
-    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., axis: _Optional[int] = ..., transpose: _Optional[bool] = ..., engine: _Optional[_Union[InnerProductParameter.Engine, str]] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[InnerProductParameter.SaturateMethod, str]] = ..., quantize_method: _Optional[_Union[InnerProductParameter.QuantizeMethod, str]] = ..., negative_slope: _Optional[float] = ..., normalize: _Optional[bool] = ..., relu: _Optional[bool] = ..., weight_fixed: _Optional[bool] = ...) -> None: ...
+    output_contains_predictions: bool
+    min_top_axes: int
+    enable_noise: bool
+    sigma_init: float
+    bias_grad_scale: float
+    def __init__(self, num_output: _Optional[int] = ..., bias_term: _Optional[bool] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., axis: _Optional[int] = ..., transpose: _Optional[bool] = ..., engine: _Optional[_Union[InnerProductParameter.Engine, str]] = ..., dis_mode: _Optional[bool] = ..., gen_mode: _Optional[bool] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., weight_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., weight_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[InnerProductParameter.SaturateMethod, str]] = ..., quantize_method: _Optional[_Union[InnerProductParameter.QuantizeMethod, str]] = ..., negative_slope: _Optional[float] = ..., normalize: _Optional[bool] = ..., relu: _Optional[bool] = ..., weight_fixed: _Optional[bool] = ..., output_contains_predictions: _Optional[bool] = ..., min_top_axes: _Optional[int] = ..., enable_noise: _Optional[bool] = ..., sigma_init: _Optional[float] = ..., bias_grad_scale: _Optional[float] = ...) -> None: ...
 
 class InputParameter(_message.Message):
     __slots__ = ("shape", "output_scale", "output_zero_point")
@@ -2084,7 +2208,7 @@ class LRNParameter(_message.Message):
     def __init__(self, local_size: _Optional[int] = ..., alpha: _Optional[float] = ..., beta: _Optional[float] = ..., norm_region: _Optional[_Union[LRNParameter.NormRegion, str]] = ..., k: _Optional[float] = ..., engine: _Optional[_Union[LRNParameter.Engine, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ...) -> None: ...
 
 class MemoryDataParameter(_message.Message):
-    __slots__ = ("batch_size", "channels", "height", "width", "transpose", "channels1", "channels2", "channels3", "channels4", "height1", "height2", "height3", "height4", "width1", "width2", "width3", "width4", "input_shapes")
+    __slots__ = ("batch_size", "channels", "height", "width", "transpose", "channels1", "channels2", "channels3", "channels4", "height1", "height2", "height3", "height4", "width1", "width2", "width3", "width4", "input_shapes", "label_channels", "label_height", "label_width", "label_type", "primary_data", "clip_length1", "clip_length2")
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -2103,6 +2227,13 @@ class MemoryDataParameter(_message.Message):
     WIDTH3_FIELD_NUMBER: _ClassVar[int]
     WIDTH4_FIELD_NUMBER: _ClassVar[int]
     INPUT_SHAPES_FIELD_NUMBER: _ClassVar[int]
+    LABEL_CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_WIDTH_FIELD_NUMBER: _ClassVar[int]
+    LABEL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_DATA_FIELD_NUMBER: _ClassVar[int]
+    CLIP_LENGTH1_FIELD_NUMBER: _ClassVar[int]
+    CLIP_LENGTH2_FIELD_NUMBER: _ClassVar[int]
     batch_size: int
     channels: int
     height: int
@@ -2121,7 +2252,14 @@ class MemoryDataParameter(_message.Message):
     width3: int
     width4: int
     input_shapes: _containers.RepeatedCompositeFieldContainer[BlobShape]
-    def __init__(self, batch_size: _Optional[int] = ..., channels: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., transpose: _Optional[bool] = ..., channels1: _Optional[int] = ..., channels2: _Optional[int] = ..., channels3: _Optional[int] = ..., channels4: _Optional[int] = ..., height1: _Optional[int] = ..., height2: _Optional[int] = ..., height3: _Optional[int] = ..., height4: _Optional[int] = ..., width1: _Optional[int] = ..., width2: _Optional[int] = ..., width3: _Optional[int] = ..., width4: _Optional[int] = ..., input_shapes: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ...) -> None: ...
+    label_channels: int
+    label_height: int
+    label_width: int
+    label_type: str
+    primary_data: bool
+    clip_length1: int
+    clip_length2: int
+    def __init__(self, batch_size: _Optional[int] = ..., channels: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., transpose: _Optional[bool] = ..., channels1: _Optional[int] = ..., channels2: _Optional[int] = ..., channels3: _Optional[int] = ..., channels4: _Optional[int] = ..., height1: _Optional[int] = ..., height2: _Optional[int] = ..., height3: _Optional[int] = ..., height4: _Optional[int] = ..., width1: _Optional[int] = ..., width2: _Optional[int] = ..., width3: _Optional[int] = ..., width4: _Optional[int] = ..., input_shapes: _Optional[_Iterable[_Union[BlobShape, _Mapping]]] = ..., label_channels: _Optional[int] = ..., label_height: _Optional[int] = ..., label_width: _Optional[int] = ..., label_type: _Optional[str] = ..., primary_data: _Optional[bool] = ..., clip_length1: _Optional[int] = ..., clip_length2: _Optional[int] = ...) -> None: ...
 
 class MVNParameter(_message.Message):
     __slots__ = ("normalize_variance", "across_channels", "eps", "add_eps_before_sqrt")
@@ -2144,7 +2282,7 @@ class ParameterParameter(_message.Message):
     def __init__(self, shape: _Optional[_Union[BlobShape, _Mapping]] = ..., blob_filler: _Optional[_Union[FillerParameter, _Mapping]] = ...) -> None: ...
 
 class PoolingParameter(_message.Message):
-    __slots__ = ("pool", "pad", "pad_h", "pad_w", "kernel_size", "kernel_h", "kernel_w", "stride", "stride_h", "stride_w", "engine", "global_pooling", "round_mode", "axis", "pad_3d", "kernel_size_3d", "pad_r", "pad_t", "pad_b", "output_shift_instead_division", "saturate", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method", "torch_pooling", "avg_include_pad", "blobs_a_min", "blobs_lr", "ceil_mode", "kernel_depth", "pad_l", "pad_type", "stride_3d", "temporal_pad", "temporal_stride", "kernel_shape", "stride_shape", "pad_shape")
+    __slots__ = ("pool", "pad", "pad_h", "pad_w", "kernel_size", "kernel_h", "kernel_w", "stride", "stride_h", "stride_w", "engine", "global_pooling", "round_mode", "axis", "pad_3d", "kernel_size_3d", "pad_r", "pad_t", "pad_b", "output_shift_instead_division", "saturate", "input_scale", "output_scale", "input_zero_point", "output_zero_point", "quantize_method", "torch_pooling", "avg_include_pad", "blobs_a_min", "blobs_lr", "ceil_mode", "kernel_depth", "pad_l", "pad_type", "stride_3d", "temporal_pad", "temporal_stride", "kernel_shape", "stride_shape", "pad_shape", "reshape_algorithm")
     class PoolMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         MAX: _ClassVar[PoolingParameter.PoolMethod]
@@ -2245,6 +2383,7 @@ class PoolingParameter(_message.Message):
     KERNEL_SHAPE_FIELD_NUMBER: _ClassVar[int]
     STRIDE_SHAPE_FIELD_NUMBER: _ClassVar[int]
     PAD_SHAPE_FIELD_NUMBER: _ClassVar[int]
+    RESHAPE_ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     pool: PoolingParameter.PoolMethod
     pad: int
     pad_h: int
@@ -2285,7 +2424,8 @@ class PoolingParameter(_message.Message):
     kernel_shape: BlobShape
     stride_shape: BlobShape
     pad_shape: BlobShape
-    def __init__(self, pool: _Optional[_Union[PoolingParameter.PoolMethod, str]] = ..., pad: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_size: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., engine: _Optional[_Union[PoolingParameter.Engine, str]] = ..., global_pooling: _Optional[bool] = ..., round_mode: _Optional[_Union[PoolingParameter.RoundMode, str]] = ..., axis: _Optional[int] = ..., pad_3d: _Optional[_Iterable[int]] = ..., kernel_size_3d: _Optional[_Iterable[int]] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., output_shift_instead_division: _Optional[int] = ..., saturate: _Optional[_Union[PoolingParameter.SaturateMethod, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[PoolingParameter.QuantizeMethod, str]] = ..., torch_pooling: _Optional[bool] = ..., avg_include_pad: _Optional[bool] = ..., blobs_a_min: _Optional[float] = ..., blobs_lr: _Optional[float] = ..., ceil_mode: _Optional[bool] = ..., kernel_depth: _Optional[int] = ..., pad_l: _Optional[int] = ..., pad_type: _Optional[int] = ..., stride_3d: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ..., kernel_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., stride_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., pad_shape: _Optional[_Union[BlobShape, _Mapping]] = ...) -> None: ...
+    reshape_algorithm: str
+    def __init__(self, pool: _Optional[_Union[PoolingParameter.PoolMethod, str]] = ..., pad: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., kernel_size: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., engine: _Optional[_Union[PoolingParameter.Engine, str]] = ..., global_pooling: _Optional[bool] = ..., round_mode: _Optional[_Union[PoolingParameter.RoundMode, str]] = ..., axis: _Optional[int] = ..., pad_3d: _Optional[_Iterable[int]] = ..., kernel_size_3d: _Optional[_Iterable[int]] = ..., pad_r: _Optional[int] = ..., pad_t: _Optional[int] = ..., pad_b: _Optional[int] = ..., output_shift_instead_division: _Optional[int] = ..., saturate: _Optional[_Union[PoolingParameter.SaturateMethod, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_zero_point: _Optional[int] = ..., quantize_method: _Optional[_Union[PoolingParameter.QuantizeMethod, str]] = ..., torch_pooling: _Optional[bool] = ..., avg_include_pad: _Optional[bool] = ..., blobs_a_min: _Optional[float] = ..., blobs_lr: _Optional[float] = ..., ceil_mode: _Optional[bool] = ..., kernel_depth: _Optional[int] = ..., pad_l: _Optional[int] = ..., pad_type: _Optional[int] = ..., stride_3d: _Optional[_Iterable[int]] = ..., temporal_pad: _Optional[int] = ..., temporal_stride: _Optional[int] = ..., kernel_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., stride_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., pad_shape: _Optional[_Union[BlobShape, _Mapping]] = ..., reshape_algorithm: _Optional[str] = ...) -> None: ...
 
 class PowerParameter(_message.Message):
     __slots__ = ("power", "scale", "shift", "saturate", "quantize_method")
@@ -2332,7 +2472,7 @@ class PythonParameter(_message.Message):
     def __init__(self, module: _Optional[str] = ..., layer: _Optional[str] = ..., param_str: _Optional[str] = ..., share_in_parallel: _Optional[bool] = ...) -> None: ...
 
 class RecurrentParameter(_message.Message):
-    __slots__ = ("num_output", "weight_filler", "bias_filler", "debug_info", "expose_hidden", "tf_rnn", "linear_before_reset", "direction", "activation_alpha", "activation_beta", "activations", "default_initial", "continue_recur")
+    __slots__ = ("num_output", "weight_filler", "bias_filler", "debug_info", "expose_hidden", "tf_rnn", "linear_before_reset", "direction", "activation_alpha", "activation_beta", "activations", "default_initial", "continue_recur", "engine", "expose_hidden_input", "expose_hidden_output", "dropout_ratio", "dropout_seed", "num_layers", "bidirectional", "cudnn_enable_tensor_cores", "batch_first", "auto_repeat_hidden_states_across_layers", "use_cudnn_rnn8_if_supported")
     NUM_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FILLER_FIELD_NUMBER: _ClassVar[int]
     BIAS_FILLER_FIELD_NUMBER: _ClassVar[int]
@@ -2346,6 +2486,17 @@ class RecurrentParameter(_message.Message):
     ACTIVATIONS_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_INITIAL_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_RECUR_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    EXPOSE_HIDDEN_INPUT_FIELD_NUMBER: _ClassVar[int]
+    EXPOSE_HIDDEN_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    DROPOUT_RATIO_FIELD_NUMBER: _ClassVar[int]
+    DROPOUT_SEED_FIELD_NUMBER: _ClassVar[int]
+    NUM_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    BIDIRECTIONAL_FIELD_NUMBER: _ClassVar[int]
+    CUDNN_ENABLE_TENSOR_CORES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIRST_FIELD_NUMBER: _ClassVar[int]
+    AUTO_REPEAT_HIDDEN_STATES_ACROSS_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    USE_CUDNN_RNN8_IF_SUPPORTED_FIELD_NUMBER: _ClassVar[int]
     num_output: int
     weight_filler: FillerParameter
     bias_filler: FillerParameter
@@ -2359,7 +2510,18 @@ class RecurrentParameter(_message.Message):
     activations: _containers.RepeatedScalarFieldContainer[str]
     default_initial: bool
     continue_recur: bool
-    def __init__(self, num_output: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., debug_info: _Optional[bool] = ..., expose_hidden: _Optional[bool] = ..., tf_rnn: _Optional[bool] = ..., linear_before_reset: _Optional[int] = ..., direction: _Optional[str] = ..., activation_alpha: _Optional[_Iterable[float]] = ..., activation_beta: _Optional[_Iterable[float]] = ..., activations: _Optional[_Iterable[str]] = ..., default_initial: _Optional[bool] = ..., continue_recur: _Optional[bool] = ...) -> None: ...
+    engine: str
+    expose_hidden_input: bool
+    expose_hidden_output: bool
+    dropout_ratio: float
+    dropout_seed: int
+    num_layers: int
+    bidirectional: bool
+    cudnn_enable_tensor_cores: bool
+    batch_first: bool
+    auto_repeat_hidden_states_across_layers: bool
+    use_cudnn_rnn8_if_supported: bool
+    def __init__(self, num_output: _Optional[int] = ..., weight_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., bias_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., debug_info: _Optional[bool] = ..., expose_hidden: _Optional[bool] = ..., tf_rnn: _Optional[bool] = ..., linear_before_reset: _Optional[int] = ..., direction: _Optional[str] = ..., activation_alpha: _Optional[_Iterable[float]] = ..., activation_beta: _Optional[_Iterable[float]] = ..., activations: _Optional[_Iterable[str]] = ..., default_initial: _Optional[bool] = ..., continue_recur: _Optional[bool] = ..., engine: _Optional[str] = ..., expose_hidden_input: _Optional[bool] = ..., expose_hidden_output: _Optional[bool] = ..., dropout_ratio: _Optional[float] = ..., dropout_seed: _Optional[int] = ..., num_layers: _Optional[int] = ..., bidirectional: _Optional[bool] = ..., cudnn_enable_tensor_cores: _Optional[bool] = ..., batch_first: _Optional[bool] = ..., auto_repeat_hidden_states_across_layers: _Optional[bool] = ..., use_cudnn_rnn8_if_supported: _Optional[bool] = ...) -> None: ...
 
 class ReductionParameter(_message.Message):
     __slots__ = ("operation", "axis", "coeff", "k")
@@ -2512,7 +2674,7 @@ class SliceParameter(_message.Message):
     def __init__(self, axis: _Optional[int] = ..., slice_point: _Optional[_Iterable[int]] = ..., slice_dim: _Optional[int] = ...) -> None: ...
 
 class SoftmaxParameter(_message.Message):
-    __slots__ = ("engine", "axis", "hard_ratio", "class_weight", "hard_mining_label", "cutting_point", "normalize_type", "label_smooth_factor", "input_scale", "input_zero_point", "output_scale", "output_zero_point", "saturate", "temperature", "dimension")
+    __slots__ = ("engine", "axis", "hard_ratio", "class_weight", "hard_mining_label", "cutting_point", "normalize_type", "label_smooth_factor", "input_scale", "input_zero_point", "output_scale", "output_zero_point", "saturate", "temperature", "dimension", "algorithm", "algorithm_train")
     class Engine(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         DEFAULT: _ClassVar[SoftmaxParameter.Engine]
@@ -2546,6 +2708,8 @@ class SoftmaxParameter(_message.Message):
     SATURATE_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_TRAIN_FIELD_NUMBER: _ClassVar[int]
     engine: SoftmaxParameter.Engine
     axis: int
     hard_ratio: float
@@ -2561,7 +2725,9 @@ class SoftmaxParameter(_message.Message):
     saturate: SoftmaxParameter.SaturateMethod
     temperature: float
     dimension: str
-    def __init__(self, engine: _Optional[_Union[SoftmaxParameter.Engine, str]] = ..., axis: _Optional[int] = ..., hard_ratio: _Optional[float] = ..., class_weight: _Optional[_Iterable[float]] = ..., hard_mining_label: _Optional[int] = ..., cutting_point: _Optional[float] = ..., normalize_type: _Optional[str] = ..., label_smooth_factor: _Optional[float] = ..., input_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_scale: _Optional[float] = ..., output_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[SoftmaxParameter.SaturateMethod, str]] = ..., temperature: _Optional[float] = ..., dimension: _Optional[str] = ...) -> None: ...
+    algorithm: str
+    algorithm_train: str
+    def __init__(self, engine: _Optional[_Union[SoftmaxParameter.Engine, str]] = ..., axis: _Optional[int] = ..., hard_ratio: _Optional[float] = ..., class_weight: _Optional[_Iterable[float]] = ..., hard_mining_label: _Optional[int] = ..., cutting_point: _Optional[float] = ..., normalize_type: _Optional[str] = ..., label_smooth_factor: _Optional[float] = ..., input_scale: _Optional[float] = ..., input_zero_point: _Optional[int] = ..., output_scale: _Optional[float] = ..., output_zero_point: _Optional[int] = ..., saturate: _Optional[_Union[SoftmaxParameter.SaturateMethod, str]] = ..., temperature: _Optional[float] = ..., dimension: _Optional[str] = ..., algorithm: _Optional[str] = ..., algorithm_train: _Optional[str] = ...) -> None: ...
 
 class SwishParameter(_message.Message):
     __slots__ = ("beta",)
@@ -4135,7 +4301,7 @@ class DetectionOutputParameter(_message.Message):
     def __init__(self, num_classes: _Optional[int] = ..., share_location: _Optional[bool] = ..., background_label_id: _Optional[int] = ..., nms_param: _Optional[_Union[NonMaximumSuppressionParameter, _Mapping]] = ..., save_output_param: _Optional[_Union[SaveOutputParameter, _Mapping]] = ..., code_type: _Optional[_Union[PriorBoxParameter.CodeType, str]] = ..., keep_top_k: _Optional[int] = ..., variance_encoded_in_target: _Optional[bool] = ..., confidence_threshold: _Optional[float] = ..., visualize: _Optional[bool] = ..., visualize_threshold: _Optional[float] = ..., save_file: _Optional[str] = ..., objectness_score: _Optional[float] = ..., ratio_permute: _Optional[bool] = ..., ratio0: _Optional[int] = ..., ratio1: _Optional[int] = ..., ratio2: _Optional[int] = ..., ratio3: _Optional[int] = ..., ratio4: _Optional[int] = ..., ratio5: _Optional[int] = ..., no_permute: _Optional[bool] = ..., nbottom: _Optional[int] = ..., tflite_detection: _Optional[bool] = ..., tflite_use_regular_nms: _Optional[bool] = ..., max_classes_per_detection: _Optional[int] = ..., scale_xywh: _Optional[_Iterable[float]] = ..., arm_conf_no_concat: _Optional[bool] = ..., arm_loc_no_concat: _Optional[bool] = ..., clip: _Optional[bool] = ...) -> None: ...
 
 class DistortionParameter(_message.Message):
-    __slots__ = ("brightness_prob", "brightness_delta", "contrast_prob", "contrast_lower", "contrast_upper", "hue_prob", "hue_delta", "saturation_prob", "saturation_lower", "saturation_upper", "random_order_prob", "exposure_lower", "exposure_upper")
+    __slots__ = ("brightness_prob", "brightness_delta", "contrast_prob", "contrast_lower", "contrast_upper", "hue_prob", "hue_delta", "saturation_prob", "saturation_lower", "saturation_upper", "random_order_prob", "exposure_lower", "exposure_upper", "option", "active", "use_gpu", "random_seed")
     BRIGHTNESS_PROB_FIELD_NUMBER: _ClassVar[int]
     BRIGHTNESS_DELTA_FIELD_NUMBER: _ClassVar[int]
     CONTRAST_PROB_FIELD_NUMBER: _ClassVar[int]
@@ -4149,6 +4315,10 @@ class DistortionParameter(_message.Message):
     RANDOM_ORDER_PROB_FIELD_NUMBER: _ClassVar[int]
     EXPOSURE_LOWER_FIELD_NUMBER: _ClassVar[int]
     EXPOSURE_UPPER_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    USE_GPU_FIELD_NUMBER: _ClassVar[int]
+    RANDOM_SEED_FIELD_NUMBER: _ClassVar[int]
     brightness_prob: float
     brightness_delta: float
     contrast_prob: float
@@ -4162,7 +4332,11 @@ class DistortionParameter(_message.Message):
     random_order_prob: float
     exposure_lower: float
     exposure_upper: float
-    def __init__(self, brightness_prob: _Optional[float] = ..., brightness_delta: _Optional[float] = ..., contrast_prob: _Optional[float] = ..., contrast_lower: _Optional[float] = ..., contrast_upper: _Optional[float] = ..., hue_prob: _Optional[float] = ..., hue_delta: _Optional[float] = ..., saturation_prob: _Optional[float] = ..., saturation_lower: _Optional[float] = ..., saturation_upper: _Optional[float] = ..., random_order_prob: _Optional[float] = ..., exposure_lower: _Optional[float] = ..., exposure_upper: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    use_gpu: bool
+    random_seed: int
+    def __init__(self, brightness_prob: _Optional[float] = ..., brightness_delta: _Optional[float] = ..., contrast_prob: _Optional[float] = ..., contrast_lower: _Optional[float] = ..., contrast_upper: _Optional[float] = ..., hue_prob: _Optional[float] = ..., hue_delta: _Optional[float] = ..., saturation_prob: _Optional[float] = ..., saturation_lower: _Optional[float] = ..., saturation_upper: _Optional[float] = ..., random_order_prob: _Optional[float] = ..., exposure_lower: _Optional[float] = ..., exposure_upper: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ..., use_gpu: _Optional[bool] = ..., random_seed: _Optional[int] = ...) -> None: ...
 
 class DomainTransformParameter(_message.Message):
     __slots__ = ("num_iter", "spatial_sigma", "range_sigma", "min_weight")
@@ -4233,7 +4407,7 @@ class EmbeddingLookupSparseParameter(_message.Message):
     def __init__(self, ids_indices: _Optional[_Iterable[int]] = ..., ids_values: _Optional[_Iterable[int]] = ..., ids_shape: _Optional[_Iterable[int]] = ..., weight_values: _Optional[_Iterable[float]] = ..., partition_strategy: _Optional[str] = ..., combiner: _Optional[str] = ..., max_norm: _Optional[float] = ...) -> None: ...
 
 class EmitConstraint(_message.Message):
-    __slots__ = ("emit_type", "emit_overlap")
+    __slots__ = ("emit_type", "emit_overlap", "option", "active")
     class EmitType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CENTER: _ClassVar[EmitConstraint.EmitType]
@@ -4242,9 +4416,13 @@ class EmitConstraint(_message.Message):
     MIN_OVERLAP: EmitConstraint.EmitType
     EMIT_TYPE_FIELD_NUMBER: _ClassVar[int]
     EMIT_OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     emit_type: EmitConstraint.EmitType
     emit_overlap: float
-    def __init__(self, emit_type: _Optional[_Union[EmitConstraint.EmitType, str]] = ..., emit_overlap: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, emit_type: _Optional[_Union[EmitConstraint.EmitType, str]] = ..., emit_overlap: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class EvalDataParameter(_message.Message):
     __slots__ = ("source", "scale", "batch_size", "resize_width", "resize_height", "short_size", "long_size", "root_folder")
@@ -4303,12 +4481,16 @@ class ExpandDimsNDParameter(_message.Message):
     def __init__(self, axis: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ExpansionParameter(_message.Message):
-    __slots__ = ("prob", "max_expand_ratio")
+    __slots__ = ("prob", "max_expand_ratio", "option", "active")
     PROB_FIELD_NUMBER: _ClassVar[int]
     MAX_EXPAND_RATIO_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     prob: float
     max_expand_ratio: float
-    def __init__(self, prob: _Optional[float] = ..., max_expand_ratio: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, prob: _Optional[float] = ..., max_expand_ratio: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class FCNDataParameter(_message.Message):
     __slots__ = ("template_h", "template_w", "expand_left", "expand_right", "expand_top", "expand_bottom", "roi_multiply_h", "roi_multiply_w", "scale_step", "scale_step_num", "gaussian_size_h", "gaussian_size_w", "gaussian_std_h", "gaussian_std_w", "use_hog", "hog_cell_size", "min_iou")
@@ -5241,7 +5423,7 @@ class NMSParameter(_message.Message):
     def __init__(self, top_k: _Optional[int] = ..., axis: _Optional[int] = ..., iou_threshold: _Optional[float] = ...) -> None: ...
 
 class NoiseParameter(_message.Message):
-    __slots__ = ("prob", "hist_eq", "inverse", "decolorize", "gauss_blur", "jpeg", "posterize", "erode", "saltpepper", "saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab", "bias", "gaussian_std", "uniform_range")
+    __slots__ = ("prob", "hist_eq", "inverse", "decolorize", "gauss_blur", "jpeg", "posterize", "erode", "saltpepper", "saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab", "bias", "gaussian_std", "uniform_range", "option", "active")
     PROB_FIELD_NUMBER: _ClassVar[int]
     HIST_EQ_FIELD_NUMBER: _ClassVar[int]
     INVERSE_FIELD_NUMBER: _ClassVar[int]
@@ -5258,6 +5440,8 @@ class NoiseParameter(_message.Message):
     BIAS_FIELD_NUMBER: _ClassVar[int]
     GAUSSIAN_STD_FIELD_NUMBER: _ClassVar[int]
     UNIFORM_RANGE_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     prob: float
     hist_eq: bool
     inverse: bool
@@ -5274,7 +5458,9 @@ class NoiseParameter(_message.Message):
     bias: float
     gaussian_std: float
     uniform_range: float
-    def __init__(self, prob: _Optional[float] = ..., hist_eq: _Optional[bool] = ..., inverse: _Optional[bool] = ..., decolorize: _Optional[bool] = ..., gauss_blur: _Optional[bool] = ..., jpeg: _Optional[float] = ..., posterize: _Optional[bool] = ..., erode: _Optional[bool] = ..., saltpepper: _Optional[bool] = ..., saltpepper_param: _Optional[_Union[SaltPepperParameter, _Mapping]] = ..., clahe: _Optional[bool] = ..., convert_to_hsv: _Optional[bool] = ..., convert_to_lab: _Optional[bool] = ..., bias: _Optional[float] = ..., gaussian_std: _Optional[float] = ..., uniform_range: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, prob: _Optional[float] = ..., hist_eq: _Optional[bool] = ..., inverse: _Optional[bool] = ..., decolorize: _Optional[bool] = ..., gauss_blur: _Optional[bool] = ..., jpeg: _Optional[float] = ..., posterize: _Optional[bool] = ..., erode: _Optional[bool] = ..., saltpepper: _Optional[bool] = ..., saltpepper_param: _Optional[_Union[SaltPepperParameter, _Mapping]] = ..., clahe: _Optional[bool] = ..., convert_to_hsv: _Optional[bool] = ..., convert_to_lab: _Optional[bool] = ..., bias: _Optional[float] = ..., gaussian_std: _Optional[float] = ..., uniform_range: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class NonMaxSuppressionParameter(_message.Message):
     __slots__ = ("max_output_boxes_per_class", "iou_threshold", "score_threshold", "center_point_box")
@@ -5289,14 +5475,18 @@ class NonMaxSuppressionParameter(_message.Message):
     def __init__(self, max_output_boxes_per_class: _Optional[int] = ..., iou_threshold: _Optional[float] = ..., score_threshold: _Optional[float] = ..., center_point_box: _Optional[int] = ...) -> None: ...
 
 class NonMaximumSuppressionParameter(_message.Message):
-    __slots__ = ("nms_threshold", "top_k", "eta")
+    __slots__ = ("nms_threshold", "top_k", "eta", "option", "active")
     NMS_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     ETA_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     nms_threshold: float
     top_k: int
     eta: float
-    def __init__(self, nms_threshold: _Optional[float] = ..., top_k: _Optional[int] = ..., eta: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, nms_threshold: _Optional[float] = ..., top_k: _Optional[int] = ..., eta: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class NormalizeParameter(_message.Message):
     __slots__ = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt", "bp_norm", "fix_gradient", "normalize_type")
@@ -6025,7 +6215,7 @@ class ResizeNearestNeighborParameter(_message.Message):
     def __init__(self, align_corners: _Optional[bool] = ..., output_height: _Optional[int] = ..., output_width: _Optional[int] = ..., data_format: _Optional[str] = ..., scale_height: _Optional[float] = ..., scale_width: _Optional[float] = ..., half_pixel_centers: _Optional[bool] = ..., half_pixel_onnx: _Optional[bool] = ...) -> None: ...
 
 class ResizeParameter(_message.Message):
-    __slots__ = ("prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale", "width_scale", "jitter", "is_pyramid_test", "out_height_scale", "out_width_scale")
+    __slots__ = ("prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale", "width_scale", "jitter", "is_pyramid_test", "out_height_scale", "out_width_scale", "option", "active")
     class Interp_mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         LINEAR: _ClassVar[ResizeParameter.Interp_mode]
@@ -6067,6 +6257,8 @@ class ResizeParameter(_message.Message):
     IS_PYRAMID_TEST_FIELD_NUMBER: _ClassVar[int]
     OUT_HEIGHT_SCALE_FIELD_NUMBER: _ClassVar[int]
     OUT_WIDTH_SCALE_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     prob: float
     resize_mode: ResizeParameter.Resize_mode
     height: int
@@ -6080,7 +6272,9 @@ class ResizeParameter(_message.Message):
     is_pyramid_test: bool
     out_height_scale: float
     out_width_scale: float
-    def __init__(self, prob: _Optional[float] = ..., resize_mode: _Optional[_Union[ResizeParameter.Resize_mode, str]] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., pad_mode: _Optional[_Union[ResizeParameter.Pad_mode, str]] = ..., pad_value: _Optional[_Iterable[float]] = ..., interp_mode: _Optional[_Iterable[_Union[ResizeParameter.Interp_mode, str]]] = ..., height_scale: _Optional[int] = ..., width_scale: _Optional[int] = ..., jitter: _Optional[float] = ..., is_pyramid_test: _Optional[bool] = ..., out_height_scale: _Optional[float] = ..., out_width_scale: _Optional[float] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, prob: _Optional[float] = ..., resize_mode: _Optional[_Union[ResizeParameter.Resize_mode, str]] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., pad_mode: _Optional[_Union[ResizeParameter.Pad_mode, str]] = ..., pad_value: _Optional[_Iterable[float]] = ..., interp_mode: _Optional[_Iterable[_Union[ResizeParameter.Interp_mode, str]]] = ..., height_scale: _Optional[int] = ..., width_scale: _Optional[int] = ..., jitter: _Optional[float] = ..., is_pyramid_test: _Optional[bool] = ..., out_height_scale: _Optional[float] = ..., out_width_scale: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class ReverseParameter(_message.Message):
     __slots__ = ("axis",)
@@ -6097,12 +6291,16 @@ class ReverseSequenceParameter(_message.Message):
     def __init__(self, seq_axis: _Optional[int] = ..., batch_axis: _Optional[int] = ...) -> None: ...
 
 class SaltPepperParameter(_message.Message):
-    __slots__ = ("fraction", "value")
+    __slots__ = ("fraction", "value", "option", "active")
     FRACTION_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     fraction: float
     value: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, fraction: _Optional[float] = ..., value: _Optional[_Iterable[float]] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, fraction: _Optional[float] = ..., value: _Optional[_Iterable[float]] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class SampleConstraint(_message.Message):
     __slots__ = ("min_jaccard_overlap", "max_jaccard_overlap", "min_sample_coverage", "max_sample_coverage", "min_object_coverage", "max_object_coverage")
@@ -6133,7 +6331,7 @@ class Sampler(_message.Message):
     def __init__(self, min_scale: _Optional[float] = ..., max_scale: _Optional[float] = ..., min_aspect_ratio: _Optional[float] = ..., max_aspect_ratio: _Optional[float] = ...) -> None: ...
 
 class SaveOutputParameter(_message.Message):
-    __slots__ = ("output_directory", "output_name_prefix", "output_format", "label_map_file", "name_size_file", "num_test_image", "resize_param")
+    __slots__ = ("output_directory", "output_name_prefix", "output_format", "label_map_file", "name_size_file", "num_test_image", "resize_param", "option", "active")
     OUTPUT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_NAME_PREFIX_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -6141,6 +6339,8 @@ class SaveOutputParameter(_message.Message):
     NAME_SIZE_FILE_FIELD_NUMBER: _ClassVar[int]
     NUM_TEST_IMAGE_FIELD_NUMBER: _ClassVar[int]
     RESIZE_PARAM_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
     output_directory: str
     output_name_prefix: str
     output_format: str
@@ -6148,7 +6348,9 @@ class SaveOutputParameter(_message.Message):
     name_size_file: str
     num_test_image: int
     resize_param: ResizeParameter
-    def __init__(self, output_directory: _Optional[str] = ..., output_name_prefix: _Optional[str] = ..., output_format: _Optional[str] = ..., label_map_file: _Optional[str] = ..., name_size_file: _Optional[str] = ..., num_test_image: _Optional[int] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ...) -> None: ...
+    option: OptionalParameter
+    active: bool
+    def __init__(self, output_directory: _Optional[str] = ..., output_name_prefix: _Optional[str] = ..., output_format: _Optional[str] = ..., label_map_file: _Optional[str] = ..., name_size_file: _Optional[str] = ..., num_test_image: _Optional[int] = ..., resize_param: _Optional[_Union[ResizeParameter, _Mapping]] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class ScaleRouteParameter(_message.Message):
     __slots__ = ("low_scale", "high_scale")
@@ -6748,7 +6950,7 @@ class UniqueLabelParameter(_message.Message):
     def __init__(self, max_labels: _Optional[int] = ..., ignore_label: _Optional[_Iterable[int]] = ..., force_label: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class UnpoolingParameter(_message.Message):
-    __slots__ = ("unpool", "kernel_size", "stride", "pad", "kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "engine", "unpool_size", "unpool_h", "unpool_w")
+    __slots__ = ("unpool", "kernel_size", "stride", "pad", "kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "engine", "unpool_size", "unpool_h", "unpool_w", "pool")
     class UnpoolMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         MAX: _ClassVar[UnpoolingParameter.UnpoolMethod]
@@ -6779,6 +6981,7 @@ class UnpoolingParameter(_message.Message):
     UNPOOL_SIZE_FIELD_NUMBER: _ClassVar[int]
     UNPOOL_H_FIELD_NUMBER: _ClassVar[int]
     UNPOOL_W_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
     unpool: UnpoolingParameter.UnpoolMethod
     kernel_size: int
     stride: int
@@ -6793,7 +6996,8 @@ class UnpoolingParameter(_message.Message):
     unpool_size: int
     unpool_h: int
     unpool_w: int
-    def __init__(self, unpool: _Optional[_Union[UnpoolingParameter.UnpoolMethod, str]] = ..., kernel_size: _Optional[int] = ..., stride: _Optional[int] = ..., pad: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., engine: _Optional[_Union[UnpoolingParameter.Engine, str]] = ..., unpool_size: _Optional[int] = ..., unpool_h: _Optional[int] = ..., unpool_w: _Optional[int] = ...) -> None: ...
+    pool: str
+    def __init__(self, unpool: _Optional[_Union[UnpoolingParameter.UnpoolMethod, str]] = ..., kernel_size: _Optional[int] = ..., stride: _Optional[int] = ..., pad: _Optional[int] = ..., kernel_h: _Optional[int] = ..., kernel_w: _Optional[int] = ..., stride_h: _Optional[int] = ..., stride_w: _Optional[int] = ..., pad_h: _Optional[int] = ..., pad_w: _Optional[int] = ..., engine: _Optional[_Union[UnpoolingParameter.Engine, str]] = ..., unpool_size: _Optional[int] = ..., unpool_h: _Optional[int] = ..., unpool_w: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class UnstackParameter(_message.Message):
     __slots__ = ("num", "axis")
@@ -7250,3 +7454,123 @@ class GradientScalerParameter(_message.Message):
     alpha: float
     max_iter: float
     def __init__(self, lower_bound: _Optional[float] = ..., upper_bound: _Optional[float] = ..., alpha: _Optional[float] = ..., max_iter: _Optional[float] = ...) -> None: ...
+
+class OptionalParameter(_message.Message):
+    __slots__ = ("active",)
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    active: bool
+    def __init__(self, active: _Optional[bool] = ...) -> None: ...
+
+class DebugParameter(_message.Message):
+    __slots__ = ("max_stored_batches", "item_index")
+    MAX_STORED_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ITEM_INDEX_FIELD_NUMBER: _ClassVar[int]
+    max_stored_batches: int
+    item_index: int
+    def __init__(self, max_stored_batches: _Optional[int] = ..., item_index: _Optional[int] = ...) -> None: ...
+
+class DataSequenceParameter(_message.Message):
+    __slots__ = ("cache_size", "k", "output_labels", "label_count", "label_start", "balance_matches")
+    CACHE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_LABELS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_START_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_MATCHES_FIELD_NUMBER: _ClassVar[int]
+    cache_size: int
+    k: int
+    output_labels: bool
+    label_count: int
+    label_start: int
+    balance_matches: bool
+    def __init__(self, cache_size: _Optional[int] = ..., k: _Optional[int] = ..., output_labels: _Optional[bool] = ..., label_count: _Optional[int] = ..., label_start: _Optional[int] = ..., balance_matches: _Optional[bool] = ...) -> None: ...
+
+class DecodeParameter(_message.Message):
+    __slots__ = ("centroid_output_iteration", "enable_centroid_update", "cache_size", "output_centroids", "pregen_alpha", "pregen_label_count", "ignore_label", "target", "k", "ignore_labels")
+    class Target(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PREGEN: _ClassVar[DecodeParameter.Target]
+        CENTROID: _ClassVar[DecodeParameter.Target]
+        KNN: _ClassVar[DecodeParameter.Target]
+    PREGEN: DecodeParameter.Target
+    CENTROID: DecodeParameter.Target
+    KNN: DecodeParameter.Target
+    CENTROID_OUTPUT_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_CENTROID_UPDATE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_CENTROIDS_FIELD_NUMBER: _ClassVar[int]
+    PREGEN_ALPHA_FIELD_NUMBER: _ClassVar[int]
+    PREGEN_LABEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_LABEL_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_LABELS_FIELD_NUMBER: _ClassVar[int]
+    centroid_output_iteration: int
+    enable_centroid_update: bool
+    cache_size: int
+    output_centroids: bool
+    pregen_alpha: float
+    pregen_label_count: int
+    ignore_label: _containers.RepeatedScalarFieldContainer[int]
+    target: DecodeParameter.Target
+    k: int
+    ignore_labels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, centroid_output_iteration: _Optional[int] = ..., enable_centroid_update: _Optional[bool] = ..., cache_size: _Optional[int] = ..., output_centroids: _Optional[bool] = ..., pregen_alpha: _Optional[float] = ..., pregen_label_count: _Optional[int] = ..., ignore_label: _Optional[_Iterable[int]] = ..., target: _Optional[_Union[DecodeParameter.Target, str]] = ..., k: _Optional[int] = ..., ignore_labels: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KnnParameter(_message.Message):
+    __slots__ = ("num_output", "k", "max_stored_batches")
+    NUM_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    MAX_STORED_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    num_output: int
+    k: int
+    max_stored_batches: int
+    def __init__(self, num_output: _Optional[int] = ..., k: _Optional[int] = ..., max_stored_batches: _Optional[int] = ...) -> None: ...
+
+class MaskParameter(_message.Message):
+    __slots__ = ("option", "active", "boundary_left", "boundary_right", "boundary_top", "boundary_bottom")
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_RIGHT_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_TOP_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_BOTTOM_FIELD_NUMBER: _ClassVar[int]
+    option: OptionalParameter
+    active: bool
+    boundary_left: int
+    boundary_right: int
+    boundary_top: int
+    boundary_bottom: int
+    def __init__(self, option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ..., boundary_left: _Optional[int] = ..., boundary_right: _Optional[int] = ..., boundary_top: _Optional[int] = ..., boundary_bottom: _Optional[int] = ...) -> None: ...
+
+class LabelMappingParameter(_message.Message):
+    __slots__ = ("option", "active", "mapping", "update_database", "reset_database_labels", "label_boosts")
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    MAPPING_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_DATABASE_FIELD_NUMBER: _ClassVar[int]
+    RESET_DATABASE_LABELS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_BOOSTS_FIELD_NUMBER: _ClassVar[int]
+    option: OptionalParameter
+    active: bool
+    mapping: _containers.RepeatedCompositeFieldContainer[LabelMapping]
+    update_database: bool
+    reset_database_labels: bool
+    label_boosts: str
+    def __init__(self, option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ..., mapping: _Optional[_Iterable[_Union[LabelMapping, _Mapping]]] = ..., update_database: _Optional[bool] = ..., reset_database_labels: _Optional[bool] = ..., label_boosts: _Optional[str] = ...) -> None: ...
+
+class LabelMapping(_message.Message):
+    __slots__ = ("original", "mapped")
+    ORIGINAL_FIELD_NUMBER: _ClassVar[int]
+    MAPPED_FIELD_NUMBER: _ClassVar[int]
+    original: int
+    mapped: int
+    def __init__(self, original: _Optional[int] = ..., mapped: _Optional[int] = ...) -> None: ...
+
+class MaxBottomCount(_message.Message):
+    __slots__ = ("phase", "count")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    phase: Phase
+    count: int
+    def __init__(self, phase: _Optional[_Union[Phase, str]] = ..., count: _Optional[int] = ...) -> None: ...

@@ -18,6 +18,7 @@ _SPEED = "it concerns the fork's own speed or memory"
 _INT8 = "it holds ranges for an int8 engine"
 _NODES = "it distributes training over machines"
 _LOSS_SCALE = "it scales gradients up and down again for float16, which bfloat16 does not need"
+_MYCAFFE_DATA = "it concerns MyCaffe's database of images, which is not read"
 _TRAINER = "it is for the trainers of MyCaffe's application"
 _PRINTS = "it only selects what is printed"
 
@@ -38,6 +39,8 @@ HINTS: dict[str, dict[str, str]] = {
         "eltwise_mem_sharing": _SPEED,
         "multinode": _NODES,
         "mem_param": _SPEED,
+        "enable_memory_stats": _PRINTS,
+        **dict.fromkeys(("model_type", "base_weight_file", "base_tokenizer_file"), _TRAINER),
     },
     "LayerParameter": {
         "engine": _LIBRARY,
@@ -52,19 +55,46 @@ HINTS: dict[str, dict[str, str]] = {
         "mn_activation_param": _NODES,
         "mn_grad_compress_param": _NODES,
         "reshape_every_iter": _SPEED,
+        "group_start": _PRINTS,
+        "connect_loss_event": _TRAINER,
+        "max_bottom_count": "it concerns MyCaffe's phase RUN",
+        "use_halfsize": _PRECISION,
+        "debug_param": "nothing is stored; a Debug layer passes its bottom on",
         "strict_dim": "all dimensions are checked in any case",
     },
     "BatchNormParameter": {"engine": _LIBRARY},
     "ConcatParameter": {"engine": _LIBRARY, "per_fla_fuse": _SPEED},
-    "ConvolutionParameter": {"conv_algos_override": _LIBRARY, "conv_algorithm": _LIBRARY},
+    "ConvolutionParameter": {
+        **dict.fromkeys(("conv_algos_override", "conv_algorithm", "cudnn_enable_tensor_cores"), _LIBRARY),
+        **dict.fromkeys(("cudnn_workspace_limit", "cudnn_worspace_limit"), _SPEED),
+        **dict.fromkeys(("cudnn_workspace_allow_on_groups", "cudnn_worspace_allow_on_groups"), _SPEED),
+    },
     "DataParameter": {
         **dict.fromkeys(("threads", "parser_threads", "disk_reader_threads", "cache", "precache"), _SPEED),
-        "verbose": _PRINTS,
+        **dict.fromkeys(("verbose", "display_timing", "enable_debug_output"), _PRINTS),
+        **dict.fromkeys(("enable_random_selection", "enable_pair_selection", "primary_data"), _MYCAFFE_DATA),
+        **dict.fromkeys(("synchronize_with", "synchronize_target", "balance_matches", "label_type"), _MYCAFFE_DATA),
+        **dict.fromkeys(("output_image_information", "enable_noise_for_nonmatch", "time_align"), _MYCAFFE_DATA),
     },
-    "DropoutParameter": {"engine": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
+    "DropoutParameter": {
+        "engine": _LIBRARY,
+        **dict.fromkeys(("random_seed", "seed"), "randomness comes from the solver's seed"),
+    },
     "EltwiseParameter": {"engine": _LIBRARY},
+    "EmbedParameter": {"backward_compute_type": _SPEED},
     "ImageDataParameter": dict.fromkeys(("threads", "cache", "precache"), _SPEED),
-    "InnerProductParameter": {"engine": _LIBRARY},
+    "InnerProductParameter": {"engine": _LIBRARY, "output_contains_predictions": _TRAINER},
+    "MemoryDataParameter": dict.fromkeys(("primary_data",), _MYCAFFE_DATA),
+    "RecurrentParameter": dict.fromkeys(
+        ("engine", "cudnn_enable_tensor_cores", "use_cudnn_rnn8_if_supported"), _LIBRARY
+    )
+    | {"dropout_seed": "randomness comes from the solver's seed"},
+    "SoftmaxParameter": dict.fromkeys(("algorithm", "algorithm_train"), _LIBRARY),
+    "TransformationParameter": {
+        **dict.fromkeys(("use_image_mean", "use_imagedb_mean"), f"{_MYCAFFE_DATA}; name a mean_file"),
+        **dict.fromkeys(("color_order", "label_mapping"), _MYCAFFE_DATA),
+    },
+    "DistortionParameter": {"use_gpu": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
     "ReLUParameter": {"fuse": _SPEED},
     "SolverParameter": {
         "engine": _LIBRARY,
@@ -135,8 +165,9 @@ def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, s
     """
     counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in hints_in(net)}
     for layer, param in layers:
-        inside = hints_in(getattr(layer, param)) if param and layer.HasField(param) else ()
-        for setting, reason in (*hints_in(layer), *((f"{param}.{s}", reason) for s, reason in inside)):
+        messages = [name for name in (param, "transform_param", "loss_param") if name and layer.HasField(name)]
+        inside = [(f"{name}.{s}", reason) for name in messages for s, reason in hints_in(getattr(layer, name))]
+        for setting, reason in (*hints_in(layer), *inside):
             sentence = f"{setting} is ignored: {reason}"
             counts[sentence] = counts.get(sentence, 0) + 1
     return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in counts.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
 from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, SolverParameter, V0LayerParameter, V1LayerParameter
@@ -192,6 +193,38 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
             layer.batch_norm_param.stats_batch_size = size
     net.ClearField("bn_stats_batch_size")
     return []
+
+
+def drop_inactive(net: NetParameter) -> list[str]:
+    """Drop settings that MyCaffe marks as not active and the marks of the others, and give them SSD's names."""
+    for layer in net.layer:
+        for name in ("transform_param", "detection_output_param", "detection_evaluate_param"):
+            if layer.HasField(name):
+                _drop_inactive_in(getattr(layer, name))
+        for name, other in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
+            if layer.transform_param.HasField(name):
+                getattr(layer.transform_param, other).CopyFrom(getattr(layer.transform_param, name))
+                layer.transform_param.ClearField(name)
+    return []
+
+
+def _drop_inactive_in(message: Message) -> None:
+    """Drop every message inside `message` whose `active` or `option.active` is false; clear these two fields."""
+    for field, value in message.ListFields():
+        if not field.message_type:
+            continue
+        inside = list(value) if field.is_repeated else [value]
+        marked = "option" in field.message_type.fields_by_name
+        remaining = [x for x in inside if not marked or (x.active and x.option.active)]
+        for x in remaining:
+            for mark in ("active", "option") if marked else ():
+                x.ClearField(mark)
+            _drop_inactive_in(x)
+        if len(remaining) < len(inside) and field.is_repeated:
+            del value[:]
+            value.extend(remaining)
+        elif not remaining:
+            message.ClearField(field.name)
 
 
 _SOLVER_TYPES = {
@@ -434,5 +467,5 @@ def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
 
 _STEPS = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
-    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive),
 )

@@ -250,7 +250,7 @@ MAPS, ROIS = (2, 18, 6, 7), (4, 5)
         ),
         ("MaskResize", "mask_resize_param { output_height: 3 }", [MAPS], "must be > 0"),
         ("Proposal", "proposal_param { ratio: 1 scale: 2 }", [MAPS, MAPS, (1, 4)], "2 channels, for 1 anchors"),
-        ("Proposal", "", [MAPS, MAPS, (1, 4)], "a ratio and a scale at least"),
+        ("Proposal", "", [MAPS, MAPS, (1, 4)], "at least one ratio and one scale"),
         (
             "BoxAnnotatorOHEM",
             "box_annotator_ohem_param { roi_per_img: 1 }",
@@ -313,54 +313,48 @@ def test_what_a_stage_bridge_refuses(shapes: list[tuple[int, ...]], words: str) 
         net("Python", BRIDGE, shapes)
 
 
-def warped_by_loops(x: np.ndarray, rois: np.ndarray, size: tuple[int, int], scale: float, dy: np.ndarray) -> Any:
-    """ROIWarping's top, and the gradients of both bottoms, as MNC's kernels compute them."""
-    sides, n = np.array(x.shape[2:]), np.array(size)
-    top, dx, d_rois = np.zeros(dy.shape), np.zeros(x.shape), np.zeros(rois.shape)
-    for r, (image, *box) in enumerate(rois.astype(np.float32)):
-        corners = [int(np.sign(v) * np.floor(abs(v) + 0.5)) for v in np.float32(box) * np.float32(scale)]
-        low, high = np.array(corners[1::-1]), np.array(corners[:1:-1])  # row and column
-        maps, longer = x[int(image)], np.float32(np.maximum(high - low + 1, 1) / n)
-        for at_bin in np.ndindex(size):
-            at = low + np.float32(at_bin) * np.float32(np.maximum(high - low, 0) / n)
-            if np.any((at < -0.5) | (at > sides - 0.5)):
-                continue
-            at = np.clip(at, 0, sides - 1)
-            first = at.astype(int)
-            cells, part = np.array([first, np.minimum(first + 1, sides - 1)]), at - first
-            corner = [[maps[:, i, j] for j in cells[:, 1]] for i in cells[:, 0]]
-            by_row = [(1 - part[1]) * a + part[1] * b for a, b in corner]
-            top[(r, slice(None), *at_bin)] = (1 - part[0]) * by_row[0] + part[0] * by_row[1]
-            d = dy[(r, slice(None), *at_bin)]
-            for i, j in np.ndindex(2, 2):
-                cell = np.array([cells[i, 0], cells[j, 1]])
-                begin, end = np.floor((cell - low - 1) / longer - 1), np.ceil((cell - low + 1) / longer)
-                if np.all((begin <= at_bin) & (at_bin < end) & (low <= cell) & (cell <= high)):
-                    weight = np.prod(np.where([i, j], part, 1 - part))
-                    dx[(int(image), slice(None), *cell)] += weight * d
-            if np.any(cells[0] == cells[1]):
-                continue
-            by_column = [(1 - part[0]) * corner[0][j] + part[0] * corner[1][j] for j in (0, 1)]
-            for k, slope in enumerate((by_row[1] - by_row[0], by_column[1] - by_column[0])):
-                share = (at[k] - low[k]) / max(high[k] - low[k] + 1, 1)
-                d_rois[r, [2 - k, 4 - k]] += scale * np.sum(slope * d) * np.array([1 - share, share])
-    return top, dx, d_rois
+PYTHON_PROPOSAL = "python_param {{ module: 'rpn.proposal_layer' layer: 'ProposalLayer' param_str: \"{}\" }}"
+PROPOSALS = {
+    "Proposal": "proposal_param { ratio: 1 scale: 2 feat_stride: 8 pre_nms_topn: 20 post_nms_topn: 16 min_size: 2 }",
+    "Python": PYTHON_PROPOSAL.format("{'feat_stride': 8, 'scales': [2], 'ratios': [1], 'rpn_post_nms_top_n': 16}"),
+}
 
 
-@pytest.mark.parametrize(("pooled", "scale"), [((2, 3), 0.5), ((7, 7), 0.25), ((5, 4), 1.0)])
-def test_roi_warping_by_loops(pooled: tuple[int, int], scale: float) -> None:
-    """Also bins smaller than a cell, regions beyond the map, and regions without a size."""
-    random = np.random.default_rng(0)
-    x, dy = random.normal(size=(2, 3, 8, 9)), random.normal(size=(9, 3, *pooled))
-    rois = some_rois(random, 9, 2, 8 / scale)
-    rois[7] = [1, *(np.array([5, 5, 3, 4]) / scale)]
-    rois[8] = [0, *(np.array([2, 2, 2, 5]) / scale)]
-    text = f"roi_warping_param {{ pooled_h: {pooled[0]} pooled_w: {pooled[1]} spatial_scale: {scale} }}"
-    layer = net("ROIWarping", text, [x.shape, rois.shape], phase="TRAIN")
+@pytest.mark.parametrize("kind", PROPOSALS)
+def test_proposals_of_several_images_are_the_images_proposals(kind: str) -> None:
+    random = np.random.default_rng(3)
+    scores, deltas = random.normal(size=(2, 2, 4, 5)), random.normal(size=(2, 4, 4, 5), scale=0.5)
+    sizes = np.array([[32, 40, 1], [20, 30, 1.5]], "f")
+    rois, best = run(net(kind, PROPOSALS[kind], [(2, 2, 4, 5), (2, 4, 4, 5), (2, 3)], 2), scores, deltas, sizes)
+    one = net(kind, PROPOSALS[kind], [(1, 2, 4, 5), (1, 4, 4, 5), (1, 3)], 2)
+    alone = [run(one, *(x[i : i + 1] for x in (scores, deltas, sizes))) for i in range(2)]
+    rows = [np.where(np.arange(5) == 0, i, r)[r[:, 0] >= 0] for i, (r, _) in enumerate(alone)]
+    found = rois[rois[:, 0] >= 0]
+    np.testing.assert_allclose(found, np.concatenate(rows), rtol=1e-5)
+    assert len(found) < len(rois) == 32
+    np.testing.assert_array_equal(rois[len(found) :], np.tile([-1, 0, 0, 0, 0], (32 - len(found), 1)))
+    marked = np.concatenate([b[r[:, 0] >= 0] for r, b in alone])
+    np.testing.assert_allclose(best[: len(found)], marked, rtol=1e-5)
 
-    def top(x: Any, rois: Any) -> Any:
-        return layer.apply({}, {}, {"b0": x, "b1": rois})[0]["t0"]
 
-    found, pull = jax.vjp(top, jnp.asarray(x, jnp.float32), jnp.asarray(rois, jnp.float32))
-    for one, other in zip((found, *pull(jnp.float32(dy))), warped_by_loops(x, rois, pooled, scale, dy), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4)
+def test_one_scale_is_both_scales() -> None:
+    random = np.random.default_rng(4)
+    maps = random.normal(size=(1, 2, 4, 5)), random.normal(size=(1, 4, 4, 5))
+    three, four = (
+        run(net("Proposal", PROPOSALS["Proposal"], [(1, 2, 4, 5), (1, 4, 4, 5), (1, n)]), *maps, [[32, 40, 3, 3][:n]])
+        for n in (3, 4)
+    )
+    np.testing.assert_array_equal(three[0], four[0])
+
+
+@pytest.mark.parametrize(("module", "rows"), [("rpn.proposal_layer", 3), ("SSH.layers.proposal_layer", 4)])
+def test_ratios_and_base_size_make_the_anchors(module: str, rows: int) -> None:
+    """Without deltas the proposals of a 1 x 1 map are its anchors; SSH suppresses none in TEST."""
+    text = "{'feat_stride': 8, 'scales': [1], 'ratios': [1, 4, 0.25, 1]%s}"
+    text = text % (", 'base_size': 8" if "SSH" in module else "")
+    param = f"python_param {{ module: '{module}' layer: 'ProposalLayer' param_str: \"{text}\" }}"
+    layer = net("Python", param, [(1, 8, 1, 1), (1, 16, 1, 1), (1, 3)])
+    (rois,) = run(layer, np.arange(8).reshape(1, 8, 1, 1), np.zeros((1, 16, 1, 1)), [[100, 100, 0]])
+    anchors = make_anchors(8 if "SSH" in module else 16, [1, 0.25, 4, 1], [1])[:rows]
+    expected = (anchors + np.array([0, 0, 1, 1])).clip(0)  # a decoded box ends a pixel later
+    np.testing.assert_allclose(rois[rois[:, 0] >= 0][:, 1:], expected, atol=1e-5)

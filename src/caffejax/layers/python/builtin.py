@@ -9,12 +9,13 @@ from ..detectnet.clustering import CLUSTER_DETECTIONS, CLUSTER_GROUNDTRUTH, MEAN
 from ..dropout import SPATIAL_DROPOUT_LAYER
 from ..rcnn.mnc_layers import MASK_LAYER, STAGE_BRIDGE_LAYER
 from ..rcnn.rcnn_targets import ANCHOR_TARGET_LAYER, PROPOSAL_TARGET_LAYER
-from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER
+from ..rcnn.rpn_proposals import MNC_PROPOSAL_LAYER, PROPOSAL_LAYER, SSH_PROPOSAL_LAYER
 from ..types import LayerType
 
 # (end of the module's name, class): type
 BUILTIN: dict[tuple[str, str], LayerType] = {
     ("rpn.proposal_layer", "ProposalLayer"): PROPOSAL_LAYER,
+    ("SSH.layers.proposal_layer", "ProposalLayer"): SSH_PROPOSAL_LAYER,
     ("rpn.anchor_target_layer", "AnchorTargetLayer"): ANCHOR_TARGET_LAYER,
     ("rpn.proposal_target_layer", "ProposalTargetLayer"): PROPOSAL_TARGET_LAYER,
     ("pylayer.proposal_layer", "ProposalLayer"): MNC_PROPOSAL_LAYER,

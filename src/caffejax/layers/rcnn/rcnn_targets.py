@@ -17,11 +17,10 @@ from ..helpers import no_gradient, numpy_rng
 from ..param_str import settings
 from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature, Traced
 from .rois import are_rows_of_five
-from .rpn_proposals import BASE, RATIOS, encode_boxes, make_anchors, require_image, shift_anchors
+from .rpn_proposals import ANCHORS, anchors_of, encode_boxes, require_image, shift_anchors
 
 _ANCHOR_DEFAULTS: dict[str, Any] = {
-    "feat_stride": 16,
-    "scales": (8, 16, 32),
+    **ANCHORS,
     "allowed_border": 0,
     "rpn_batchsize": 256,
     "rpn_fg_fraction": 0.5,
@@ -40,16 +39,17 @@ def anchor_target_layer(
 
     A label is 1 (positive), 0 (negative) or -1 (ignored). Bottoms: scores (1, channels, H, W), only whose H and W are
     read; true boxes (M, 5) with rows x1, y1, x2, y2, class, where rows of class 0 are padding; im_info, which begins
-    with height and width of the image. param_str holds settings of py-faster-rcnn's cfg, in lower case.
+    with height and width of the image. param_str holds pvanet's `ratios`, SSH's `base_size`, and settings of
+    py-faster-rcnn's cfg, in lower case.
     """
     s = settings(ctx.param.param_str, _ANCHOR_DEFAULTS)
-    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and at least one scale")
+    anchors = anchors_of(s)
     require(len(s["rpn_bbox_inside_weights"]) == 4, "rpn_bbox_inside_weights must be four numbers")
     require(len(scores.shape) == 4 and scores.shape[0] == 1, f"bottom 0 must be of one image: not {scores.shape}")
     require_truth(truth)
     require_image(im_info, 2)
     height, width = scores.shape[2:]
-    places = shift_anchors(make_anchors(BASE, RATIOS, s["scales"]), (height, width), s["feat_stride"])
+    places = shift_anchors(anchors, (height, width), s["feat_stride"])
     boxes = places.reshape(-1, 4)
     truth, image = (lax.stop_gradient(promote(x)) for x in (truth.reshape(truth.shape[0], 5), im_info[0]))
     labels, matched = _label_anchors(s, boxes, truth, image)

@@ -169,12 +169,12 @@ class ProposalLimits(NamedTuple):
     Attributes:
         before: the number of best boxes that are considered.
         after: the maximum number of boxes that are kept.
-        overlap: a box is suppressed if it overlaps a better box by more than this.
+        overlap: a box is suppressed if it overlaps a better box by more than this. None: no box is suppressed.
     """
 
     before: int
     after: int
-    overlap: float
+    overlap: float | None
 
 
 class Proposals(NamedTuple):
@@ -184,33 +184,59 @@ class Proposals(NamedTuple):
     scores: jax.Array
     there: jax.Array
 
-    @property
-    def rois(self) -> jax.Array:
-        """Rows 0, x1, y1, x2, y2, (K, 5); padding rows are -1, 0, 0, 0, 0."""
-        image = jnp.where(self.there, 0.0, -1.0).astype(self.boxes.dtype)
-        return jnp.concatenate([image[:, None], jnp.where(self.there[:, None], self.boxes, 0)], axis=1)
 
-    @property
-    def marked_scores(self) -> jax.Array:
-        """The scores, (K,); -1 for padding."""
-        return jnp.where(self.there, self.scores, -1)
+def propose_by_image(
+    find: Callable[[jax.Array, jax.Array, jax.Array], Proposals],
+    scores: jax.Array,
+    deltas: jax.Array,
+    im_info: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Return rows image, x1, y1, x2, y2 (N * K, 5) and scores (N * K,) of all images' proposals, image after image.
 
-
-def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int, least: int) -> None:
-    """Raise `LayerError` unless the bottoms are of one image, with 2 scores and 4 deltas for each anchor of a cell.
+    Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     Args:
-        scores, deltas, im_info: the bottoms.
+        find: finds K proposals by the scores (2A, H, W), the deltas (4A, H, W) and the row of an image in im_info.
+        scores, deltas, im_info: the bottoms of all N images, as `require_maps` takes them.
+    """
+    dtype, n = scores.dtype, scores.shape[0]
+    scores, deltas, im_info = (
+        lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info.reshape(len(im_info), -1))
+    )
+    if n == 1:
+        joined = find(scores[0], deltas[0], im_info[0])
+    else:
+        rows = jnp.broadcast_to(im_info, (n, im_info.shape[1]))
+        joined = Proposals(*(x.reshape(-1, *x.shape[2:]) for x in lax.map(lambda x: find(*x), (scores, deltas, rows))))
+    boxes, best, there = joined
+    image = jnp.repeat(jnp.arange(n, dtype=boxes.dtype), boxes.shape[0] // n)
+    rois = jnp.concatenate([image[:, None], boxes], axis=1)
+    order = jnp.argsort(~there, stable=True) if n > 1 else jnp.arange(boxes.shape[0])
+    padding = jnp.asarray([-1, 0, 0, 0, 0], boxes.dtype)
+    rois, best = jnp.where(there[:, None], rois, padding)[order], jnp.where(there, best, -1)[order]
+    return rois.astype(dtype), best.astype(dtype)
+
+
+def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None:
+    """Raise `LayerError` unless the bottoms have 2 scores and 4 deltas for each anchor of a cell, of the same images.
+
+    Args:
+        scores, deltas, im_info: the bottoms. im_info has three numbers at least for each image, or for all.
         n_anchors: the number of anchors of a cell.
-        least: the minimum number of values in im_info.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):
         require(
-            len(x.shape) == 4 and x.shape[:2] == (1, n),
-            f"bottom {i} must be of one image and have {n} channels, for {n_anchors} anchors: not shape {x.shape}",
+            len(x.shape) == 4 and x.shape[1] == n,
+            f"bottom {i} must have {n} channels, for {n_anchors} anchors: not shape {x.shape}",
         )
-    require(scores.shape[2:] == deltas.shape[2:], f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
-    require_image(im_info, least)
+    maps = ((x.shape[0], *x.shape[2:]) for x in (scores, deltas))
+    require(len(set(maps)) == 1, f"bottoms 0 and 1 differ in size: {scores.shape} and {deltas.shape}")
+    images, shape = scores.shape[0], im_info.shape
+    require(
+        len(shape) >= 2 and shape[0] in (1, images) and math.prod(shape[1:]) >= 3,
+        f"im_info must have a row of 3 numbers (height, width, scale ...) for each of the {images} images, or one for "
+        f"all, not shape {shape}",
+    )
 
 
 def require_image(im_info: Any, least: int) -> None:
@@ -239,6 +265,9 @@ def propose(
     n = min(limits.before, boxes.shape[0])
     if order is None:
         _, order = lax.top_k(jnp.where(valid, scores, -jnp.inf), n)
+    if limits.overlap is None:
+        indices = order[: min(n, limits.after)]
+        return Proposals(boxes[indices], scores[indices], valid[indices])
     indices, kept = select_best(
         boxes, scores, valid, limits.overlap, n_candidates=n, n_kept=limits.after, order=order, plus=1.0
     )
@@ -248,30 +277,37 @@ def propose(
 def proposal(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes of an RPN for one image, at most `post_nms_topn` rows 0, x1, y1, x2, y2; a second top has the scores.
+    """Best boxes of an RPN, at most `post_nms_topn` rows image, x1, y1, x2, y2 an image; a second top has the scores.
 
-    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 4) with height, width and two scales. Each cell has
-    A anchors, one for each `ratio` and `scale`. Anchors are moved by the deltas and clipped to the image. Boxes smaller
-    than `min_size` score 0. The `pre_nms_topn` best boxes go through non-maximum suppression. Equal scores are ordered
-    as by the fork's quicksort. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
+    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 4) or (1, 4) with height, width and two scales, or
+    (N, 3) with one scale, as in mini-caffe. A cell has A anchors, one for each `ratio` and `scale`. Anchors are moved
+    by the deltas and clipped to the image. Boxes smaller than `min_size` score 0. The `pre_nms_topn` best boxes go
+    through non-maximum suppression. Equal scores are ordered as by the fork's quicksort. Padding rows come last and are
+    -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
     require(all(r > 0 for r in p.ratio), f"ratios must be > 0, not {list(p.ratio)}")
     require(bool(p.ratio) and bool(p.scale), "needs at least one ratio and one scale")
     base = make_anchors(p.base_size, p.ratio, p.scale, round_half_up)
-    require_maps(scores, deltas, im_info, len(base), 4)
-    dtype = scores.dtype
-    scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
-    places = shift_anchors(base, scores.shape[2:], p.feat_stride)
-    boxes = clip_boxes(decode_boxes(places, split_anchors(deltas, 4)), image[0], image[1]).reshape(-1, 4)
-    sides = boxes[:, 2:] - boxes[:, :2] + 1
-    large = jnp.all(sides >= p.min_size * jnp.stack([image[3], image[2]]), axis=1)
-    score = jnp.where(large, split_anchors(scores[:, len(base) :], 1).ravel(), 0)
+    require_maps(scores, deltas, im_info, len(base))
     limits = ProposalLimits(p.pre_nms_topn, p.post_nms_topn, p.nms_thresh)
-    proposals = propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
-    rois = proposals.rois.astype(dtype)
-    return rois if ctx.n_tops == 1 else (rois, proposals.marked_scores.astype(dtype))
+
+    def find(scores: jax.Array, deltas: jax.Array, image: jax.Array) -> Proposals:
+        boxes = _decode(base, p.feat_stride, deltas, image)
+        scale = jnp.stack([image[min(3, len(image) - 1)], image[2]])
+        large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= p.min_size * scale, axis=1)
+        score = jnp.where(large, split_anchors(scores[None, len(base) :], 1).ravel(), 0)
+        return propose(boxes, score, jnp.ones_like(large), limits, quicksort_order(score))
+
+    rois, best = propose_by_image(find, scores, deltas, im_info)
+    return rois if ctx.n_tops == 1 else (rois, best)
+
+
+def _decode(base: np.ndarray, stride: int, deltas: jax.Array, image: jax.Array) -> jax.Array:
+    """Return the anchors (cells * A, 4) moved by the deltas (4A, H, W) and clipped to the image."""
+    places = shift_anchors(base, deltas.shape[1:], stride)
+    return clip_boxes(decode_boxes(places, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
 
 
 register(
@@ -287,13 +323,14 @@ register(
         Traced(proposal),
         Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
         LayerTraits(pads_rows=True),
-        docs=LayerDocs(origin="pva-faster-rcnn", restrictions="One image, as in the fork."),
+        docs=LayerDocs(origin="pva-faster-rcnn"),
     )
 )
 
 
-RATIOS, BASE = (0.5, 1, 2), 16
-_DEFAULTS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
+# settings of the anchors: of pvanet and SSH, and, of feat_stride and scales, py-faster-rcnn
+ANCHORS: dict[str, Any] = {"feat_stride": 16, "scales": (8, 16, 32), "ratios": (0.5, 1, 2), "base_size": 16}
+_DEFAULTS: dict[str, Any] = ANCHORS | {"rpn_nms_thresh": 0.7, "rpn_min_size": 16.0}
 _TRAIN = {"rpn_pre_nms_top_n": 12000, "rpn_post_nms_top_n": 2000}
 _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 
@@ -301,23 +338,35 @@ _TEST = {"rpn_pre_nms_top_n": 6000, "rpn_post_nms_top_n": 300}
 def proposal_layer(
     ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """Best boxes of an RPN for one image, rows 0, x1, y1, x2, y2; a second top has their scores.
+    """Best boxes of an RPN, rows image, x1, y1, x2, y2; a second top has their scores.
 
-    Bottoms: scores (1, 2A, H, W), deltas (1, 4A, H, W), im_info (1, 3) with height, width and scale. Anchors are moved
-    by the deltas and clipped to the image; boxes that are too small are ignored; the best go through non-maximum
-    suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. param_str holds settings of
-    py-faster-rcnn's cfg, in lower case; defaults depend on the phase. No gradient passes.
+    Bottoms: scores (N, 2A, H, W), deltas (N, 4A, H, W), im_info (N, 3) or (1, 3) with height, width and scale. Anchors
+    are moved by the deltas and clipped to the image; boxes that are too small are ignored; the best go through
+    non-maximum suppression. Padding rows come last and are -1, 0, 0, 0, 0, with score -1. param_str holds pvanet's
+    `ratios`, SSH's `base_size`, and settings of py-faster-rcnn's cfg, in lower case; defaults depend on the phase. No
+    gradient passes.
     """
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx)), scores, deltas, im_info)
 
 
 def mnc_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
-    """Best boxes of an RPN for one image, as in py-faster-rcnn: rows 0, x1, y1, x2, y2.
+    """Best boxes of an RPN, as in py-faster-rcnn: rows image, x1, y1, x2, y2.
 
     MNC's settings for the gradient of the deltas are accepted in param_str, but no gradient reaches the deltas.
     """
     extra = {"gradient_scale": 1.0, "use_clip": 0, "clip_base": 64.0}  # they only affect gradients
     return _propose_from_maps(ctx, settings(ctx.param.param_str, _defaults(ctx) | extra), scores, deltas, im_info)
+
+
+def ssh_proposal_layer(ctx: Context, scores: jax.Array, deltas: jax.Array, im_info: jax.Array) -> Any:
+    """Best boxes of a module of SSH, as in py-faster-rcnn; in the phase TEST no box is suppressed.
+
+    The defaults are of SSH's default_config.yml.
+    """
+    train = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 300, "rpn_nms_thresh": 0.3, "rpn_min_size": 4.0}
+    test = {"rpn_pre_nms_top_n": 1000, "rpn_post_nms_top_n": 1000, "rpn_min_size": 0.0}
+    s = settings(ctx.param.param_str, ANCHORS | (train if ctx.training else test))
+    return _propose_from_maps(ctx, {"rpn_nms_thresh": None} | s, scores, deltas, im_info)
 
 
 def _proposal_type(forward: Any, origin: str, most_tops: int, restrictions: str) -> LayerType:
@@ -330,27 +379,38 @@ def _proposal_type(forward: Any, origin: str, most_tops: int, restrictions: str)
     )
 
 
-_ONE = "One image, as in the original."
-PROPOSAL_LAYER = _proposal_type(proposal_layer, "py-faster-rcnn", 2, _ONE)
-MNC_PROPOSAL_LAYER = _proposal_type(mnc_proposal_layer, "MNC", 1, f"{_ONE} No gradient reaches the deltas.")
+PROPOSAL_LAYER = _proposal_type(proposal_layer, "py-faster-rcnn", 2, "")
+MNC_PROPOSAL_LAYER = _proposal_type(mnc_proposal_layer, "MNC", 1, "No gradient reaches the deltas.")
+SSH_PROPOSAL_LAYER = _proposal_type(ssh_proposal_layer, "SSH", 2, "")
 
 
 def _defaults(ctx: Context) -> dict[str, Any]:
     return _DEFAULTS | (_TRAIN if ctx.training else _TEST)
 
 
+def anchors_of(s: dict[str, Any]) -> np.ndarray:
+    """Return the anchors (A, 4) that the settings of a param_str name.
+
+    Raises:
+        LayerError: if the settings name no anchor.
+    """
+    require(s["feat_stride"] > 0 and s["base_size"] > 0, "feat_stride and base_size must be > 0")
+    require(len(s["scales"]) > 0 and len(s["ratios"]) > 0, "needs at least one scale and one ratio")
+    require(all(r > 0 for r in s["ratios"]), f"ratios must be > 0, not {list(s['ratios'])}")
+    return make_anchors(s["base_size"], s["ratios"], s["scales"])
+
+
 def _propose_from_maps(
     ctx: Context, s: dict[str, Any], scores: jax.Array, deltas: jax.Array, im_info: jax.Array
 ) -> Any:
-    require(s["feat_stride"] > 0 and len(s["scales"]) > 0, "needs a feat_stride > 0 and at least one scale")
-    base = make_anchors(BASE, RATIOS, s["scales"])
-    require_maps(scores, deltas, im_info, len(base), 3)
-    dtype = scores.dtype
-    scores, deltas, image = (lax.stop_gradient(promote(x)) for x in (scores, deltas, im_info[0]))
-    places = shift_anchors(base, scores.shape[2:], s["feat_stride"])
-    boxes = clip_boxes(decode_boxes(places, split_anchors(deltas, 4)), image[0], image[1]).reshape(-1, 4)
-    large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
+    base = anchors_of(s)
+    require_maps(scores, deltas, im_info, len(base))
     limits = ProposalLimits(s["rpn_pre_nms_top_n"], s["rpn_post_nms_top_n"], s["rpn_nms_thresh"])
-    proposals = propose(boxes, split_anchors(scores[:, len(base) :], 1).ravel(), large, limits)
-    rois = proposals.rois.astype(dtype)
-    return rois if ctx.n_tops == 1 else (rois, proposals.marked_scores[:, None].astype(dtype))
+
+    def find(scores: jax.Array, deltas: jax.Array, image: jax.Array) -> Proposals:
+        boxes = _decode(base, s["feat_stride"], deltas, image)
+        large = jnp.all(boxes[:, 2:] - boxes[:, :2] + 1 >= s["rpn_min_size"] * image[2], axis=1)
+        return propose(boxes, split_anchors(scores[None, len(base) :], 1).ravel(), large, limits)
+
+    rois, best = propose_by_image(find, scores, deltas, im_info)
+    return rois if ctx.n_tops == 1 else (rois, best[:, None])
