@@ -21,6 +21,12 @@ NET = """
 """
 BLOB = "data diff shape num channels height width count reshape"
 SOLVER = "net test_nets iter lr param step solve snapshot restore apply_update share_weights add_callback"
+COMPILED = """
+    Net Blob Layer Solver SGDSolver NesterovSolver AdaGradSolver RMSPropSolver AdaDeltaSolver AdamSolver get_solver NCCL
+    Timer BlobVec RawBlobVec LayerVec StringVec IntVec DtypeVec NetVec BoolVec SolverParameter LayerParameter init_log
+    log has_nccl set_mode_cpu set_mode_gpu set_random_seed set_device solver_count set_solver_count
+    solver_rank set_solver_rank set_multiprocess layer_type_list __version__
+"""
 LAYER = "setup reshape blobs type param_str phase"
 
 
@@ -49,6 +55,28 @@ def test_nets_blobs_and_solvers(write: Write) -> None:
 def test_layers(base: type[caffe.Layer]) -> None:
     assert not missing(base(), LAYER)
     assert not missing(_layer.BlobVec(), "add_blob append __len__ __getitem__ __iter__")
+
+
+def test_types_have_the_names_and_bases_of_caffes_compiled_module(write: Write) -> None:
+    from caffejax.pycaffe import _caffe
+
+    assert not missing(_caffe, COMPILED)
+    net = caffe.Net(SMALL, caffe.TEST)
+    assert all(type(blobs) is _caffe.BlobVec for blobs in net.params.values())
+    assert type(net.layers[1].blobs) is _caffe.BlobVec
+    assert [layer.type for layer in net.layers if isinstance(layer, _caffe.Layer)][1:3] == [
+        "Convolution",
+        "InnerProduct",
+    ]
+    assert all(isinstance(blob, _caffe.Blob) for blob in net.blobs.values())
+    assert isinstance(net._blobs, _caffe.RawBlobVec)
+    assert issubclass(caffe.AdamSolver, _caffe.SGDSolver)
+    blobs = _caffe.BlobVec()
+    blobs.add_blob(2, 3)
+    blobs.append(net.params["conv"][1])
+    blobs.extend(net.params["ip"])
+    assert [blob.shape for blob in blobs] == [(2, 3), (11,), (7, 891), (7,)]
+    assert blobs[-1] in blobs
 
 
 def test_what_is_not_there_says_so(write: Write) -> None:

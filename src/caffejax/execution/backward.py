@@ -34,6 +34,7 @@ def has_backward(layer: Layer) -> bool:
     return (
         layer.need_backward
         and not layer.type.is_fed
+        and layer.type.has_backward
         and bool(differentiated_bottoms(layer) or differentiated_params(layer))
     )
 

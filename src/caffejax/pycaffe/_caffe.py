@@ -1,12 +1,22 @@
-"""Alias of `caffejax.pycaffe` under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`."""
+"""Alias of `caffejax.pycaffe` under the name of Caffe's compiled module: `from caffe._caffe import layer_type_list`.
+
+It also has the types of Caffe's vectors. Except the blobs of a layer, these are lists here.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+from ..layers.python.layer import BlobVec
+from ..schema.caffe_pb2 import LayerParameter, SolverParameter
+
+__all__ = ["BlobVec", "LayerParameter", "SolverParameter"]
+
+RawBlobVec = LayerVec = NetVec = StringVec = IntVec = DtypeVec = BoolVec = list
+
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__version__":
         raise AttributeError(name)
     return getattr(sys.modules[__name__.rpartition(".")[0]], name)

@@ -17,6 +17,7 @@ from ..errors import CaffejaxError, GraphError, Problem, WeightsError, did_you_m
 from ..graph import Layer
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
+from ..layers.python.layer import Layer as PythonLayer
 from ..paths import not_there
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
@@ -55,39 +56,44 @@ def _pad_batch(array: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
 
 
-class NetLayer:
+class NetLayer(PythonLayer):
     """A layer of a net.
 
     Attributes:
-        type: Caffe's name of the type.
         blobs: the layer's parameters and running statistics.
     """
 
-    def __init__(self, type: str, blobs: list[SyncedBlob]) -> None:
-        self.type, self.blobs = type, blobs
+    def __init__(self, type: str, blobs: BlobVec) -> None:
+        super().__init__()
+        self._type, self.blobs = type, blobs
+
+    @property
+    def type(self) -> str:
+        """Caffe's name of the type."""
+        return self._type
 
 
-def layer_item(layer: Layer, blobs: list[SyncedBlob]) -> Any:
+def layer_item(layer: Layer, blobs: BlobVec) -> Any:
     """Return the item of `Net.layers` for a layer: a `NetLayer`, or for a Python layer the user's object.
 
-    The user's object gets the net's blobs as its `blobs`.
+    The blobs of the user's object share the memory of the net's blobs.
     """
     user = layer.type.instance
     if user is None:
         return NetLayer(layer.type.name, blobs)
-    if isinstance(own := getattr(user, "blobs", None), BlobVec):
-        own.show(blobs)
+    for mine, blob in zip(getattr(user, "blobs", ()), blobs, strict=False):
+        mine.share(blob)
     return user
 
 
-def layer_blobs(workspace: Workspace, layer: Layer) -> list[SyncedBlob]:
+def layer_blobs(workspace: Workspace, layer: Layer) -> BlobVec:
     """Return a layer's blobs. A shared blob uses the memory of the layer that owns it, possibly in another shape."""
 
     def blob(owner: SyncedBlob, shape: tuple[int, ...], owned: bool) -> SyncedBlob:
         return owner if owned else SyncedBlob(shape, owner.data_memory, owner.diff_memory)
 
     slots = workspace.memories.slots
-    return [blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params]
+    return BlobVec(blob(slots[p.owner], p.spec.shape, p.is_owner) for p in layer.params)
 
 
 def share_data(mine: Iterable[tuple[str, list[SyncedBlob]]], theirs: Mapping[str, list[SyncedBlob]]) -> None:

@@ -113,6 +113,8 @@ class Pass:
             memories.rewrite_params(layer)
         if self.range.on_host:
             self.host_tops = outputs.values
+            for param in (param for layer in self.range.layers for param in layer.params):
+                memories.slots[param.owner].data_memory.settled_version()  # Python layers may write to their blobs
         self.time = now()
 
     def resolve(self) -> None:

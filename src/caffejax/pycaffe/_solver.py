@@ -304,31 +304,31 @@ class SGDSolver(Solver):
     _type = "SGD"
 
 
-class NesterovSolver(Solver):
+class NesterovSolver(SGDSolver):
     """Solver with Nesterov's accelerated gradient, whatever type its file names."""
 
     _type = "Nesterov"
 
 
-class AdaGradSolver(Solver):
+class AdaGradSolver(SGDSolver):
     """Solver with AdaGrad, whatever type its file names."""
 
     _type = "AdaGrad"
 
 
-class RMSPropSolver(Solver):
+class RMSPropSolver(SGDSolver):
     """Solver with RMSProp, whatever type its file names."""
 
     _type = "RMSProp"
 
 
-class AdaDeltaSolver(Solver):
+class AdaDeltaSolver(SGDSolver):
     """Solver with AdaDelta, whatever type its file names."""
 
     _type = "AdaDelta"
 
 
-class AdamSolver(Solver):
+class AdamSolver(SGDSolver):
     """Solver with Adam, whatever type its file names."""
 
     _type = "Adam"

@@ -79,6 +79,8 @@ def test_a_layer_knows_the_phase(phase: Any, value: int) -> None:
     assert (top.shape, top) == ((), value)
     (source,) = net.in_phase("TEST" if phase == "TRAIN" else "TRAIN").sources().values()
     assert next(source)[0] == 1 - value
+    user = net.graph.layers[0].type.instance
+    assert (str(user.phase), f"{user.phase:d}", user.phase + 1) == (phase, str(value), value + 1)
 
 
 def test_a_layer_reads_its_param_str() -> None:
@@ -174,6 +176,25 @@ def test_blobs_start_as_setup_has_them(tmp_path: Path) -> None:
     net.save({"p": (start["p"][0] + 2,)}, state, tmp_path / "seven.caffemodel")
     loaded = Net(python("p", "ParameterLayer", tops="y")).load(tmp_path / "seven.caffemodel")
     np.testing.assert_array_equal(loaded.params["p"][0], [7])
+
+
+def test_a_layer_of_pycaffe_writes_to_the_blobs_of_the_net(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In Caffe they are one memory from setup on: what forward writes is there in the next pass, and is saved."""
+    net = caffe.Net("force_backward: true " + python("c", "Centre", tops="y"), caffe.TRAIN)
+    np.testing.assert_array_equal(net.params["c"][0].data, [0, 0])
+    for times in (1, 2):
+        np.testing.assert_array_equal(net.forward()["y"], [times, times])
+        net.backward()  # does not run forward again
+        np.testing.assert_array_equal(net.params["c"][0].data, [times, times])
+    net.params["c"][0].data[1] = 6
+    np.testing.assert_array_equal(net.layers[0].blobs[0].data, [2, 6])
+    np.testing.assert_array_equal(net.forward()["y"], [3, 7])
+    net.save(tmp_path / "net.caffemodel")
+    net.layers[0].blobs[0].data[...] = 0
+    np.testing.assert_array_equal(net.params["c"][0].data, [0, 0])
+    net.copy_from(tmp_path / "net.caffemodel")
+    np.testing.assert_array_equal(net.layers[0].blobs[0].data, [3, 7])
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 def test_a_layer_of_pycaffe_has_the_blobs_of_the_net(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ class Blob:
     def __init__(self, *shape: int) -> None:
         self._shape = tuple(shape)
         self._stores: dict[str, np.ndarray] = {}
+        self._shared: Blob | None = None
 
     def __repr__(self) -> str:
         return f"Blob({', '.join(map(str, self._shape))})"
@@ -73,12 +74,23 @@ class Blob:
             raise ValueError(f"a blob cannot have shape {shape}")
         self._shape = new
 
+    def share(self, other: Blob) -> None:
+        """Use the memory of another blob of the same shape from now on."""
+        self._shared = other
+
+    @property
+    def is_shared(self) -> bool:
+        """True after `share`."""
+        return self._shared is not None
+
     def _legacy(self, axis: int) -> int:
         if len(self._shape) > 4:
             raise ValueError(f"a blob with {len(self._shape)} axes has no num, channels, height and width; use shape")
         return self._shape[axis] if axis < len(self._shape) else 1
 
     def _view(self, which: str) -> np.ndarray:
+        if self._shared is not None:
+            return self._shared._view(which)
         store = self._stores.get(which)
         if store is None or store.size < self.count:
             store = self._stores[which] = np.zeros(self.count, np.float32)

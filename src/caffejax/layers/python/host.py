@@ -137,7 +137,7 @@ class HostLayer:
 
     @property
     def _blobs(self) -> list[Blob]:
-        return self.user.blobs.layer_blobs
+        return list(self.user.blobs)
 
     def _set_up(self, bottoms: Sequence[Shape]) -> None:
         if self._is_set_up:
@@ -154,12 +154,11 @@ class HostLayer:
     def _call(self, method: str, *args: Any) -> None:
         function = getattr(self.user, method, None)
         if function is not None:  # setup and reshape may be missing
-            with self.user.blobs.with_layer_blobs():
-                with_error_note(function, self._site, f"{self._where}.{method}")(*args)
+            with_error_note(function, self._site, f"{self._where}.{method}")(*args)
 
     def _warn_of_changes(self, blobs: Arrays) -> None:
         if self._has_warned or all(
-            _equal(b.data, np.float32(value)) for b, value in zip(self._blobs, blobs, strict=True)
+            b.is_shared or _equal(b.data, np.float32(value)) for b, value in zip(self._blobs, blobs, strict=True)
         ):
             return
         self._has_warned = True

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .blob import Blob
 
 
-class BlobVec(list[Blob]):
-    """The learnable blobs of a layer.
-
-    A pycaffe net replaces them with its own blobs (see `show`), so that writing to `net.layers[i].blobs` changes a
-    parameter of the net. While a method of the layer runs, the list holds the layer's blobs.
-    """
-
-    def __init__(self, blobs: Iterable[Blob] = ()) -> None:
-        super().__init__(blobs)
-        self._layer_blobs: list[Blob] | None = None
-
-    @property
-    def layer_blobs(self) -> list[Blob]:
-        """The blobs that the layer added."""
-        return list(self) if self._layer_blobs is None else self._layer_blobs
-
-    def show(self, blobs: Iterable[Blob]) -> None:
-        """Replace the blobs with a net's, except while methods of the layer run."""
-        self._layer_blobs = self.layer_blobs
-        self[:] = blobs
-
-    @contextlib.contextmanager
-    def with_layer_blobs(self) -> Iterator[None]:
-        """Return a context manager in which the list holds the layer's blobs."""
-        if self._layer_blobs is None:
-            yield
-            return
-        shown, layer_blobs = list(self), self._layer_blobs
-        self[:], self._layer_blobs = layer_blobs, None
-        try:
-            yield
-        finally:
-            self[:], self._layer_blobs = shown, layer_blobs
+class BlobVec(list[Any]):
+    """The learnable blobs of a layer."""
 
     def add_blob(self, *shape: int) -> None:
         """Add a blob of zeros."""
@@ -62,7 +29,7 @@ class Layer:
 
     Attributes:
         param_str: the `param_str` of `python_param`.
-        phase: 0 in a TRAIN net, 1 in a TEST net, like `caffe.TRAIN` and `caffe.TEST`.
+        phase: 0 in a TRAIN net, 1 in a TEST net, like `caffe.TRAIN` and `caffe.TEST`. `str(phase)` gives the name.
         blobs: the learnable blobs.
     """
 

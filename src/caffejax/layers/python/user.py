@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,7 +30,17 @@ def with_error_note(function: Callable[..., R], site: Site, function_name: str) 
     return call
 
 
+class _Phase(enum.IntEnum):
+    """The phase of a Python layer: a number as in Caffe, whose text is the name as in py-faster-rcnn's fork."""
+
+    TRAIN = 0
+    TEST = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def set_settings(instance: Any, site: Site) -> None:
     """Set `param_str` (and `param_str_`, its earlier name) and `phase`, 0 for TRAIN and 1 for TEST."""
     instance.param_str = instance.param_str_ = site.layer.python_param.param_str
-    instance.phase = 0 if site.training else 1
+    instance.phase = _Phase.TRAIN if site.training else _Phase.TEST
