@@ -77,3 +77,33 @@ def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose
     top = net.forward(x=x)["y"]
     np.testing.assert_allclose(net.params["layer"][0].data, unit, rtol=1e-5)
     np.testing.assert_allclose(top, x @ (unit if transpose else unit.T), rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["MAX", "AVE", "TILE"])
+@pytest.mark.parametrize(
+    ("window", "top"), [((2, 2, 2, 2), (5, 7)), ((3, 2, 2, 3), (7, 10)), ((2, 3, 1, 2), (4, 9)), ((2, 2, 3, 3), (4, 5))]
+)
+def test_unpooling_by_loops(tmp_path: Path, method: str, window: tuple[int, ...], top: tuple[int, int]) -> None:
+    """Without a mask; sizes that are no multiple of the stride, windows that overlap or leave gaps."""
+    h, w, down, right = window
+    text = f"kernel_h: {h} kernel_w: {w} stride_h: {down} stride_w: {right} unpool_h: {top[0]} unpool_w: {top[1]}"
+    layer = 'layer {{ name: "layer" type: "Unpooling" bottom: "x" top: "y" unpooling_param {{ unpool: {} {} }} }}'
+    sides = tuple(min(-(-n // s), 4) for n, s in zip(top, (down, right), strict=True))
+    if method == "MAX":  # its windows may begin outside of the top
+        sides = (sides[0] + 1, sides[1])
+    net = net_of(tmp_path, layer.format(method, text), (1, 2, *sides))
+    random = np.random.default_rng(0)
+    x, dy = random.normal(size=(1, 2, *sides)), random.normal(size=(1, 2, *top))
+    y, dx = np.zeros_like(dy), np.zeros_like(x)
+    for i, j in np.ndindex(sides):
+        at, cell = (min(i * down, top[0] - 1), min(j * right, top[1] - 1)), (..., i, j)
+        if method == "MAX":
+            y[(..., *at)], dx[cell] = x[cell], dy[(..., *at)]
+            continue
+        cells = (..., slice(i * down, i * down + h), slice(j * right, j * right + w))
+        area = dy[cells][0, 0].size
+        y[cells] += x[cell][..., None, None] / (area if method == "AVE" else 1)
+        dx[cell] = dy[cells].sum((2, 3)) / area
+    np.testing.assert_allclose(net.forward(x=x)["y"], y, atol=1e-5)
+    net.blobs["y"].diff[...] = dy
+    np.testing.assert_allclose(net.backward()["x"], dx, atol=1e-5)

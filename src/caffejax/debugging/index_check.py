@@ -57,7 +57,9 @@ class IndexCheck:
     """
 
     def __init__(self, net: Net) -> None:
-        self._layers = [layer for layer in indexing_layers(net.graph) if not _is_read_from_data(net.graph, layer)]
+        self._layers = [
+            layer for layer in indexing_layers(net.graph.layers) if not _is_read_from_data(net.graph, layer)
+        ]
         self.needed = bool(self._layers)
         self._run = net.jit(lambda params, state, batch, key: self._indices(net, params, state, batch, key))
 

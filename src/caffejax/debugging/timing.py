@@ -14,6 +14,7 @@ import numpy as np
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
 from ..execution import Part, PassInputs, PassOutputs, Values, compute, one_by_one, run, schedule_of
+from ..graph.traits import indexing_layers
 from ..inference.policy import freeze_passes, scored_blobs
 from ..kernels import compiling
 from ..layers import Reads
@@ -108,7 +109,7 @@ class Timer:
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:
             return LayerTime(layer.name, 0.0, 0.0), compute(part, inputs, before)
-        if layer.type.gradient.indices.gathers:
+        if indexing_layers(part.layers):
             check_indices(layer, [before[name] for name in layer.bottoms])
         return self._compiled[part](inputs, before)
 

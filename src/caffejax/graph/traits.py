@@ -49,9 +49,9 @@ def index_blob(layer: Layer) -> str:
     return layer.bottoms[layer.type.gradient.indices.bottoms[0]]
 
 
-def indexing_layers(graph: Graph) -> list[Layer]:
+def indexing_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers that gather by index. An index out of range is an error for them."""
-    return [layer for layer in graph.layers if layer.type.gradient.indices.gathers]
+    return [layer for layer in layers if (i := layer.type.gradient.indices).gathers and i.of(len(layer.bottoms))]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
@@ -68,7 +68,10 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
 
 def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     indices = layer.type.gradient.indices
-    return None if indices.classes is None else indices.classes(layer.context, *bottoms)
+    if indices.classes is None or not indices.of(len(bottoms)):  # an optional bottom may be left out
+        return None
+    count: int | None = indices.classes(layer.context, *bottoms)
+    return count
 
 
 def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:

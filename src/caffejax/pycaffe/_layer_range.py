@@ -24,7 +24,7 @@ from ..execution.backward import (
 )
 from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
-from ..graph.traits import index_blob
+from ..graph.traits import index_blob, indexing_layers
 from ..kernels import compiling
 from ..layers.row_padding import strip_padding
 
@@ -88,8 +88,7 @@ class LayerRange:
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
         self.params, self.state = (self._part.using(tree) for tree in graph.trees(lambda param: param.slot))
-        picking = (layer for layer in self.layers if layer.type.gradient.indices.gathers)
-        self.indices = tuple((layer, self.root(index_blob(layer))) for layer in picking)
+        self.indices = tuple((layer, self.root(index_blob(layer))) for layer in indexing_layers(self.layers))
         self._backward_ranges: dict[tuple[int, int], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
 

@@ -57,8 +57,9 @@ def max_unpooling(ctx: Context, x: jax.Array, *mask: jax.Array) -> jax.Array:
     """Each value at its position in the mask, and 0 at other positions: (N, C, H, W) to (N, C, *unpool_size).
 
     A second bottom (N, C, H, W) is the mask, such as Pooling's second top, with flat positions row * width + column.
-    Without it, a value is placed at the top left of its window. The last of several values at one position wins, but
-    each of them gets the gradient there. A position outside makes the plane NaN.
+    Without it, a value is placed at the top left of its window, or in the last row or column if its window begins after
+    it. The last of several values at one position wins, but each of them gets the gradient there. A position outside
+    makes the plane NaN.
     """
     return scatter_by_mask(x, _unpool_mask(ctx, x, mask), _unpool_size(ctx, x))
 
@@ -86,6 +87,12 @@ def window_unpooling(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Arr
 
 
 def window_unpooling_params(ctx: Context, x: Any) -> list[ParamSpec]:
+    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
+    last = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)]
+    require(
+        all(at < n for at, n in zip(last, size, strict=True)),
+        f"the last window would start at {tuple(last)}, outside of the top of {size}: give a larger unpool_size",
+    )
     return [ParamSpec((*x.shape[:2], *_unpool_size(ctx, x)), learnable=False, persistent=False)]
 
 
@@ -148,11 +155,6 @@ def _unpool_window(ctx: Context, x: Any) -> Window:
     stride, pad = window_pair(p, "stride", "stride_h", "stride_w"), window_pair(p, "pad", "pad_h", "pad_w")
     require(min(kernel) > 0 and min(stride) > 0, f"kernel and stride must be positive: {kernel} and {stride}")
     require(all(a < k for a, k in zip(pad, kernel, strict=True)), f"pad {pad} must be less than kernel {kernel}")
-    last = [(n - 1) * s - a for n, s, a in zip(x.shape[2:], stride, pad, strict=True)]
-    require(
-        all(at < n for at, n in zip(last, size, strict=True)),
-        f"the last window would start at {tuple(last)}, outside of the top of {size}: give a larger unpool_size",
-    )
     inside = tuple(
         min(k, n + 2 * a) for k, n, a in zip(kernel, size, pad, strict=True)
     )  # a window cannot cover more cells than the padded top has
@@ -162,11 +164,10 @@ def _unpool_window(ctx: Context, x: Any) -> Window:
 def _unpool_mask(ctx: Context, x: jax.Array, mask: tuple[jax.Array, ...]) -> jax.Array:
     if mask:
         return mask[0]
-    window, (_, width) = _unpool_window(ctx, x), _unpool_size(ctx, x)
-    rows, columns = (
-        jnp.maximum(jnp.arange(n) * s - a, 0) for n, s, a in zip(x.shape[2:], window.stride, window.low, strict=True)
-    )
-    return jnp.broadcast_to(rows[:, None] * width + columns, x.shape)
+    window, size = _unpool_window(ctx, x), _unpool_size(ctx, x)
+    axes = zip(x.shape[2:], window.stride, window.low, size, strict=True)
+    rows, columns = (jnp.clip(jnp.arange(n) * s - a, 0, to - 1) for n, s, a, to in axes)
+    return jnp.broadcast_to(rows[:, None] * size[1] + columns, x.shape)
 
 
 def upsample_by_mask(ctx: Context, x: jax.Array, mask: jax.Array) -> jax.Array:
