@@ -1,5 +1,7 @@
 """Normalize, Permute and their like: what recorded cases cannot show."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -33,6 +35,33 @@ def test_places_are_of_length_1(text: str) -> None:
     np.testing.assert_allclose(np.linalg.norm(y, axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("backward", ["rules", "autodiff"])
+@pytest.mark.parametrize(("kind", "bp_norm"), [("L1", False), ("L1", True), ("L2", True)])
+def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any) -> None:
+    random = np.random.default_rng(0)
+    x, dy, dlength = (
+        random.normal(size=(2, 3, 4, 5)),
+        random.normal(size=(2, 3, 4, 5)),
+        random.normal(size=(2, 1, 4, 5)),
+    )
+    x[0, 1] = 0
+    text = f'normalize_param {{ normalize_type: "{kind}" bp_norm: {str(bp_norm).lower()} }}'
+    built = Net(net("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
+
+    def tops(x: Any) -> Any:
+        found = built.apply({}, {}, {"b0": x})[0]
+        return found["t0"], found["t1"]
+
+    (top, length), pull = jax.vjp(tops, np.float32(x))
+    total = (np.abs(x) if kind == "L1" else x**2).sum(1, keepdims=True) + 1e-6
+    total = total if kind == "L1" else np.sqrt(total)
+    np.testing.assert_allclose(top, x / total, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(length, total, rtol=1e-5)
+    slope = np.sign(x) if kind == "L1" else x / total
+    wanted = (dy - slope * (dy * x / total).sum(1, keepdims=True)) / total + bp_norm * dlength * slope
+    np.testing.assert_allclose(pull((np.float32(dy), np.float32(dlength)))[0], wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("text", "weight"),
     [("", 1), ("smooth_l1_loss_param { sigma: 2 }", 0), ("loss_weight: 3 smooth_l1_loss_param { sigma: 2 }", 3)],
@@ -51,7 +80,7 @@ def test_default_weight_of_smooth_l1_losses(text: str, weight: float) -> None:
         ("Reverse", "reverse_param { axis: 1 axis: -1 }", [(2, 3)], "lists an axis twice"),
         ("Flip", "", [(2, 3)], "4 axes"),
         ("Normalize", "norm_param { eps: -1 }", [(2, 3)], "eps must not be negative"),
-        ("Normalize", 'normalize_param { normalize_type: "L1" }', [(2, 3)], 'use "L2"'),
+        ("Normalize", 'normalize_param { normalize_type: "L3" }', [(2, 3)], 'must be "L1" or "L2", not "L3"'),
         ("SmoothL1Loss", "smooth_l1_loss_param { sigma: 0 }", [(2, 3), (2, 3)], "sigma must be positive"),
         ("SmoothL1Loss", "", [(2, 3), (3, 2)], "bottom 1 must have the shape of bottom 0"),
         ("SmoothL1Loss", "", [(2, 3)] * 3, "set loss_weight"),

@@ -86,9 +86,10 @@ def _other_axes(scale: jax.Array, x: jax.Array) -> tuple[int, ...]:
 
 
 def normalize_places(ctx: Context, x: jax.Array) -> object:
-    """The vector of channels at each position, divided by its length sqrt(sum of squares + 1e-6); (N, C, H, W).
+    """The vector of channels at each position, divided by its length; (N, C, H, W).
 
-    The optional second top holds the lengths, (N, 1, H, W); its gradient is ignored unless bp_norm is true.
+    The length is sqrt(sum of squares + 1e-6), or with normalize_type "L1" the sum of absolute values + 1e-6. The
+    optional second top holds the lengths, (N, 1, H, W); its gradient is ignored unless bp_norm is true.
     """
     y, length = _unit(ctx, x)
     if ctx.n_tops == 1:
@@ -99,9 +100,10 @@ def normalize_places(ctx: Context, x: jax.Array) -> object:
 def normalize_places_backward(ctx: Context, x: jax.Array, *, y: Any, dy: Any) -> jax.Array:
     top, length = _unit(ctx, x)
     d_top, *d_length = map(promote, as_tuple(dy))
-    dx = _unit_diff(top * length, length, d_top, (1,))
+    slope = jnp.sign(top) if ctx.param.normalize_type == "L1" else top  # of the length
+    dx = (d_top - jnp.sum(d_top * top, axis=1, keepdims=True) * slope) / length
     if ctx.param.bp_norm:
-        dx += sum(d_length) * top
+        dx += sum(d_length) * slope
     return dx.reshape(x.shape).astype(x.dtype)
 
 
@@ -112,16 +114,19 @@ NORMALIZE_NORMFACE = LayerType(
         normalize_places_backward, not_derivative="The gradient of the lengths is ignored unless bp_norm is true."
     ),
     LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    docs=LayerDocs(origin="NormFace", restrictions="normalize_type must be L2; fix_gradient is an error."),
+    docs=LayerDocs(origin="NormFace", restrictions="fix_gradient has no effect, as in the fork on a CPU."),
 )
 
 
 def _unit(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normalized positions (N, C, H, W) and their lengths (N, 1, H, W), in float32 at least."""
-    require(ctx.param.normalize_type == "L2", f'normalize_type "{ctx.param.normalize_type}" is not supported; use "L2"')
-    require(not ctx.param.fix_gradient, "fix_gradient: true is not supported; remove it")
-    images = promote(x).reshape(four_axes(x.shape))
-    length = _length(images, (1,), _NORMFACE_EPS)
+    kind, images = ctx.param.normalize_type, promote(x).reshape(four_axes(x.shape))
+    require(kind in ("L1", "L2"), f'normalize_type must be "L1" or "L2", not "{kind}"')
+    if kind == "L1":
+        # the gradient of jnp.abs is 1 at 0, where the fork has 0
+        length = jnp.sum(images * jnp.sign(images), axis=1, keepdims=True) + _NORMFACE_EPS
+    else:
+        length = _length(images, (1,), _NORMFACE_EPS)
     return images / length, length
 
 
