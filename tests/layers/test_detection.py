@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay import Replay, assert_as_recorded, net
+from replay import Replay, assert_as_recorded, net, run
 
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
@@ -83,6 +83,58 @@ def test_detections_of_a_padded_top_are_evaluated() -> None:
     found = np.concatenate([recorded["bottom/detection"], padding], axis=2)
     tops, _ = Net(text, "TEST").apply({}, {}, {"b0": found, "b1": recorded["bottom/label"]})
     np.testing.assert_allclose(tops["t0"], recorded["top/top"])
+
+
+RESIZE = "resize_param {{ resize_mode: {} height: 100 width: 100 {} }}"
+
+
+@pytest.mark.parametrize("mode", ["", "WARP", "FIT_SMALL_SIZE", "units", "FIT_LARGE_SIZE_AND_PAD"])
+@pytest.mark.parametrize("size", [(40, 80), (90, 30)])
+def test_boxes_of_resized_images(tmp_path: Path, mode: str, size: tuple[int, int]) -> None:
+    """DetectionEvaluate in pixels of the images before they were resized, by SSD's rules."""
+    (tmp_path / "sizes.txt").write_text(f"image {size[0]} {size[1]}\n")
+    resize = RESIZE.format(mode, "") if mode else ""
+    if mode == "units":
+        resize = RESIZE.format("FIT_SMALL_SIZE", "height_scale: 30 width_scale: 70")
+    random = np.random.default_rng(0)
+    boxes = random.uniform(-0.1, 1.1, (60, 2, 2)).astype(np.float32)
+    boxes = np.concatenate([boxes.min(1), boxes.max(1)], axis=1)
+    truth, found = boxes[:20], boxes[20:]
+
+    def pixels(box: np.ndarray) -> tuple[np.ndarray, float]:
+        """The box, and its area."""
+        sides, aspect = np.array([size[1], size[0]]), size[1] / size[0]
+        if mode == "units":
+            box = np.clip(box * [70, 30, 70, 30], 0, [*sides, *sides])
+            return box, float(np.prod(box[2:] - box[:2]))
+        if mode == "FIT_LARGE_SIZE_AND_PAD":
+            margin = np.array([0, (1 - 1 / aspect) / 2] if aspect > 1 else [(1 - aspect) / 2, 0])
+            if np.all(box[:2] < 1 - margin) and np.all(box[2:] > margin):
+                box = (box - [*margin, *margin]) / np.tile(1 - 2 * margin, 2)
+        box = np.clip(box, 0, 1) * [*sides, *sides]
+        return box, float(np.prod(box[2:] - box[:2] + 1))
+
+    def overlap(a: np.ndarray, b: np.ndarray) -> float:
+        (a, area), (b, other) = pixels(a), pixels(b)
+        reach = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+        inside = np.prod(reach + 1) if np.all(reach >= 0) else 1
+        return float(inside / (area + other - inside))
+
+    rows = np.concatenate([np.tile([0, 1, 0], (20, 1)), truth, np.zeros((20, 1))], axis=1)
+    scores = np.linspace(1, 0.5, len(found))
+    detections = np.concatenate([np.tile([0, 1], (40, 1)), scores[:, None], found], axis=1)
+    text = f'num_classes: 2 overlap_threshold: 0.3 name_size_file: "{tmp_path}/sizes.txt" {resize}'
+    (top,) = run(
+        "DetectionEvaluate", f"detection_evaluate_param {{ {text} }}", detections[None, None], rows[None, None]
+    )
+    taken: set[int] = set()
+    for row, box in zip(top[0, 0, 1:], found, strict=True):
+        fits = [overlap(box, t) for t in truth]
+        best = int(np.argmax(fits))
+        right = fits[best] >= 0.3 and best not in taken
+        taken |= {best} if right else set()
+        assert tuple(row[3:]) == (right, not right)
+    assert len(taken) > 2
 
 
 # matching and mining
@@ -261,7 +313,10 @@ REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
         ("num_classes: 3 keep_top_k: 0", PREDICTIONS, "keep_top_k must be positive"),
         ("num_classes: 3 nms_param { eta: 2 }", PREDICTIONS, "eta must be"),
     ],
-    "detection_evaluate_param": [("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must hold rows of 7")],
+    "detection_evaluate_param": [
+        ("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must hold rows of 7"),
+        ("num_classes: 3 resize_param { resize_mode: FIT_SMALL_SIZE }", [FOUND, TRUTH], "needs height and width"),
+    ],
     "prior_box_param": [
         ("", [(1, 1, 2, 2), (1, 3, 9, 9)], "needs a min_size"),
         ("min_size: 4 max_size: 3", [(1, 1, 2, 2), (1, 3, 9, 9)], "more than its min_size"),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import require
-from ..boxes import overlaps
+from ..boxes import areas, overlaps
 from ..context import Context, Shape, Site
 from ..helpers import no_gradient
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
-from .result_files import Image, check_resize, in_pixels, read_sizes
+from .result_files import Image, in_pixels, is_in_units, read_resize, read_sizes
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
 _TRUTH = [
@@ -37,7 +37,8 @@ def make_detection_evaluate(ctx: Context, site: Site) -> LayerType:
     score, true positive, false positive), one for each detection. Each detection is compared with the ground truth box
     of its image and class that it overlaps most. It is a true positive if the overlap is at least overlap_threshold and
     no detection with a higher score has matched this box. A detection of a difficult box is neither true nor false
-    positive, unless evaluate_difficult_gt is true. With name_size_file, boxes are compared in pixels.
+    positive, unless evaluate_difficult_gt is true. With name_size_file, boxes are compared in pixels of the images as
+    they were before resize_param.
     """
     return replace(
         ctx.type, implementation=OnHost(_Evaluation(ctx.param, site).rows, top_shapes, ragged=True, in_float32=True)
@@ -84,7 +85,7 @@ def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
         Signature(name, bottoms=bottoms, param=param, in_place=False),
         PerLayer(make, on_host=True),
         Gradient(no_gradient, indices=Indices(tuple(range(bottoms)))),
-        docs=LayerDocs(origin=origin, restrictions="resize_param only with resize_mode WARP."),
+        docs=LayerDocs(origin=origin),
     )
 
 
@@ -113,6 +114,20 @@ def _labels(p: Any) -> list[int]:
 _MOST_CLASSES = 1_000_000
 
 
+def pixel_overlaps(a: np.ndarray, b: np.ndarray, plus: float) -> np.ndarray:
+    """Return SSD's overlaps (...) of boxes a and b (..., 4) in pixels, which broadcast.
+
+    As in the fork, the sides of the intersection are x2 - x1 + 1, and boxes that are apart share one pixel.
+
+    Args:
+        a, b: the boxes.
+        plus: added to x2 - x1 for the side of a box.
+    """
+    reach = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
+    inside = np.where(np.all(reach >= 0, axis=-1), np.prod(reach + 1, axis=-1), np.float32(1))
+    return np.asarray(inside / (areas(a, plus) + areas(b, plus) - inside))
+
+
 class _Evaluation:
     """Evaluation of one layer, with its position in the file of image sizes.
 
@@ -120,7 +135,7 @@ class _Evaluation:
     """
 
     def __init__(self, p: Any, site: Site, pixels: bool = False) -> None:
-        check_resize(p)
+        self._resize = read_resize(p)
         require(p.overlap_threshold > 0, f"overlap_threshold must be positive: {p.overlap_threshold}")
         self._site, self._file = site, "" if pixels else p.name_size_file
         self._pixels = pixels
@@ -162,10 +177,11 @@ class _Evaluation:
             return [(*row[:3], 0, 1) for row in detections]
         detections = detections[np.argsort(-detections[:, 2], kind="stable")]
         boxes, there = detections[:, 3:], truth[:, 3:7]
-        if size is not None:
-            boxes, there = in_pixels(boxes, size), in_pixels(there, size)
-        plus = 1.0 if self._pixels or size is not None else 0.0
-        overlap = overlaps(boxes[:, None], there, plus, touching=True)
+        if size is None:
+            overlap = overlaps(boxes[:, None], there, 1.0 if self._pixels else 0.0, touching=True)
+        else:
+            boxes, there = (in_pixels(x, size, self._resize) for x in (boxes, there))
+            overlap = pixel_overlaps(boxes[:, None], there, 0.0 if is_in_units(self._resize) else 1.0)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []
         for row, best, most in zip(detections, overlap.argmax(axis=1), overlap.max(axis=1), strict=True):

@@ -47,17 +47,57 @@ def read_sizes(path: Path) -> list[Image]:
     return images
 
 
-def check_resize(param: Any) -> None:
-    """Raise `LayerError` for resize modes other than WARP, from which boxes cannot be mapped back."""
-    mode = param.resize_param.resize_mode if param.HasField("resize_param") else None
-    warp = mode is None or mode == param.resize_param.WARP
-    require(warp, "resize_param: only resize_mode WARP is supported; remove resize_param")
+def read_resize(param: Any) -> Any:
+    """Return the message `resize_param` of a layer that maps boxes back to images, or None if it is not set.
+
+    Raises:
+        LayerError: if the height and width that images were resized to are missing.
+    """
+    if not param.HasField("resize_param"):
+        return None
+    p = param.resize_param
+    sizes = p.resize_mode == p.WARP or (p.height > 0 and p.width > 0)
+    require(sizes, f"resize_param needs height and width for its resize_mode, but has {p.height} and {p.width}")
+    return p
 
 
-def in_pixels(boxes: np.ndarray, image: Image) -> np.ndarray:
-    """Return boxes (..., 4), fractions of the image, clipped to the image and scaled to pixels, as float32."""
-    size = np.asarray([image.width, image.height] * 2, np.float32)
-    return np.clip(boxes.astype(np.float32), 0, 1) * size
+def is_in_units(resize: Any) -> bool:
+    """Return whether a resize_param, or None, has boxes in units of height_scale and width_scale."""
+    return (
+        resize is not None
+        and resize.resize_mode == resize.FIT_SMALL_SIZE
+        and resize.height_scale * resize.width_scale > 0
+    )
+
+
+def in_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+    """Return boxes (..., 4) in pixels of the image, clipped to it, as float32.
+
+    Args:
+        boxes: boxes as fractions of the resized image.
+        image: the image before it was resized.
+        resize: the message of `read_resize`.
+    """
+    boxes, size = boxes.astype(np.float32), np.asarray([image.width, image.height] * 2, np.float32)
+    if is_in_units(resize):
+        return np.clip(boxes * np.asarray([resize.width_scale, resize.height_scale] * 2, np.float32), 0, size)
+    if resize is not None and resize.resize_mode == resize.FIT_LARGE_SIZE_AND_PAD:
+        boxes = _without_padding(boxes, image, resize)
+    return np.clip(boxes, 0, 1) * size
+
+
+def _without_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+    """Return boxes of a padded image as fractions of the part inside the padding; boxes outside of it do not change."""
+    width, height = np.float32(resize.width), np.float32(resize.height)
+    aspect = np.float32(image.width) / np.float32(image.height)
+    beside = above = np.float32(0)
+    if aspect > width / height:
+        above = (height - width / aspect) / 2 / height
+    else:
+        beside = (width - height * aspect) / 2 / width
+    low, high = np.array([beside, above]), np.array([1 - beside, 1 - above])
+    inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
+    return np.where(inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)
 
 
 class Detection(NamedTuple):
@@ -86,7 +126,7 @@ class ResultFiles:
             p.save_output_param.output_format in ("VOC", "COCO", "ILSVRC"),
             f"output_format must be VOC, COCO or ILSVRC, not '{p.save_output_param.output_format}'",
         )
-        check_resize(p.save_output_param)
+        self._resize = read_resize(p.save_output_param)
         self._images: list[Image] = []
         self._names: dict[int, str] = {}
         self._found: list[Detection] = []
@@ -99,7 +139,9 @@ class ResultFiles:
         for number in range(images):
             image = self._images[self._passed]
             of_image = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
-            for (_, label, score, *_), box in zip(of_image, in_pixels(of_image[:, 3:7], image), strict=True):
+            for (_, label, score, *_), box in zip(
+                of_image, in_pixels(of_image[:, 3:7], image, self._resize), strict=True
+            ):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
                 self._found.append(Detection(image.name, int(label), float(score), tuple(rounded)))
