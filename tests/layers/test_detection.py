@@ -206,6 +206,64 @@ def test_mining(seed: int, count: int) -> None:
 choose = jax.jit(hardest)
 
 
+@pytest.mark.parametrize(
+    ("mining", "nms", "by_prior"),
+    [
+        ("HARD_EXAMPLE", "nms_threshold: 0.3 top_k: 6", False),
+        ("HARD_EXAMPLE", "nms_threshold: 0.2 top_k: -1", True),
+        ("HARD_EXAMPLE", "nms_threshold: 0.3", False),
+        ("MAX_NEGATIVE", "nms_threshold: 0.1 top_k: 5", False),
+        ("MAX_NEGATIVE", "top_k: 50", True),
+        ("MAX_NEGATIVE", "nms_threshold: 0 top_k: 1", True),
+    ],
+)
+def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -> None:
+    """nms_param, by loops: the loss, and the priors that get a gradient."""
+    random = np.random.default_rng(0)
+    priors, truth = coarse_boxes(random, 24), coarse_boxes(random, 3)
+    loc, conf = random.normal(size=(24, 4)) * 0.5, random.normal(size=(24, 3))
+    matches, largest = plain_match(truth, priors, 0.5)
+    labels = [1 + k % 2 for k in range(3)]
+    classes = [labels[k] if k >= 0 else 0 for k in matches]
+    losses = np.array([np.log(np.exp(c).sum()) - c[k] for c, k in zip(conf, classes, strict=True)])
+    wrong = np.array([np.abs(loc[i] - (truth[k] - priors[i]) / 0.1) * (k >= 0) for i, k in enumerate(matches)])
+    located = np.where(wrong < 1, wrong**2 / 2, wrong - 0.5).sum(1, where=wrong > 0)
+    if mining == "HARD_EXAMPLE":
+        eligible, count, hardness = list(range(24)), 7, losses + located
+    else:
+        eligible = [i for i in range(24) if matches[i] < 0 and largest[i] < 0.5]
+        count, hardness = 3 * sum(k >= 0 for k in matches), losses
+    values = dict(zip(nms.split()[::2], map(float, nms.split()[1::2]), strict=True))
+    limit, top_k = np.float32(values.get("nms_threshold:", 0.3)), int(values.get("top_k:", 0))
+    order = sorted(eligible, key=lambda i: -hardness[i])
+    boxes = priors if by_prior else np.float32(priors + loc * 0.1)
+    chosen: list[int] = []
+    for i in order[:top_k] if top_k >= 0 and limit > 0 else order:
+        sides = boxes[i, 2:] - boxes[i, :2]
+        apart = limit == 0 or (
+            min(sides) > 0 and np.prod(sides) >= 1e-5 and all(overlap_of(boxes[i], boxes[j]) <= limit for j in chosen)
+        )
+        chosen += [i] if apart else []
+    hard = chosen[:count]
+    kept = [i for i in range(24) if matches[i] >= 0 and (mining == "MAX_NEGATIVE" or i in hard)]
+    counted = sorted({*kept, *hard})
+    wanted = (losses[counted].sum() + located[kept].sum()) / max(len(kept), 1)
+
+    param = f"num_classes: 3 mining_type: {mining} sample_size: 7 nms_param {{ {nms} }} neg_overlap: 0.5"
+    text = f"multibox_loss_param {{ {param} use_prior_for_nms: {str(by_prior).lower()} }}"
+    prior = np.stack([priors.ravel(), np.full(96, 0.1)])[None]
+    rows = np.array([[0, label, 0, *box, 0] for label, box in zip(labels, truth, strict=True)])[None, None]
+    bottoms = [np.float32(b) for b in (loc.reshape(1, -1), conf.reshape(1, -1), prior, rows)]
+    built = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+
+    def loss(conf: Any) -> Any:
+        return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
+
+    found, d_conf = jax.jit(jax.value_and_grad(loss))(bottoms[1])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    assert np.flatnonzero(np.any(d_conf.reshape(24, 3) != 0, axis=1)).tolist() == counted
+
+
 # boxes
 
 
@@ -306,7 +364,7 @@ REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
         ("num_classes: 3", [*PREDICTIONS[:2], (1, 8), TRUTH], "bottom 2 must hold priors"),
         ("num_classes: 3 share_location: false", [*PREDICTIONS, TRUTH], "mining needs share_location: true"),
         ("num_classes: 3 do_neg_mining: false mining_type: MAX_NEGATIVE", [*PREDICTIONS, TRUTH], "contradicts"),
-        ("num_classes: 3 nms_param { }", [*PREDICTIONS, TRUTH], "nms_param is not supported"),
+        ("num_classes: 3 ignore_difficult_gt: true", [*PREDICTIONS, TRUTH], "ignore_difficult_gt is not supported"),
     ],
     "detection_output_param": [
         ("num_classes: 1", PREDICTIONS, "besides the background"),

@@ -121,7 +121,7 @@ register(
         ),
         docs=LayerDocs(
             origin="SSD",
-            restrictions="nms_param (suppression before mining) and NVIDIA's ignore_difficult_gt are refused.",
+            restrictions="NVIDIA's ignore_difficult_gt is refused.",
         ),
     )
 )
@@ -150,8 +150,9 @@ def _check(ctx: Context) -> int:
     """Validate the settings and return the mining type: mining_type, or NONE if do_neg_mining is false."""
     p, background = ctx.param, ctx.param.background_label_id
     require(p.num_classes > 0, "multibox_loss_param needs num_classes")
-    for name in ("nms_param", "ignore_difficult_gt"):
-        require(not p.HasField(name), f"multibox_loss_param.{name} is not supported; remove it")
+    require(
+        not p.HasField("ignore_difficult_gt"), "multibox_loss_param.ignore_difficult_gt is not supported; remove it"
+    )
     require(
         background < p.num_classes or p.conf_loss_type == p.LOGISTIC,
         f"background_label_id {background} is not one of the {p.num_classes} classes",

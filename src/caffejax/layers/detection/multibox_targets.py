@@ -11,13 +11,14 @@ from jax import lax
 from ...kernels.vma import vary_as
 from ...schema.caffe_pb2 import PriorBoxParameter
 from .. import cross_replica
-from ..boxes import decode_offsets, encode_offsets, overlaps
+from ..boxes import areas, decode_offsets, encode_offsets, non_max_suppression, overlaps
 from ..context import Context
 from ..loss import loss_divisor, normalization, straight_through
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
 _LEAST = 1e-6  # smaller overlaps count as 0
+_LEAST_AREA = 1e-5  # smaller boxes are no examples under nms_param
 _PAIRED = 2.0  # the score of a best pair, more than any overlap
 
 
@@ -264,7 +265,8 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         targets = targets._replace(right=jnp.broadcast_to((reached < 0) | (reached > 1), offsets.shape))
     if mining != p.NONE:
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)
-        targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None])
+        places = boxes[None] if p.use_prior_for_nms else decode_offsets(code, locations[:, :, 0], boxes, variances)
+        targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None], places)
     wrong = (truth.image >= 0) & (
         (truth_labels < 0) | (truth_labels >= classes) | (truth.label == p.background_label_id)
     )
@@ -331,12 +333,27 @@ def _shift_classes(ctx: Context, classes: jax.Array) -> jax.Array:
 
 
 def _count_mined(
-    p: Any, mining: int, predictions: Predictions, matches: Matches, targets: Targets, with_truth: jax.Array
+    p: Any,
+    mining: int,
+    predictions: Predictions,
+    matches: Matches,
+    targets: Targets,
+    with_truth: jax.Array,
+    boxes: jax.Array,
 ) -> Targets:
     """Return the targets with hard examples only.
 
     MAX_NEGATIVE counts the matches, and the hardest negatives of each image. HARD_EXAMPLE counts the hardest priors of
-    each image, matched or not.
+    each image, matched or not. With nms_param only boxes that no harder one overlaps are examples.
+
+    Args:
+        p: the settings.
+        mining: the mining type.
+        predictions: the predictions.
+        matches: the matches of the priors, in one group.
+        targets: the targets of all priors.
+        with_truth: (images, 1), whether an image has ground truth.
+        boxes: (images or 1, priors, 4), the boxes that nms_param compares.
     """
     losses = class_terms(p, predictions.scores, targets.classes)
     matched, free = targets.matched[:, 0], ~targets.matched[:, 0] & ~matches.ignored[:, 0]
@@ -344,10 +361,31 @@ def _count_mined(
         eligible = free & with_truth & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
+        eligible &= _unsuppressed(p, losses, eligible, boxes)
         return targets._replace(counted=matched | hardest(losses, eligible, count))
     located = location_terms(p, offset_differences(predictions.locations, targets))[:, 0]
-    hard = hardest(losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape), p.sample_size)
+    losses, eligible = losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape)
+    hard = hardest(losses, eligible & _unsuppressed(p, losses, eligible, boxes), p.sample_size)
     return targets._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
+
+
+def _unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+    """Return the mask of eligible priors (images, priors) that no box with a larger loss overlaps too much.
+
+    As in the fork, boxes with an area below 1e-5 are left out, and without `top_k` it is 0, which leaves none.
+    """
+    if not p.HasField("nms_param") or p.nms_param.nms_threshold <= 0:
+        return eligible
+
+    def of_image(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+        order = jnp.argsort(jnp.where(eligible, -losses, jnp.inf), stable=True)
+        order = order[: p.nms_param.top_k] if p.nms_param.top_k >= 0 else order
+        valid = (eligible & (areas(boxes) >= _LEAST_AREA))[order]
+        kept = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
+        return jnp.zeros_like(eligible).at[order].set(kept)
+
+    kept: jax.Array = jax.vmap(of_image)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
+    return kept
 
 
 def _divisor(ctx: Context, targets: Targets) -> jax.Array | float:
