@@ -114,6 +114,43 @@ def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
         Solver(folder / "solver.prototxt", weights=[path], strict_weights=True)
 
 
+NOTHING = (
+    "none.caffemodel: has no blobs for any layer of the net, and layers match by name: the net's are 3 (conv, bn, ip), "
+    "the file's 3 (cnvo, nb, pi); nearest (net and file): 'conv' and 'cnvo', 'bn' and 'nb', 'ip' and 'pi'; "
+)
+
+
+def test_a_file_of_another_net_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(folder)
+    net = Net("deploy.prototxt")
+    for load in (net.load, lambda file: loaded(net, ["all.caffemodel", file])):
+        with pytest.raises(WeightsError, match=f"^{re.escape(NOTHING)}"):
+            load("none.caffemodel")
+    net.load("none.caffemodel", without=["conv", "bn", "ip"])  # nothing was wanted
+    kept = caffe.Net("deploy.prototxt", "all.caffemodel", caffe.TEST)
+    before = kept.params["conv"][0].data.copy()
+    with caplog.at_level(logging.WARNING, "caffejax"):
+        kept.copy_from("none.caffemodel")  # Caffe goes on
+    assert any(record.message.startswith(NOTHING) for record in caplog.records)
+    np.testing.assert_array_equal(kept.params["conv"][0].data, before)
+
+
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+def test_a_file_for_less_than_half_of_the_layers_is_warned_of(
+    phase: Any, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    renamed = LAYERS.replace('name: "bn"', 'name: "bn1"').replace('name: "ip"', 'name: "ip1"')
+    with caplog.at_level(logging.WARNING, "caffejax"):
+        Net(INPUT + renamed, phase).load(folder / "all.caffemodel")
+        Net(INPUT + renamed.replace("ip1", "ip"), phase).load(folder / "all.caffemodel")  # two of three
+    assert [record.message for record in caplog.records if "only" in record.message] == [
+        f"{folder / 'all.caffemodel'}: only 1 of the net's 3 layers with weights are in the file; layers match by "
+        "name; nearest (net and file): 'bn1' and 'bn', 'ip1' and 'ip'"
+    ]
+
+
 def test_what_the_net_defines_is_not_missed(tmp_path: Path, folder: Path) -> None:
     """Shared blobs are their owner's."""
     shared = LAYERS + LAYERS[LAYERS.index('layer { name: "ip"') :].replace('"ip"', '"again"')
@@ -153,6 +190,8 @@ def test_commands_refuse_if_asked(
     if command in TOLD:
         assert main(arguments) == 0
         assert re.search(r"^W.*No weights in cut.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
+    assert main(COMMANDS[command].format(w="none.caffemodel", out=tmp_path / "none").split()) == 1
+    assert f"caffejax: {NOTHING}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("weights", "shapes"), [("all", []), ("cut", [(4, 108), (4,)])])

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..checkpoints.caffe_hdf5 import is_hdf5
 from ..checkpoints.caffemodel import read_caffemodel
-from ..checkpoints.matching import match_blobs
+from ..checkpoints.matching import match_blobs, nothing_matches
 from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, WeightsError
@@ -160,6 +160,5 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
         return WeightsReport(str(path), misfits=findings_of(error.problems, "weights"))
     findings = findings_of([replace(p, file=None) for p in report.misfits], "weights")
     if not report.taken and not findings and report.left:
-        nothing = "the file has no blobs for any layer of the net; layers are matched by name"
-        findings = findings_of([Problem(nothing)], "weights")
+        findings = findings_of([replace(nothing_matches(graph, stored, path), file=None)], "weights")
     return WeightsReport(str(path), len(report.taken), findings, report.left, len(report.skipped))

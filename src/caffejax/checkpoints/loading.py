@@ -21,7 +21,7 @@ from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .formats import FORMATS, format_end
-from .matching import LoadReport, Stored, match_blobs, report_missing
+from .matching import LoadReport, Stored, match_blobs, nothing_matches, report_missing
 
 log = logging.getLogger("caffejax")
 
@@ -34,7 +34,7 @@ def load_weights(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     graph: Graph,
     variables: Variables | Initializer,
-    strict: bool = False,
+    strict: bool | None = False,
 ) -> Variables:
     """Return a net's variables with the blobs that weight files have for the net's layers, matched by layer name.
 
@@ -49,18 +49,22 @@ def load_weights(
         graph: the net's graph.
         variables: the current variables. The loaded arrays get their dtypes and shardings. Or a function that takes the
             loaded arrays by slot and returns all variables, with initial values for blobs that were not loaded.
-        strict: whether a layer without weights is an error.
+        strict: True if a layer without weights is an error; False if a file without weights for any layer is one; None
+            if both are logged, as in Caffe.
 
     Raises:
-        WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, or, if `strict`, layers
-            have no weights. The message names each such layer.
+        WeightsError: if a file cannot be read, blobs differ in number or shape from the net's, a file has no weights
+            for any layer, or, if `strict`, layers have no weights. The message names each such layer.
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
     loaded: dict[Slot, jax.Array] = {}
+    unused: dict[str, Sequence[Array | None]] = {}
     for file in files:
-        loaded |= _read(file, graph, variables)[0]
+        arrays, _, rest = _read(file, graph, variables, strict)
+        loaded |= arrays
+        unused |= rest
     if files:
-        report_missing(graph, loaded.keys(), files, strict)
+        report_missing(graph, loaded.keys(), files, strict, unused)
     return _complete(loaded, variables)
 
 
@@ -68,7 +72,7 @@ def load_and_report(
     path: str | os.PathLike[str],
     graph: Graph,
     variables: Variables | Initializer,
-    strict: bool = False,
+    strict: bool | None = False,
     without: Collection[str] = (),
 ) -> tuple[Variables, LoadReport]:
     """Load one file as `load_weights` does, except the layers named in `without`.
@@ -79,9 +83,9 @@ def load_and_report(
     Raises:
         WeightsError: as in `load_weights`, or if a layer of `without` is not in the net.
     """
-    loaded, report = _read(path, graph, variables, without)
+    loaded, report, unused = _read(path, graph, variables, strict, without)
     excluded = {param.owner for layer in graph.layers if layer.name in without for param in layer.params}
-    report_missing(graph, loaded.keys() | excluded, [path], strict)
+    report_missing(graph, loaded.keys() | excluded, [path], strict, unused)
     return _complete(loaded, variables), report
 
 
@@ -100,17 +104,27 @@ def _complete(loaded: Mapping[Slot, jax.Array], variables: Variables | Initializ
 
 
 def _read(
-    path: str | os.PathLike[str], graph: Graph, variables: Variables | Initializer, without: Collection[str] = ()
-) -> tuple[dict[Slot, jax.Array], LoadReport]:
-    """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report."""
+    path: str | os.PathLike[str],
+    graph: Graph,
+    variables: Variables | Initializer,
+    strict: bool | None,
+    without: Collection[str] = (),
+) -> tuple[dict[Slot, jax.Array], LoadReport, Stored]:
+    """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report.
+
+    The last result are the file's blobs for other layers.
+    """
     stored, release, copies = _open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)
     if report.misfits:
         raise WeightsError(report.misfits)
     for name in report.skipped:
         log.info("Ignoring source layer %s", name)
-    if not new and not set(report.left) <= set(without):
-        log.warning("%s has no blobs for any layer of the net: layers match by name", os.fspath(path))
+    if not new and not set(report.left) <= set(without) and not strict:  # if strict, the caller names each layer
+        problem = nothing_matches(graph, stored, path)
+        if strict is not None:
+            raise WeightsError(problem)
+        log.warning("%s", problem)
     loaded = {}
     old = Variables(*map(index_blobs, variables)) if isinstance(variables, Variables) else Variables({}, {})
     for slot, array in new.items():
@@ -118,7 +132,8 @@ def _read(
         if array.nbytes >= _LARGE:
             loaded[slot].block_until_ready()
             release()
-    return jax.block_until_ready(loaded), report  # the transfers read the mapped file until they end
+    unused = {name: stored[name] for name in report.skipped}
+    return jax.block_until_ready(loaded), report, unused  # the transfers read the mapped file until they end
 
 
 def _array_at(variables: Variables, slot: Slot) -> jax.Array | None:

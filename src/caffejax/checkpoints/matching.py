@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -184,16 +185,60 @@ def missing_layers(graph: Graph, loaded: Collection[Slot]) -> list[Layer]:
     ]
 
 
+def nothing_matches(graph: Graph, stored: Stored, file: str | os.PathLike[str]) -> Problem:
+    """Return the problem of a file that has no blobs for any layer of a net."""
+    theirs = [name for name, blobs in stored.items() if blobs]
+    if not theirs:
+        return Problem("has no blobs of any layer: it is not a file of trained weights", os.fspath(file))
+    ours = [layer.name for layer in graph.layers if layer.params]
+    message = (
+        f"has no blobs for any layer of the net, and layers match by name: the net's are {_join_names(ours)}, the "
+        f"file's {_join_names(theirs)}{_nearest(graph.layers, stored)}; take the file that was made for this net, or "
+        "give the net's layers the file's names"
+    )
+    return Problem(message, os.fspath(file))
+
+
+def _nearest(layers: Sequence[Layer], stored: Stored, most: int = 3) -> str:
+    """Return "; nearest ..." with the most similar names of layers without weights and of a file's layers.
+
+    Layers whose blobs fit are preferred. The result is empty if no name is similar and no layer fits.
+    """
+    pairs = []
+    for layer in layers[:200]:  # one that has a pair is usually among the first
+        shapes = [tuple(param.spec.shape) for param in layer.params]
+        fitting = [
+            name
+            for name, blobs in stored.items()
+            if len(blobs) == len(shapes) > 0
+            and all(blob is not None and _fits(blob, shape) for blob, shape in zip(blobs, shapes, strict=True))
+        ]
+        similar = difflib.get_close_matches(layer.name, fitting, 1, 0.3) if fitting else []
+        similar = similar or (difflib.get_close_matches(layer.name, stored, 1) if shapes else [])
+        pairs += [f"'{layer.name}' and '{name}'" for name in similar]
+        if len(pairs) == most:
+            break
+    return f"; nearest (net and file): {', '.join(pairs)}" if pairs else ""
+
+
 def report_missing(
-    graph: Graph, loaded: Collection[Slot], files: Sequence[str | os.PathLike[str]], strict: bool
+    graph: Graph,
+    loaded: Collection[Slot],
+    files: Sequence[str | os.PathLike[str]],
+    strict: bool | None,
+    unused: Stored,
 ) -> None:
     """Log the names of the layers that have no weights in files; as a warning in the phase TEST.
+
+    If they are more than half of the layers with weights, a warning in each phase names layers of the files with
+    similar names.
 
     Args:
         graph: the net's graph.
         loaded: the slots of the blobs that the files have.
         files: the files, for messages.
         strict: whether a layer without weights is an error.
+        unused: the files' blobs for other layers, by layer name.
 
     Raises:
         WeightsError: if `strict` and a layer has no weights. The message names each such layer.
@@ -213,6 +258,12 @@ def report_missing(
     missing = [layer.name for layer in without]
     level = logging.WARNING if graph.phase == "TEST" else logging.INFO
     log.log(level, "No weights in %s for %s: initialized by their fillers", names, _format_layers(missing))
+    if with_weights and len(missing) > len(with_weights):
+        whole = len(missing) + len(with_weights)
+        log.warning(
+            "%s: only %d of the net's %d layers with weights are in the file; layers match by name%s",
+            *(names, len(with_weights), whole, _nearest(without, unused)),
+        )
 
 
 def _format_layers(names: Sequence[str]) -> str:

@@ -134,7 +134,8 @@ class Net:
         phase: TRAIN or TEST.
         level, stages: further conditions of the layers' include and exclude rules.
         weights: a .caffemodel or .caffemodel.h5 to start from.
-        strict_weights: raise if the file lacks weights of some layer; False: log the names of these layers.
+        strict_weights: True: raise if the file lacks weights of some layer; False: raise if it has none for any layer;
+            default: log the names of these layers.
 
     Attributes:
         name: the net's name; scripts may change it.
@@ -154,7 +155,7 @@ class Net:
         stages: Sequence[str] | None = None,
         weights: AnyPath | None = None,
         *,
-        strict_weights: bool = False,
+        strict_weights: bool | None = None,
     ) -> None:
         if not isinstance(phase, int):
             if level is None:
@@ -344,12 +345,12 @@ class Net:
 
     _set_input_arrays = set_input_arrays
 
-    def copy_from(self, weights: AnyPath, strict: bool = False) -> None:
+    def copy_from(self, weights: AnyPath, strict: bool | None = None) -> None:
         """Copy the blobs of a .caffemodel or .caffemodel.h5 file into the layers with the same names.
 
         Args:
             weights: the file.
-            strict: raise if the file lacks the weights of a layer.
+            strict: as `strict_weights` of `Net`.
 
         Raises:
             WeightsError: if the file cannot be read, if blobs do not fit, or, with `strict`, if blobs are missing.

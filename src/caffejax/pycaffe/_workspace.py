@@ -234,7 +234,7 @@ def open_workspace(
     level: int,
     stages: tuple[str, ...],
     weights: str | os.PathLike[str] | None = None,
-    strict: bool = False,
+    strict: bool | None = None,
 ) -> tuple[Workspace, Loader]:
     """Build a net with the process's random seed and create its workspace. The caller must close the loader.
 
@@ -242,7 +242,7 @@ def open_workspace(
         network_file: the prototxt.
         phase, level, stages: the state of the net.
         weights: a .caffemodel or .caffemodel.h5 to start from; default: initial parameters from the fillers.
-        strict: raise if the file lacks weights of a layer.
+        strict: as for `load_weights`.
 
     Raises:
         WeightsError: as `load_weights`, if `weights` cannot be loaded.

@@ -34,7 +34,7 @@ class ImageNet(Net):
         input_scale: float | None = None,
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
-        strict_weights: bool = False,
+        strict_weights: bool | None = None,
     ) -> None:
         super().__init__(model_file, TEST, weights=pretrained_file, strict_weights=strict_weights)
         if not self.inputs:
@@ -73,7 +73,7 @@ class Classifier(ImageNet):
         input_scale: float | None = None,
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
-        strict_weights: bool = False,
+        strict_weights: bool | None = None,
     ) -> None:
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.crop_dims = np.array(self.blobs[self.inputs[0]].data.shape[2:])

@@ -36,7 +36,7 @@ class Detector(ImageNet):
         raw_scale: float | None = None,
         channel_swap: Sequence[int] | None = None,
         context_pad: int | None = None,
-        strict_weights: bool = False,
+        strict_weights: bool | None = None,
     ) -> None:
         super().__init__(model_file, pretrained_file, mean, input_scale, raw_scale, channel_swap, strict_weights)
         self.configure_crop(context_pad)
