@@ -53,6 +53,8 @@ layer {{ name: "data" type: "ImageSegData" {_IMAGES} image_data_param {{ {_LIST}
 layer {{ name: "data" type: "DenseImageData" {_IMAGES} dense_image_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "ImageLabelmapData" {_IMAGES} image_data_param {{ {_LIST} }} }}
 layer {{ name: "data" type: "VideoData" {_IMAGES} video_data_param {{ {_LIST} new_length: 16 }} }}
+layer {{ name: "data" type: "CPMData" top: "data" top: "label" data_param {{ source: "people_lmdb" batch_size: 10 }}
+  cpm_transform_param {{ num_parts: 56 np_in_lmdb: 17 stride: 8 target_dist: 0.6 max_rotate_degree: 40 }} }}
 layer {{ name: "softplus" type: "Python" bottom: "x" top: "y" python_param {{ module: "jax.nn" layer: "softplus" }} }}
 layer {{ name: "norm" type: "BN" bottom: "x" top: "x" bn_param {{ bn_mode: INFERENCE scale_filler {{ value: 1 }} }} }}
 layer {{ name: "evaluate" type: "DetectionEvaluate" bottom: "found" bottom: "truth" bottom: "sizes" top: "y"

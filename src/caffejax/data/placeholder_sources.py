@@ -23,6 +23,7 @@ _SOURCES = ("source", "root_folder", "mean_file", "label_map_file", "name_size_f
 _SIZES = (*((side, side) for side in (224, 227, 256, 299, 32, 28, 512, 64)), (360, 480))
 _HALVINGS = 6  # the most pooling layers between the images and an Upsample layer
 _BOXES = 8  # rows of a batch's label
+_POSE_CHANNELS = 6
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
 
@@ -131,6 +132,8 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
     image = video_shape(layer, height, width) if layer.type == "VideoData" else (channels, height, width)
     if layer.type == "Data" and layer.top and layer.top[0] in labels:
         image = _DETECTNET_LABEL
+    if layer.type == "CPMData":
+        image = _POSE_CHANNELS, height, width
     shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
         raise AbsentError(
@@ -192,6 +195,7 @@ def _size(layer: LayerParameter) -> tuple[int, int] | None:
             for p in (layer.image_data_param, layer.video_data_param, layer.dense_image_data_param)
         ),
         (layer.window_data_param.crop_size, layer.window_data_param.crop_size),
+        *((p.crop_size_y, p.crop_size_x) for p in [layer.cpm_transform_param] if layer.type == "CPMData"),
     ]
     return next(((h, w) for h, w in sizes if h and w), None)
 
@@ -208,6 +212,9 @@ def _other_tops(layer: LayerParameter, batch: int, height: int, width: int) -> l
         case "ImageSegData" | "DenseImageData" | "ImageLabelmapData":
             divisor = layer.dense_image_data_param.label_divide_factor or 1
             return [[batch, 1, height // divisor, width // divisor], [batch, 1, 1, 2]]
+        case "CPMData":
+            pose = layer.cpm_transform_param
+            return [[batch, 2 * (pose.num_parts + 1), height // (pose.stride or 1), width // (pose.stride or 1)]]
         case "Data" | "ImageData" | "WindowData" | "VideoData":
             return [[batch]]
         case _:

@@ -1,0 +1,387 @@
+"""The CPMData layer of OpenPose's training: images of people with maps of their joints and limbs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError
+from ..layers.context import Site
+from ..layers.data_source import Look, Tops
+from ..layers.registry import register
+from ..layers.types import LayerDocs, LayerType, Signature
+from .common import CounterRng, float32_top, refuse_unsupported
+from .data_layer import DataLayer
+from .database import DatumDataset, check_data_param
+from .image_batches import Examples, ImageBatches
+from .opencv import cv2
+from .prefetch import Batch, Batches
+
+CHANNELS = 6  # blue, green, red, the people, the mask of what is labelled, the mask of all people
+_PEOPLE, _MASK = 3, 4
+_HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # in a joint's visibility; 1 is visible, and from 2 on it is not in the maps
+_FAR = 1_000_000  # pixels
+_GRAY = 128  # of what is outside of the image
+_MIN_WEIGHT = 4.6052  # the exponent at which a joint's map falls to 1 %
+_LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8 whatever the stride
+_KNOWN = {
+    *("stride", "max_rotate_degree", "crop_size_x", "crop_size_y", "scale_prob", "scale_min", "scale_max", "flip_prob"),
+    *("target_dist", "center_perterb_max", "sigma", "do_clahe", "clahe_tile_size", "clahe_clip_limit", "gray"),
+    *("num_parts", "np_in_lmdb", "aug_way"),
+    # without effect in the fork
+    *("scale", "mirror", "mean_file", "mean_value", "scale_cvg", "max_cvg_len", "min_cvg_len", "opaque_coverage"),
+    *("coverage", "bbox_norm_factor", "img_header", "force_color", "force_gray", "sigma_center", "num_total_augs"),
+    "visualize",  # the fork writes pictures
+}
+
+
+class Skeleton(NamedTuple):
+    """The joints of the maps.
+
+    Attributes:
+        sources: for each joint the two joints in the database whose center it is, from 0.
+        limbs: pairs of joints, from 0.
+        mirrored: pairs of joints that a mirrored image exchanges.
+        in_database: the number of joints in the database that `sources` needs.
+        has_unlabelled: whether a visibility of 3 is a joint that is not labelled; otherwise it is a visible joint.
+    """
+
+    sources: np.ndarray
+    limbs: np.ndarray
+    mirrored: np.ndarray
+    in_database: int
+    has_unlabelled: bool
+
+
+def _skeleton(first: str, second: str, limbs: str, mirrored: str, has_unlabelled: bool) -> Skeleton:
+    sources = np.array([first.split(), second.split()], int)
+    ends, sides = (np.array([pair.split("-") for pair in text.split()], int) for text in (limbs, mirrored))
+    return Skeleton(sources, ends, sides, int(sources.max()) + 1, has_unlabelled)
+
+
+SKELETONS = {  # by num_parts: the maps of joints and of both directions of each limb
+    56: _skeleton(  # COCO
+        "0 5 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
+        "0 6 6 8 10 5 7 9 12 14 16 11 13 15 2 1 4 3",
+        "1-8 8-9 9-10 1-11 11-12 12-13 1-2 2-3 3-4 2-16 1-5 5-6 6-7 5-17 1-0 0-14 0-15 14-16 15-17",
+        "2-5 3-6 4-7 8-11 9-12 10-13 14-15 16-17",
+        has_unlabelled=True,
+    ),
+    43: _skeleton(  # MPI
+        "9 8 12 11 10 13 14 15 2 1 0 3 4 5 7",
+        "9 8 12 11 10 13 14 15 2 1 0 3 4 5 6",
+        "0-1 1-2 2-3 3-4 1-5 5-6 6-7 1-14 14-8 8-9 9-10 14-11 11-12 12-13",
+        "2-5 3-6 4-7 8-11 9-12 10-13",
+        has_unlabelled=False,
+    ),
+}
+
+
+class Pose(NamedTuple):
+    """The people of an image; the first is in the center of crops.
+
+    Attributes:
+        center: x and y of the first person, pixels, float32 (2,).
+        scale: the first person's height in units of the net's input.
+        joints: x and y, float32 (P, J, 2).
+        visible: int (P, J).
+    """
+
+    center: np.ndarray
+    scale: float
+    joints: np.ndarray
+    visible: np.ndarray
+
+
+def read_pose(rows: np.ndarray, in_database: int) -> Pose:
+    """Read the channel of a record that describes the people, as the project's genLMDB.py writes it.
+
+    Args:
+        rows: uint8 (H, W).
+        in_database: the number of joints of a person.
+
+    Raises:
+        DataError: if the channel is too small, or a number is not finite or not positive where it has to be.
+    """
+    if rows.shape[0] < 8 or rows.shape[1] < max(15, 4 * in_database):
+        raise DataError(f"is {rows.shape[0]} x {rows.shape[1]}, too small to describe {in_database} joints")
+    others = int(rows[2, 1])
+    if rows.shape[0] < (needed := 9 + 4 * others if others else 8):
+        raise DataError(f"has {rows.shape[0]} rows, but {others} other people take {needed}")
+
+    def floats(row: int, count: int) -> np.ndarray:
+        return np.frombuffer(rows[row, : 4 * count].tobytes(), "<f4")
+
+    starts = [5, *(9 + others + 3 * n for n in range(others))]
+    joints = np.array([[floats(row + axis, in_database) for axis in (0, 1)] for row in starts]).transpose(0, 2, 1) - 1
+    flags = np.array([floats(row + 2, in_database) for row in starts])
+    height, width = floats(1, 2)
+    center, scale = floats(3, 2) - np.float32(1), float(floats(4, 1)[0])
+    if not (np.abs(joints).max() <= _FAR and np.abs(center).max() <= _FAR and 0 < scale < math.inf):
+        raise DataError(f"has joints, a center or a scale that are no numbers, or are beyond {_FAR} pixels")
+    outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
+    visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
+    visible[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only
+    return Pose(center, scale, joints, visible)
+
+
+def select_joints(pose: Pose, skeleton: Skeleton) -> Pose:
+    """Return the pose with the joints of a skeleton instead of those in the database."""
+    first, second = skeleton.sources
+    one, two = pose.visible[:, first], pose.visible[:, second]
+    visible = ((one != 0) & (two != 0)).astype(int)
+    for kind in (_UNLABELLED, _OUTSIDE) if skeleton.has_unlabelled else (_OUTSIDE,):
+        visible[(one == kind) | (two == kind)] = kind
+    return pose._replace(joints=(pose.joints[:, first] + pose.joints[:, second]) / 2, visible=visible)
+
+
+def draw_maps(pose: Pose, skeleton: Skeleton, grid: tuple[int, int], stride: int, sigma: float) -> np.ndarray:
+    """Return the maps of limbs and joints, and of the background: float32 (2 * limbs + joints + 1, *grid).
+
+    A limb's two maps are its direction, within a cell of the line between its joints; a later person replaces an
+    earlier one. A joint's map is a Gaussian, summed over people up to 1. The background is 1 minus their maximum.
+
+    Args:
+        pose: the people, in pixels of the image.
+        skeleton: its joints.
+        grid: height and width of the maps.
+        stride: the pixels of a cell.
+        sigma: the deviation of the Gaussians, in pixels.
+    """
+    rows, columns = (np.arange(side, dtype=np.float32) for side in grid)
+    limbs = np.zeros((len(skeleton.limbs), 2, *grid), np.float32)
+    for maps, pair in zip(limbs, skeleton.limbs, strict=True):
+        for points, visible in zip(pose.joints[:, pair], pose.visible[:, pair], strict=True):
+            if (visible < _OUTSIDE).all():
+                _draw_limb(maps, points * _LIMB_STRIDE, rows[:, None], columns)
+    joints = np.zeros((pose.joints.shape[1], *grid), np.float32)
+    first = np.float32(stride / 2 - 0.5)
+    for points, visible in zip(pose.joints, pose.visible, strict=True):
+        for n in np.flatnonzero(visible < _OUTSIDE):
+            x, y = points[n]
+            exponent = ((columns * stride + first - x) ** 2 + (rows[:, None] * stride + first - y) ** 2) / 2 / sigma**2
+            joints[n] = np.minimum(joints[n] + np.where(exponent > _MIN_WEIGHT, 0, np.exp(-exponent)), 1)
+    background = np.maximum(1 - joints.max(0, keepdims=True), 0)
+    return np.concatenate([limbs.reshape(-1, *grid), joints, background])
+
+
+def _draw_limb(maps: np.ndarray, points: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Write the direction of a limb (x, y) to the cells that are at most one cell from it; `points` are in cells."""
+    start, end = points
+    length = np.hypot(*(end - start))
+    if length == 0:
+        return
+    x, y = (end - start) / length
+    low, high = _round(points.min(0) - 1), _round(points.max(0) + 1)
+    near = np.abs((columns - start[0]) * y - (rows - start[1]) * x) <= 1
+    near &= (columns >= low[0]) & (columns < high[0]) & (rows >= low[1]) & (rows < high[1])
+    maps[0][near], maps[1][near] = x, y
+
+
+def _round(values: np.ndarray) -> np.ndarray:
+    """Round half away from zero, as C does."""
+    return np.trunc(values + np.copysign(np.float32(0.5), values))
+
+
+class Augmented(NamedTuple):
+    """An image (H, W, 3), its mask (H, W) and its people."""
+
+    image: np.ndarray
+    mask: np.ndarray
+    pose: Pose
+
+
+class PoseBatches(ImageBatches[int]):
+    """Batches of images and maps; in TRAIN scaled, rotated, cropped and mirrored at random.
+
+    Tops are the images, float32 (N, 6, H, W), of which the last three channels are 0; and the label, float32
+    (N, 2 * (num_parts + 1), H / stride, W / stride): weights of all maps, then maps of limbs, joints and background.
+
+    Args:
+        site: the layer.
+        dataset: the records.
+        tops: shape and dtype of each top, as `probe` returned them.
+
+    Raises:
+        DataError: if a setting is wrong or not supported.
+    """
+
+    def __init__(self, site: Site, dataset: DatumDataset, tops: Tops = ()) -> None:
+        rng = CounterRng(site.reading.seed, site.layer.name)
+        super().__init__(site, dataset, site.layer.data_param.batch_size, rng, tops)
+        self._param: Any = site.layer.cpm_transform_param
+        self._training, self._max_pixels = site.training, site.reading.max_image_pixels
+        self._skeleton = SKELETONS[self._param.num_parts]
+
+    def probe(self, n_tops: int) -> Look:
+        """Read the first record for the shapes of the tops."""
+        self.tops = (float32_top(1),) * n_tops
+        with closing(self):
+            arrays = self._assemble(self._read_examples(0, 1), 0).arrays
+        return Look(tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays))
+
+    def _assemble(self, examples: Examples[int], start: int) -> Batch:
+        pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        for i, (n, record) in enumerate(zip(examples.numbers, examples.images, strict=True)):
+            try:
+                pairs.append(self._arrays(record, self._rng.generator(start + i)))
+                if pairs[-1][0].shape != pairs[0][0].shape:
+                    raise DataError("has another size than the batch's first image; in TEST use batch_size: 1")
+            except DataError as error:
+                raise self._dataset.error(n, error) from error
+        images, labels = zip(*pairs, strict=True)
+        return Batch((np.stack(images), np.stack(labels))[: len(self.tops)], examples.warnings)
+
+    def _arrays(self, record: np.ndarray, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return the image and the label of a record."""
+        param, stride = self._param, self._param.stride
+        if record.shape[0] != CHANNELS or record.dtype != np.uint8:
+            raise DataError(f"has {record.shape[0]} channels of {record.dtype}; CPMData takes {CHANNELS} of bytes")
+        pose = select_joints(read_pose(record[_PEOPLE], param.np_in_lmdb), self._skeleton)
+        pixels = _change_colours(np.ascontiguousarray(record[:3].transpose(1, 2, 0)), param)
+        example = Augmented(pixels, np.ascontiguousarray(record[_MASK]), pose)
+        if self._training:
+            example = self._augment(example, draw)
+        height, width = example.mask.shape
+        grid = height // stride, width // stride
+        if min(grid) < 1:
+            raise DataError(f"is {height} x {width}, smaller than stride {stride}")
+        small = cv2.resize(example.mask, None, fx=1 / stride, fy=1 / stride, interpolation=cv2.INTER_CUBIC)
+        label = np.zeros((2 * (param.num_parts + 1), *grid), np.float32)
+        label[: param.num_parts + 1] = small[: grid[0], : grid[1]].astype(np.float32) / 255
+        joints = np.flatnonzero(example.pose.visible[0] == _UNLABELLED)
+        label[joints] = 0  # by number, as in the fork, although the first maps are the limbs'
+        label[param.num_parts + 1 :] = draw_maps(example.pose, self._skeleton, grid, stride, param.sigma)
+        image = np.zeros((CHANNELS, height, width), np.float32)
+        image[:3] = (example.image.transpose(2, 0, 1).astype(np.float32) - 128) / 256
+        return image, label
+
+    def _augment(self, example: Augmented, draw: np.random.Generator) -> Augmented:
+        param, factor = self._param, 1.0
+        if draw.random() <= param.scale_prob:
+            factor = param.scale_min + (param.scale_max - param.scale_min) * draw.random()
+        example = self._scale(example, param.target_dist / example.pose.scale * factor)
+        example = _rotate(example, (draw.random() - 0.5) * 2 * param.max_rotate_degree)
+        shift = np.trunc((draw.random(2) - 0.5) * 2 * param.center_perterb_max)
+        example = _crop(example, (param.crop_size_y, param.crop_size_x), shift.astype(np.float32))
+        return self._mirror(example) if draw.random() <= param.flip_prob else example
+
+    def _scale(self, example: Augmented, scale: float) -> Augmented:
+        image, mask, pose = example
+        height, width = (round(side * scale) for side in mask.shape)
+        # rotated, each side has at most the length of the diagonal
+        if not (height > 0 < width and height**2 + width**2 <= self._max_pixels):
+            raise DataError(f"would be scaled to {height} x {width} (HxW), as its person's scale is {pose.scale:g}")
+        image, mask = (cv2.resize(a, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC) for a in (image, mask))
+        factor = np.float32(scale)
+        return Augmented(image, mask, pose._replace(center=pose.center * factor, joints=pose.joints * factor))
+
+    def _mirror(self, example: Augmented) -> Augmented:
+        image, mask, pose = example
+        joints = pose.joints.copy()
+        joints[..., 0] = mask.shape[1] - 1 - joints[..., 0]
+        order = np.arange(joints.shape[1])
+        left, right = self._skeleton.mirrored.T
+        order[left], order[right] = right, left
+        people = pose._replace(joints=joints[:, order], visible=pose.visible[:, order])
+        return Augmented(np.ascontiguousarray(image[:, ::-1]), np.ascontiguousarray(mask[:, ::-1]), people)
+
+
+def _change_colours(image: np.ndarray, param: Any) -> np.ndarray:
+    if param.do_clahe:
+        tiles = (int(param.clahe_tile_size),) * 2
+        lab = cv2.cvtColor(image, cv2.COLOR_BGR2Lab)
+        lab[..., 0] = cv2.createCLAHE(int(param.clahe_clip_limit), tiles).apply(lab[..., 0])
+        image = cv2.cvtColor(lab, cv2.COLOR_Lab2BGR)
+    if param.gray == 1:
+        image = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
+    return image
+
+
+def _rotate(example: Augmented, degrees: float) -> Augmented:
+    """Rotate counterclockwise; the result contains the whole image."""
+    image, mask, pose = example
+    height, width = mask.shape
+    center = width / 2, height / 2
+    matrix = cv2.getRotationMatrix2D(center, degrees, 1)
+    corners = cv2.boxPoints((center, (width, height), degrees))
+    size = (np.ceil(corners.max(0)) - np.floor(corners.min(0))).astype(int) + 1
+    matrix[:, 2] += size / 2 - center
+    sizes: Sequence[int] = size.tolist()
+
+    def warp(array: np.ndarray, border: Sequence[int]) -> np.ndarray:
+        return cv2.warpAffine(array, matrix, sizes, flags=cv2.INTER_CUBIC, borderValue=border)
+
+    def move(points: np.ndarray) -> np.ndarray:
+        return (points @ matrix[:, :2].T + matrix[:, 2]).astype(np.float32)
+
+    people = pose._replace(center=move(pose.center), joints=move(pose.joints))
+    return Augmented(warp(image, [_GRAY] * 3), warp(mask, [255]), people)
+
+
+def _crop(example: Augmented, size: tuple[int, int], shift: np.ndarray) -> Augmented:
+    """Crop to a height and width around the center of the first person, moved by `shift` (x, y)."""
+    image, mask, pose = example
+    corner = np.rint(pose.center + shift) - np.array([size[1] // 2, size[0] // 2], np.float32)
+    (left, top), (height, width) = corner.astype(int).tolist(), mask.shape
+    pixels = np.full((*size, 3), _GRAY, np.uint8)
+    weights = np.full(size, 255, np.uint8)
+    rows, columns = slice(max(top, 0), min(top + size[0], height)), slice(max(left, 0), min(left + size[1], width))
+    if rows.start < rows.stop and columns.start < columns.stop:
+        inner = slice(rows.start - top, rows.stop - top), slice(columns.start - left, columns.stop - left)
+        pixels[inner], weights[inner] = image[rows, columns], mask[rows, columns]
+    return Augmented(pixels, weights, pose._replace(center=pose.center - corner, joints=pose.joints - corner))
+
+
+class CPMDataLayer(DataLayer):
+    """Batches of images of people, and of weights and maps of their limbs and joints, from a database.
+
+    Records have six channels: the image, a description of the people, and masks of what is labelled and of all people.
+    The label has weights for all maps, then the maps: two for each limb, one for each joint, and the background.
+    """
+
+    def probe(self) -> Look:
+        """Check the settings and read the first record."""
+        check_data_param(self.site)
+        param = self.layer.cpm_transform_param
+        refuse_unsupported(param, "cpm_transform_param", _KNOWN)
+        skeleton = SKELETONS.get(param.num_parts)
+        problems = []
+        if skeleton is None:
+            problems.append(f"num_parts is {param.num_parts}; supported are 56 (COCO) and 43 (MPI)")
+        elif param.np_in_lmdb < skeleton.in_database:
+            problems.append(f"np_in_lmdb is {param.np_in_lmdb}, but the joints need {skeleton.in_database}")
+        if param.aug_way != "rand":
+            problems.append(f"aug_way is '{param.aug_way}'; only 'rand' is supported")
+        sizes = ("stride", "crop_size_x", "crop_size_y", "sigma", "target_dist")
+        problems += [f"{name} must be positive" for name in sizes if not getattr(param, name) > 0]
+        floats = [(field.name, value) for field, value in param.ListFields() if isinstance(value, float)]
+        problems += [f"{name} is {value}" for name, value in floats if not math.isfinite(value)]
+        if param.clahe_tile_size < 1:
+            problems.append("clahe_tile_size must be 1 or more")
+        if param.crop_size_x * param.crop_size_y > self.site.reading.max_image_pixels:
+            problems.append("crop_size_x and crop_size_y are too large (--max_image_pixels)")
+        if problems:
+            raise DataError([f"cpm_transform_param.{problem}" for problem in problems])
+        return PoseBatches(self.site, DatumDataset(self.site, self.rng, 1)).probe(len(self.layer.top))
+
+    def open(self, tops: Tops) -> Batches:
+        """Open the database."""
+        return PoseBatches(self.site, DatumDataset(self.site, self.rng), tops)
+
+
+register(
+    LayerType(
+        Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param"),
+        CPMDataLayer.source(),
+        docs=LayerDocs(
+            origin="OpenPose's training",
+            restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
+            "where the fork crashes, the tops are the whole image and its maps.",
+        ),
+    )
+)

@@ -1,0 +1,221 @@
+"""CPMData: the maps of joints and limbs, and that people move with their images."""
+
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caffejax.data import write_lmdb
+from caffejax.errors import DataError
+from caffejax.schema.caffe_pb2 import Datum
+
+HEIGHT, WIDTH = 56, 72
+NECK = 1  # the center of both shoulders, joints 5 and 6 of the database
+PARTS = {56: (17, 18, 19), 43: (16, 15, 14)}  # joints in the database, joints and limbs in the maps
+
+
+def record(
+    people: np.ndarray, visible: np.ndarray, center: tuple[float, float] = (37, 29), scale: float = 0.5
+) -> Datum:
+    """Return a record as the project's genLMDB.py writes it; people are (P, J, 2) in pixels, counted from 0."""
+    rows = np.zeros((HEIGHT, WIDTH), np.uint8)
+
+    def write(row: int, *numbers: float, at: int = 0) -> None:
+        data = struct.pack(f"<{len(numbers)}f", *numbers)
+        rows[row, at : at + len(data)] = np.frombuffer(data, np.uint8)
+
+    others = len(people) - 1
+    rows[0, :4] = np.frombuffer(b"COCO", np.uint8)
+    write(1, HEIGHT, WIDTH)
+    rows[2, 1] = others
+    write(3, center[0] + 1, center[1] + 1)
+    write(4, scale)
+    for n, (joints, flags) in enumerate(zip(people + 1, visible, strict=True)):
+        first = 5 if n == 0 else 9 + others + 3 * (n - 1)
+        for row, numbers in enumerate((*joints.T, flags)):
+            write(first + row, *numbers)
+    draw = np.random.default_rng(0)
+    image = draw.integers(0, 256, (3, HEIGHT, WIDTH), np.uint8)
+    mask = np.full((HEIGHT, WIDTH), 255, np.uint8)
+    mask[:, : WIDTH // 2] = 0
+    channels = np.stack([*image, rows, mask, mask])
+    return Datum(channels=6, height=HEIGHT, width=WIDTH, data=channels.tobytes())
+
+
+def net(folder: Path, parts: int, more: str = "", batch_size: int = 1) -> str:
+    settings = {"num_parts:": str(parts), "np_in_lmdb:": str(PARTS[parts][0]), "stride:": "8"}
+    words = more.split()
+    settings |= dict(zip(words[::2], words[1::2], strict=True))
+    return f"""layer {{ name: "d" type: "CPMData" top: "data" top: "label"
+      data_param {{ source: "{folder / "db"}" backend: LMDB batch_size: {batch_size} }}
+      cpm_transform_param {{ {" ".join(map(" ".join, settings.items()))} }} }}"""
+
+
+def people(parts: int, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(parts)
+    joints = draw.uniform((0, 0), (WIDTH - 1, HEIGHT - 1), (count, PARTS[parts][0], 2)).astype(np.float32)
+    return joints, draw.integers(0, 2, joints.shape[:2])
+
+
+def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> float:
+    total = 0.0
+    for x, y in points:
+        squared = (column * 8 + 3.5 - x) ** 2 + (row * 8 + 3.5 - y) ** 2
+        if squared / (2 * sigma**2) <= math.log(100):
+            total = min(1, total + math.exp(-squared / (2 * sigma**2)))
+    return total
+
+
+def direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int) -> tuple[float, float]:
+    """Return the direction of the last limb within a cell of which this cell is, by geometry."""
+    found = (0.0, 0.0)
+    for start, end in limbs:
+        (x1, y1), (x2, y2) = start / 8, end / 8
+        length = math.hypot(x2 - x1, y2 - y1)
+        distance = abs((column - x1) * (y2 - y1) - (row - y1) * (x2 - x1)) / length
+        inside = all(
+            math.floor(min(a, b) - 0.5) <= n < math.floor(max(a, b) + 1.5)
+            for a, b, n in ((x1, x2, column), (y1, y2, row))
+        )
+        if distance <= 1 and inside:
+            found = (x2 - x1) / length, (y2 - y1) / length
+    return found
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, parts: int) -> None:
+    joints, visible = people(parts)
+    joints[1, 5] = (WIDTH, 3)  # outside
+    write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
+    data, label = next(open_source(net(tmp_path, parts, "sigma: 9")))
+    n_joints, n_limbs = PARTS[parts][1:]
+    assert data.shape == (1, 6, HEIGHT, WIDTH)
+    assert label.shape == (1, 2 * (parts + 1), HEIGHT // 8, WIDTH // 8)
+    weights, limbs, heat, background = np.split(label[0], np.cumsum([parts + 1, 2 * n_limbs, n_joints]), axis=0)
+    assert (weights == weights[0]).all()
+    assert (weights[0][:, :4] == 0).all()
+    assert (weights[0][:, 5:] == 1).all()
+    # the neck and the nose, or the head's top, are in the databases at these places
+    if parts == 56:
+        where = {0: (0, 0), NECK: (5, 6), 2: (6, 6), 4: (10, 10), 14: (2, 2), 17: (3, 3)}
+        ends = {0: (1, 8), 6: (1, 2), 14: (1, 0)}
+        where[8] = (12, 12)
+    else:
+        where = {0: (9, 9), NECK: (8, 8), 2: (12, 12), 14: (7, 6), 8: (2, 2)}
+        ends = {0: (0, 1), 4: (1, 5), 7: (1, 14), 8: (14, 8)}
+        where[5] = (13, 13)
+    outside = np.zeros(visible.shape, bool)
+    outside[1, 5] = True
+    middle = {n: (joints[:, a] + joints[:, b]) / 2 for n, (a, b) in where.items()}
+    shown = {n: ~(outside[:, a] | outside[:, b]) for n, (a, b) in where.items()}
+    for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8):
+        for n in where:
+            wanted = gaussian(list(middle[n][shown[n]]), row, column, 9)
+            assert heat[n, row, column] == pytest.approx(wanted, abs=1e-5)
+        for n, (a, b) in ends.items():
+            both = shown[a] & shown[b]
+            wanted = direction(list(zip(middle[a][both], middle[b][both], strict=True)), row, column)
+            assert limbs[2 * n : 2 * n + 2, row, column] == pytest.approx(wanted, abs=1e-5)
+        assert background[0, row, column] == pytest.approx(1 - heat[:, row, column].max(), abs=1e-6)
+    image = np.frombuffer(record(joints, visible).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:3]
+    np.testing.assert_array_equal(data[0, :3], (image.astype(np.float32) - 128) / 256)
+    assert (data[0, 3:] == 0).all()
+
+
+def test_joints_without_labels_have_no_weight(tmp_path: Path, open_source: Any) -> None:
+    joints, visible = people(56)
+    visible[:, [0, 1]] = 3  # of the database: joints 0 and 15 of the maps
+    write_lmdb(tmp_path / "db", [(b"0", record(joints, visible).SerializeToString())])
+    _, label = next(open_source(net(tmp_path, 56, "sigma: 9")))
+    assert [n for n in range(57) if not label[0, n].any()] == [0, 15]
+    other = [gaussian([joints[1, 0]], row, column, 9) for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8)]
+    np.testing.assert_allclose(label[0, 57 + 38].ravel(), other, atol=1e-5)  # of others, 3 is visible
+
+
+FIXED = "scale_prob: 0 max_rotate_degree: 0 center_perterb_max: 0 crop_size_x: 64 crop_size_y: 48 sigma: 3 "
+
+
+@pytest.mark.parametrize("flip", [0, 1])
+@pytest.mark.parametrize("scale", [1, 2])
+def test_people_move_with_the_image(tmp_path: Path, open_source: Any, flip: int, scale: int) -> None:
+    """The first person's center comes to the center of the crop; left and right change places in a mirror."""
+    joints, visible = people(56, 1)
+    joints[:], visible[:] = (-9, -9), 1  # nowhere
+    joints[0, 6], joints[0, 10] = (37 + 8, 29), (37, 29 + 4)  # right shoulder and wrist
+    datum = record(joints, visible)
+    write_lmdb(tmp_path / "db", [(b"0", datum.SerializeToString())])
+    text = FIXED + f"target_dist: {0.5 * scale} flip_prob: {1 if flip else -1}"
+    data, label = next(open_source(net(tmp_path, 56, text), "TRAIN"))
+    assert (data.shape, label.shape) == ((1, 6, 48, 64), (1, 114, 6, 8))
+    heat = label[0, 95:113]
+    shoulder, wrist = (5, 7) if flip else (2, 4)
+    assert {n for n in range(18) if heat[n].any()} == {shoulder, wrist}
+    for n, (x, y) in (shoulder, (8 * scale, 0)), (wrist, (0, 4 * scale)):
+        # rotation, even by 0 degrees, adds half a pixel; the center, 37.5 or 74.5, is rounded to the even number
+        place = np.array([32 + x, 24 + y]) + (-0.5 if scale == 1 else 0.5)
+        place[0] = 63 - place[0] if flip else place[0]
+        wanted = [gaussian([place], row, column, 3) for row, column in np.ndindex(6, 8)]
+        np.testing.assert_allclose(heat[n].ravel(), wanted, atol=1e-4)
+
+
+def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_source: Any) -> None:
+    joints, visible = people(56, 1)
+    datum = record(joints, visible, scale=1).SerializeToString()
+    write_lmdb(tmp_path / "db", [(b"%d" % n, datum) for n in range(3)])
+    text = net(tmp_path, 56, "max_rotate_degree: 40 scale_prob: 1 scale_min: 0.5 target_dist: 0.6", 2)
+    first, second, other = (open_source(text, "TRAIN", seed=seed) for seed in (1, 1, 2))
+    one, same, changed = next(first)[1], next(second)[1], next(other)[1]
+    np.testing.assert_array_equal(one, same)
+    assert (one != changed).any()
+    assert (one[0] != one[1]).any()
+    assert one.shape == (2, 114, 46, 46)
+    assert np.abs(one).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("num_parts: 14", "num_parts is 14; supported are 56"),
+        ("np_in_lmdb: 16", "np_in_lmdb is 16, but the joints need 17"),
+        ('aug_way: "table"', "only 'rand'"),
+        ("transform_body_joint: false", "transform_body_joint is not supported"),
+        ("crop_size: 3", "crop_size is not supported"),
+        ("stride: 0", "stride must be positive"),
+        ("stride: 60", "smaller than stride 60"),
+        ("scale_max: nan", "scale_max is nan"),
+        ("target_dist: 1e30 crop_size_x: 8", "would be scaled to"),
+        ("crop_size_x: 4000000000 crop_size_y: 4000000000", "too large"),
+    ],
+)
+def test_settings_that_cannot_work(tmp_path: Path, open_source: Any, more: str, message: str) -> None:
+    write_lmdb(tmp_path / "db", [(b"0", record(*people(56)).SerializeToString())])
+    with pytest.raises(DataError, match=message):
+        open_source(net(tmp_path, 56, more), "TRAIN" if "target_dist" in more else "TEST")
+
+
+def test_damaged_records_are_named(tmp_path: Path, open_source: Any) -> None:
+    joints, visible = people(56)
+    far = joints.copy()
+    far[0, 0, 0] = np.nan
+    crowd = record(joints, visible)
+    pixels = bytearray(crowd.data)
+    pixels[3 * HEIGHT * WIDTH + 2 * WIDTH + 1] = 200
+    crowd.data = bytes(pixels)
+    small = Datum(channels=6, height=60, width=60, data=bytes(6 * 60 * 60))
+    for number, (datum, message) in enumerate(
+        [
+            (record(far, visible), "that are no numbers"),
+            (record(joints, visible, scale=0), "that are no numbers"),
+            (crowd, "200 other people take 809"),
+            (small, "too small to describe 17 joints"),
+            (Datum(channels=5, height=9, width=80, data=bytes(5 * 9 * 80)), "has 5 channels of uint8"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_lmdb(folder / "db", [(b"key", datum.SerializeToString())])
+        with pytest.raises(DataError, match=f"record 'key' .*{message}"):
+            open_source(net(folder, 56))
