@@ -26,6 +26,7 @@ LAYERS = {
     "VideoData": "video_data_param { source: 'x' batch_size: @ }",
     "VideoData of C3D 1.0": "image_data_param { source: 'x' batch_size: @ }",
     "MemoryData": "memory_data_param { batch_size: @ channels: 8 height: 8 width: 8 }",
+    "CPMData": "data_param { source: 'x' batch_size: @ }",
     "Input": "input_param { shape { dim: @ dim: 8 } shape { dim: @ } shape { } }",
     "DummyData": "dummy_data_param { shape { dim: @ dim: 8 } shape { dim: @ dim: 1 } data_filler { value: 3 } }",
     "DummyData of old": "dummy_data_param { num: @ num: @ channels: 8 height: 8 width: 8 }",
