@@ -304,3 +304,56 @@ def test_assign_proto() -> None:
     assign_proto(net, "state", dict(phase=caffe.TEST, stage="deploy"))
     assert [list(layer.top) for layer in net.layer] == [[], ["y", "z"]]
     assert list(net.state.stage) == ["deploy"]
+
+
+FORKS: dict[str, tuple[Callable[[Top], Any], str]] = {
+    "norm_param": (
+        lambda x: L.Normalize(x, scale_filler=dict(type="constant", value=20), across_spatial=False),
+        'type: "Normalize" norm_param { across_spatial: false scale_filler { type: "constant" value: 20 } }',
+    ),
+    "smooth_l1_loss_param": (
+        lambda x: L.SmoothL1Loss(x, x, sigma=3, loss_weight=2),
+        'type: "SmoothL1Loss" loss_weight: 2 smooth_l1_loss_param { sigma: 3 }',
+    ),
+    "no smooth_l1_loss_param": (lambda x: L.SmoothL1Loss(x, x, loss_weight=2), 'type: "SmoothL1Loss" loss_weight: 2'),
+    "l1_loss_param": (
+        lambda x: L.L1Loss(x, x, l2_per_location=True),
+        'type: "L1Loss" l1_loss_param { l2_per_location: true }',
+    ),
+    "gather_param": (lambda x: L.Gather(x, axis=1, indices=[0]), 'type: "Gather" gather_param { axis: 1 indices: 0 }'),
+    "split_param": (lambda x: L.Split(x, engine=1), 'type: "Split" split_param { engine: CAFFE }'),
+    "an alias": (
+        lambda x: L.INTERP(x, zoom_factor=2),
+        'type: "INTERP" interp_param { zoom_factor: 2 }',
+    ),
+    "a type without a field": (
+        lambda x: L.Lstm(x, num_output=2, clipping_threshold=1),
+        'type: "Lstm" lstm_param { num_output: 2 clipping_threshold: 1 }',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FORKS)
+def test_types_of_forks_take_their_settings_as_keywords(case: str) -> None:
+    make, text = FORKS[case]
+    net = to_proto(make(L.Input(shape=dict(dim=[1, 1, 2, 2]))))
+    layer = net.layer[-1]
+    expected = parse_text(f"layer {{ {text} }}", caffe_pb2.NetParameter).layer[0]
+    for field in ("name", "bottom", "top"):
+        layer.ClearField(field)
+    assert layer == expected
+
+
+def test_update_changes_the_settings_of_a_layer() -> None:
+    n = NetSpec()
+    n.data = L.Input(shape=dict(dim=[1, 1, 4, 4]))
+    n.conv = L.Convolution(n.data, num_output=2, kernel_size=3, param=[dict(lr_mult=1)])
+    n.none = L.Silence(n.data, ntop=0)
+    n.update("conv", dict(dilation=2, param=[dict(lr_mult=0), dict(lr_mult=0)]))
+    n.update("none", dict(include=dict(phase=caffe_pb2.TEST)))
+    layers = {layer.name: layer for layer in n.to_proto().layer}
+    assert list(layers["conv"].convolution_param.dilation) == [2]
+    assert [p.lr_mult for p in layers["conv"].param] == [0, 0]
+    assert layers["none"].include[0].phase == caffe_pb2.TEST
+    with pytest.raises(KeyError, match=r"no blob 'con'.*conv"):
+        n.update("con", {})

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
 
-from ..errors import did_you_mean
-from ..layers import layer_types
+from ..errors import GraphError, did_you_mean
+from ..layers import Variants, layer_type
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 
@@ -45,18 +46,22 @@ def param_name_dict() -> dict[str, str]:
 
 
 @cache
-def _param_of(type_name: str) -> str | None:
-    """Return the name of the LayerParameter field with a type's settings; None if no field has them.
+def _params_of(type_name: str) -> tuple[str, ...]:
+    """Return the names of the LayerParameter fields that may have a type's settings, the likeliest first.
 
-    For an unregistered type this is the field whose name resembles the type's name.
+    These are the field of the type, or those of the types that forks call by the name; a field whose name resembles the
+    type's name; and a field whose message is named after the type, as in Caffe.
     """
-    if (kind := layer_types().get(type_name)) is not None:
-        return kind.signature.param
-    for field in LayerParameter.DESCRIPTOR.fields:
-        if field.message_type and field.name.replace("_", "") == type_name.lower() + "param":
-            return str(field.name)
-    named = param_name_dict().get(type_name)
-    return named and named + _SUFFIX
+    names: list[str | None] = []
+    with suppress(GraphError):  # an unregistered type
+        kind = layer_type(type_name)
+        variants = kind.implementation.types.values() if isinstance(kind.implementation, Variants) else ()
+        names += [each.signature.param for each in (kind, *variants)]
+    fields = LayerParameter.DESCRIPTOR.fields
+    names += [f.name for f in fields if f.message_type and f.name.replace("_", "") == f"{type_name.lower()}param"]
+    if type_name in param_name_dict():
+        names.append(param_name_dict()[type_name] + _SUFFIX)
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def assign_proto(proto: Message, name: str, val: Any) -> None:
@@ -113,21 +118,20 @@ def _plain(value: Any) -> Any:
 
 
 def fill_layer(layer: LayerParameter, settings: Mapping[str, Any]) -> None:
-    """Set fields of a layer. Each field is set in the type's parameter message if it exists there, else in the layer.
+    """Set fields of a layer. Each is set in the type's parameter message that has it, and otherwise in the layer.
 
     Raises:
         AttributeError, TypeError: as `assign_proto`, with the layer's name.
     """
     where = f"layer '{layer.name}' ({layer.type})"
-    param = _param_of(layer.type)
+    fields = LayerParameter.DESCRIPTOR.fields_by_name
+    settings_of = {param: getattr(layer, param).DESCRIPTOR.fields_by_name for param in _params_of(layer.type)}
     for key, value in settings.items():
-        place: Message = layer
-        if param and key in getattr(layer, param).DESCRIPTOR.fields_by_name:
-            place = getattr(layer, param)
-        elif key not in layer.DESCRIPTOR.fields_by_name:
-            param_fields = getattr(layer, param).DESCRIPTOR.fields_by_name if param else ()
-            names = [*layer.DESCRIPTOR.fields_by_name, *param_fields]
+        param = next((param for param, names in settings_of.items() if key in names), None)
+        if param is None and key not in fields:
+            names = [*fields, *(name for names in settings_of.values() for name in names)]
             raise AttributeError(f"{where}: there is no setting '{key}'{did_you_mean(key, names)}")
+        place: Message = layer if param is None else getattr(layer, param)
         try:
             assign_proto(place, key, value)
         except (AttributeError, TypeError) as error:
@@ -302,9 +306,18 @@ class NetSpec:
         """Return the blobs."""
         return list(self.tops.values())
 
-    def update(self, other: NetSpec) -> None:
-        """Add the blobs of another NetSpec."""
-        self.tops.update(other.tops)
+    def update(self, other: NetSpec | str, params: Mapping[str, Any] | None = None) -> None:
+        """Add the blobs of another NetSpec, or change settings of the layer of the blob `other`, as in the SSD fork.
+
+        Args:
+            other: a NetSpec, or the name of a blob.
+            params: settings that are added to the settings of this blob's layer.
+        """
+        if isinstance(other, NetSpec):
+            self.tops.update(other.tops)
+        else:
+            top = self[other]
+            (top.fn if isinstance(top, Top) else top).params.update(params or {})
 
     def to_proto(self) -> NetParameter:
         """Return the net of all blobs that were assigned, and of the layers that they depend on.
