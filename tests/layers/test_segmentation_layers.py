@@ -1,5 +1,7 @@
 """Layers of forks for segmentation and cheap convolutions: what the recorded cases do not show."""
 
+import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from replay import net
 from scipy.io import loadmat
 
 from caffejax.errors import CaffejaxError, DataError
+from caffejax.layers.segmentation.permutohedral import build_lattice, filter_by_lattice
 from caffejax.net import Net
 
 IMAGE = (2, 4, 5, 6)
@@ -112,25 +115,73 @@ def test_seg_accuracy_by_hand() -> None:
     np.testing.assert_allclose(two.item(), np.mean((best == label[:, None]).any(1)[label != 255]), rtol=1e-6)
 
 
+MEANFIELD = """multi_stage_meanfield_param { num_iterations: 3 theta_alpha: 2.2 theta_beta: 0.7 theta_gamma: 1.5
+               spatial_filter_weight: 3 bilateral_filter_weight: 5 }"""
+PLACES = np.stack(np.meshgrid(np.arange(4), np.arange(3)), -1).reshape(12, 2)  # of an image of 3 x 4 pixels
+
+
 def test_meanfield_by_hand() -> None:
     unary, start, image = drawn(1, 2, 3, 4), drawn(1, 2, 3, 4), drawn(1, 3, 3, 4)
-    text = """multi_stage_meanfield_param { num_iterations: 3 theta_alpha: 2 theta_beta: 0.7 theta_gamma: 1.5
-              spatial_filter_weight: 3 bilateral_filter_weight: 5 }"""
-    place = np.stack(np.meshgrid(np.arange(3), np.arange(4), indexing="ij"), -1).reshape(12, 2)
-    near = _weights(place / 1.5)
-    alike = _weights(np.concatenate([place / 2, image.reshape(3, 12).T / 0.7], 1))
+    near = lattice_matrix(PLACES / 1.5)
+    alike = lattice_matrix(np.concatenate([PLACES / 2.2, image.reshape(3, 12).T / 0.7], 1))
+    near, alike = (weights / weights.sum(1, keepdims=True) for weights in (near, alike))
     q = start.reshape(2, 12)
     for _ in range(3):
         p = np.exp(q) / np.exp(q).sum(0)
         q = unary.reshape(2, 12) + 3 * (near @ p.T).T + 5 * (alike @ p.T).T
-    found = run("MultiStageMeanfield", text, unary, start, image)
-    np.testing.assert_allclose(found.reshape(2, 12), q, rtol=1e-4, atol=1e-5)
+    top = run("MultiStageMeanfield", MEANFIELD, unary, start, image)
+    np.testing.assert_allclose(top.reshape(2, 12), q, rtol=1e-4, atol=1e-4)
 
 
-def _weights(features: np.ndarray) -> np.ndarray:
-    distance = np.square(features[:, None] - features).sum(-1)
-    weights = np.exp(-distance / 2)
-    return np.asarray(weights / weights.sum(1, keepdims=True))
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_lattice_filter_and_its_gradient_are_the_matrix_of_the_paper(d: int) -> None:
+    features = drawn(9, d) * 2
+    filtered, transpose = jax.vjp(partial(filter_by_lattice, build_lattice(features)), np.eye(9, dtype=np.float32))
+    expected = lattice_matrix(features)
+    np.testing.assert_allclose(filtered, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(transpose(np.eye(9, dtype=np.float32))[0], expected.T, rtol=1e-4, atol=1e-4)
+
+
+def test_lattice_filter_is_about_gaussian() -> None:
+    rows, columns = np.mgrid[:16, :16]
+    image = np.stack([rows * 0.3, np.hypot(rows, columns) * 0.3, np.sin(columns / 3)], -1).reshape(-1, 3)
+    features = np.concatenate([np.stack([columns, rows], -1).reshape(-1, 2) / 3, image], 1).astype(np.float32)
+    x = np.stack([rows > 7, columns > rows, image[:, 2].reshape(16, 16)], -1).reshape(-1, 3).astype(np.float32)
+    exact = np.exp(-np.square(features[:, None] - features).sum(-1) / 2)
+    lattice = build_lattice(features)
+    found = filter_by_lattice(lattice, x) / filter_by_lattice(lattice, np.ones((256, 1), np.float32))
+    expected = (exact @ x) / exact.sum(1, keepdims=True)
+    assert np.abs(found - expected).mean() < 0.05 * np.ptp(expected)
+    assert np.abs(found - expected).max() < 0.2 * np.ptp(expected)
+
+
+def lattice_matrix(features: np.ndarray) -> np.ndarray:
+    """Return the weights of the lattice's filter by its definition, (points, points), with dictionaries of vertices.
+
+    The vertex of each remainder in a point's simplex is the nearest with this remainder; weights solve for the point.
+    """
+    points, d = features.shape
+    scale = np.sqrt(2 / 3) * (d + 1) / np.sqrt(np.arange(1, d + 1) * np.arange(2, d + 2))
+    embedding = np.array([[s] * (j + 1) + [-s * (j + 1)] + [0] * (d - 1 - j) for j, s in enumerate(scale)])
+    values: dict[tuple[int, ...], np.ndarray] = {}
+    simplices = []
+    for number, place in enumerate(features.astype(float) @ embedding):
+        simplex = []
+        for remainder in range(d + 1):
+            low = np.floor((place - remainder) / (d + 1)).astype(int)
+            near = (low + np.array(list(itertools.product([0, 1], repeat=d + 1)))) * (d + 1) + remainder
+            near = near[near.sum(1) == 0]
+            right = place + 1e-6 * np.arange(d, -1, -1)  # on faces of simplices, as in the fork
+            simplex.append(tuple(near[np.square(near - right).sum(1).argmin()]))
+        weights = np.linalg.lstsq(np.c_[np.array(simplex), np.ones(d + 1)].T, np.r_[place, 1], rcond=None)[0]
+        simplices.append((simplex, weights))
+        for vertex, weight in zip(simplex, weights, strict=True):
+            values.setdefault(vertex, np.zeros(points))[number] += weight
+    for step in (d + 1) * np.eye(d + 1, dtype=int) - 1:
+        around = {v: [values.get(tuple(v + s * step), 0) for s in (1, -1)] for v in values}
+        values = {v: value + sum(around[v]) / 2 for v, value in values.items()}
+    rows = [sum(w * values[v] for v, w in zip(*simplex, strict=True)) for simplex in simplices]
+    return np.array(rows) / (1 + 2.0**-d)
 
 
 def test_hard_neurons() -> None:
