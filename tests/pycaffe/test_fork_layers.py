@@ -107,3 +107,21 @@ def test_unpooling_by_loops(tmp_path: Path, method: str, window: tuple[int, ...]
     np.testing.assert_allclose(net.forward(x=x)["y"], y, atol=1e-5)
     net.blobs["y"].diff[...] = dy
     np.testing.assert_allclose(net.backward()["x"], dx, atol=1e-5)
+
+
+def test_labels_of_annotated_data_have_a_row_for_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the fork, though passes are compiled for a label with padding."""
+    monkeypatch.chdir(FOLDER.parent / "fork_layers" / "data" / "photos_a")
+    loss = 'layer { name: "sum" type: "Reduction" bottom: "label" top: "sum" reduction_param { axis: 2 } }'
+    net = caffe.Net(Path("warp.prototxt").read_text() + loss, caffe.TEST)
+    found = np.load("warp.npz")
+    for k in range(3):
+        total = net.forward()["sum"]
+        wanted = found[f"batch/{k}/label"]
+        label = net.blobs["label"].data
+        assert label.shape == wanted.shape
+        np.testing.assert_allclose(label, wanted, atol=1e-6)
+        rows = 64  # the compiled shape, padded with -1
+        np.testing.assert_allclose(total.ravel(), wanted.sum() - 8 * (rows - wanted.shape[2]), rtol=1e-5)
+    label[...] = 2  # then passes take the label as it is
+    np.testing.assert_allclose(net.forward(start="sum")["sum"].ravel(), 2 * label.size)

@@ -9,6 +9,7 @@ import jax
 
 from .. import net as pure
 from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..layers.row_padding import num_valid_rows, strip_padding
 from ._synced_memory import Memory, Shape, SyncedBlob
 
 
@@ -35,6 +36,7 @@ class Memories:
         for name, blob in graph.blobs.items():
             root = self.blobs.get(self._roots.get(name, ""))
             self.blobs[name] = SyncedBlob(blob.shape, data=root.data_memory if root else None)
+        self._padded: dict[str, tuple[Shape, int, jax.Array]] = {}
         self._set_loss_weights(graph.losses)
         self.slots = {
             slot: SyncedBlob(array.shape, data=Memory(jax.device_put(array, device)))
@@ -106,6 +108,28 @@ class Memories:
         """Store new data for the blob `name`, and reshape the blob to the array's shape."""
         self.set_shape(name, array.shape)
         self.blobs[name].data_memory.store(array)
+
+    def store_rows(self, name: str, padded: jax.Array) -> None:
+        """Store the valid rows of a padded top, or one row if there are none, as Caffe's blob holds them.
+
+        Passes get the padded top, see `inputs`: they are compiled for its shape.
+        """
+        self.store(name, strip_padding(padded, max(1, num_valid_rows(padded))))
+        blob = self.blobs[name]
+        self._padded[name] = blob.shape, blob.data_memory.version, padded
+
+    def inputs(self, names: Iterable[str]) -> dict[str, jax.Array]:
+        """Return the data of the blobs `names` as JAX arrays, by name: tops of `store_rows` with their padding.
+
+        A top that was changed since `store_rows` is returned as it is.
+        """
+        found = {}
+        for name in names:
+            shape, version, padded = self._padded.get(name, (None, None, None))
+            blob = self.blobs[name]
+            same = padded is not None and (blob.shape, blob.data_memory.settled_version()) == (shape, version)
+            found[name] = padded if same and padded is not None else blob.data_on(self.device)
+        return found
 
     def set_shape(self, name: str, shape: Shape) -> None:
         """Set the shape of the blob `name`, and of the tops of a Split that share its data."""

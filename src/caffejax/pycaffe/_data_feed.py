@@ -57,8 +57,9 @@ class FedLayers:
             if layer.key not in self._finish:
                 self._finish[layer.key] = jax.jit(lambda arrays: layer.finish(arrays))
             tops = self._finish[layer.key](tops)
-        for name, array in zip(layer.tops, tops, strict=True):
-            self._memories.store(name, array)
+        padded = () if layer.look is None else layer.look.padded
+        for i, (name, array) in enumerate(zip(layer.tops, tops, strict=True)):
+            (self._memories.store_rows if i in padded else self._memories.store)(name, array)
 
 
 _MISMATCH = {

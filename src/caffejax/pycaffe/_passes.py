@@ -177,7 +177,8 @@ class BackwardPass:
 def new_pass(layers: LayerRange, memories: Memories, key: Key, frozen: FrozenForward | None = None) -> Pass:
     """Return a new forward pass of `layers` on the current values in `memories`. It has not run yet."""
     params, state = memories.data_of(layers.params), memories.data_of(layers.state)
-    return Pass(layers, PassInputs(params, state, memories.values(layers.reads), key, {}), frozen)
+    blobs = memories.values(layers.reads) if layers.on_host else memories.inputs(layers.reads)
+    return Pass(layers, PassInputs(params, state, blobs, key, {}), frozen)
 
 
 class History:

@@ -155,7 +155,7 @@ class Workspace:
         layers = whole.backward_range(part[0], part[-1])
         forward = self._start(whole, key)
         back = BackwardPass(forward, layers, self.memories)
-        blobs, diffs = self._blobs_to_return(whole), self._diffs_to_return(layers, frozenset())
+        blobs, diffs = self._blobs_to_return(forward), self._diffs_to_return(layers, frozenset())
         found, found_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
         forward.finish(found, self.memories)
         self._history.add(forward)
@@ -179,17 +179,18 @@ class Workspace:
         if (ends := (layers.first, layers.last)) not in self._frozen:
             self._frozen[ends] = FrozenForward(self._net, layers)
         forward = self._start(layers, key, self._frozen[ends])
-        outputs = forward.run(self._blobs_to_return(layers))
+        outputs = forward.run(self._blobs_to_return(forward))
         forward.finish(outputs, self.memories)
         self._history.add(forward)
         return outputs.loss
 
-    def _blobs_to_return(self, layers: LayerRange) -> tuple[str, ...]:
+    def _blobs_to_return(self, forward: Pass) -> tuple[str, ...]:
         """Return the names of the blobs that a forward pass should return."""
+        layers, inputs = forward.range, forward.inputs.blobs
         blobs, shapes = self.memories.blobs, self.graph.blobs
         before = self.graph.layers[: layers.last + 1]
         rows_vary = any(layer.type.on_host for layer in before) or self._ranges.padding_is_read
-        if rows_vary or any(blobs[name].shape != shapes[name].shape for name in layers.reads):
+        if rows_vary or any(inputs[name].shape != shapes[name].shape for name in layers.reads):
             return layers.makes  # shapes are known only after the pass
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
         sure |= set(self._by_hand).intersection(layers.makes)  # inputs overwritten in place, which users write and read

@@ -128,7 +128,8 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         image = self._assemble(self._read_examples(0, 1), 0).arrays[0]
         shape = (size, *image.shape[1:])
         on_host = jax.ShapeDtypeStruct(shape, image.dtype), label
-        return Look((float32_top(*shape), label)[:n_tops], self._transform.finish, on_host[:n_tops])
+        padded = (1,) if boxed and n_tops > 1 else ()
+        return Look((float32_top(*shape), label)[:n_tops], self._transform.finish, on_host[:n_tops], padded)
 
     def _assemble(self, examples: Examples[Annotations], start: int) -> Batch:
         augmented = []
