@@ -42,7 +42,7 @@ def pictures() -> int:
         runs = [train(rate) for rate in RATES]
         logs = [str(metrics) for metrics, _ in runs]
         code = main(["plot", *logs, f"--out={PICTURES / 'plot_digits.png'}", "--smooth=9", "--log_loss"])
-        shown = ["features", str(NET), f"--weights={runs[0][1]}", "--blob=conv1", "--example=2", "--size=400"]
+        shown = ["draw", str(NET), f"--weights={runs[0][1]}", "--blob=conv1", "--example=2", "--size=400"]
         code = code or main([*shown, f"--out={PICTURES / 'features_digits.png'}"])
         os.chdir(REPOSITORY)
     return code

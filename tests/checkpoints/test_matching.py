@@ -169,8 +169,8 @@ COMMANDS = {
     "--images_dim=8,8",
     "detect": "detect windows.csv {out}.csv --mean_file= --model_def=deploy.prototxt --pretrained_model={w} "
     "--context_pad=0",
-    "features": "features deploy.prototxt --weights={w} --image=im.png --blob=conv --out={out}.png",
-    "filters": "filters deploy.prototxt --weights={w} --out={out}.png",
+    "draw blob": "draw deploy.prototxt --weights={w} --image=im.png --blob=conv --out={out}.png",
+    "draw filters": "draw deploy.prototxt --filters --weights={w} --out={out}.png",
     "collect": "collect --model=test.prototxt --weights={w} --out={out}.npz",
 }
 TOLD = ("test", "extract_features", "classify", "detect")

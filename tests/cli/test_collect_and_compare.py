@@ -160,8 +160,8 @@ def test_a_dump_that_does_not_fit_the_net(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "a.npz"], "give either a second dump or --model"),
-        (["compare", "a.npz", "b.npz", "--each_layer"], "give it with --model, not with a second dump"),
+        (["compare", "a.npz"], "give either a second dump or a net"),
+        (["compare", "a.npz", "b.npz", "--each_layer"], "give a net, not a second dump"),
         (["compare", "a.npz", "b.npz", "--picture=a.gibberish"], "'.gibberish' is not a picture format"),
         (["collect", "--model=deploy.prototxt", "--out=b.npz", "--backward"], "has no loss in phase TEST"),
         (["collect", "--model=net.prototxt", "--out=no/b.npz"], "cannot be written"),

@@ -164,10 +164,11 @@ def test_charts_that_do_not_exist(capsys: pytest.CaptureFixture[str], chart: str
     assert "is not a chart type: 0 to 7, or test_accuracy_vs_iters" in capsys.readouterr().err
 
 
-def test_upgrading_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["upgrade", "upgrade_net_proto_text"])
+def test_upgrading_text(tmp_path: Path, command: str) -> None:
     old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
     old.write_text(V1)
-    call("upgrade_net_proto_text", old, new)
+    call(command, old, new)
     net = parse_text(new.read_text(), caffe_pb2.NetParameter)  # without upgrading it once more
     assert [(layer.type, layer.name) for layer in net.layer] == [
         ("Input", "input"),
@@ -176,14 +177,15 @@ def test_upgrading_text(tmp_path: Path) -> None:
     ]
     assert net.layer[1].param[0].lr_mult == 2
     assert net == read_net(old)
-    call("upgrade_net_proto_text", new, new)
+    call(command, new, new)
     assert parse_text(new.read_text(), caffe_pb2.NetParameter) == net
 
 
-def test_upgrading_solvers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["upgrade", "upgrade_solver_proto_text"])
+def test_upgrading_solvers(tmp_path: Path, command: str) -> None:
     old, new = tmp_path / "old.prototxt", tmp_path / "new.prototxt"
     old.write_text("solver_type: ADAM base_lr: 0.1 net_param { " + V1 + " }")
-    call("upgrade_solver_proto_text", old, new)
+    call(command, old, new)
     solver = parse_text(new.read_text(), caffe_pb2.SolverParameter)
     assert solver.type == "Adam"
     assert not solver.HasField("solver_type")
@@ -191,9 +193,10 @@ def test_upgrading_solvers(tmp_path: Path) -> None:
     assert solver == read_solver(old)
 
 
+@pytest.mark.parametrize("command", ["upgrade", "upgrade_net_proto_binary"])
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d"])
-def test_upgrading_binary_nets_as_caffe_does(tmp_path: Path, name: str) -> None:
-    call("upgrade_net_proto_binary", WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
+def test_upgrading_binary_nets_as_caffe_does(tmp_path: Path, name: str, command: str) -> None:
+    call(command, WEIGHTS / f"{name}.caffemodel", tmp_path / "new.caffemodel")
     got = caffe_pb2.NetParameter.FromString((tmp_path / "new.caffemodel").read_bytes())
     expected = caffe_pb2.NetParameter.FromString((WEIGHTS / f"{name}.upgraded.caffemodel").read_bytes())
     assert got == expected

@@ -119,7 +119,7 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
         ([WEIGHTS, "--to=net.pb"], ["--to=net.pb: name a file that ends in .stablehlo or .onnx, or flax"]),
         ([WEIGHTS, "--to=nowhere/net.stablehlo"], ["nowhere/net.stablehlo: cannot be written", "create the folder"]),
         ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
-        ([WEIGHTS, "--out=a", "--opset=17"], ["--out goes with flax only", "--opset goes with onnx only"]),
+        ([WEIGHTS, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),
         ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
         ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is no such axis in data (2, 3)"]),
         (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),

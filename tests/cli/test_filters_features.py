@@ -72,13 +72,15 @@ def classifier() -> Classifier:
 def test_the_first_layers_filters_in_colour(rgb: bool) -> None:
     weights = classifier().params["conv"][0].data
     expected = enlarged(grid(filter_maps(weights, rgb=rgb)), 800)
-    np.testing.assert_array_equal(picture("filters", *["--rgb"] * rgb), expected)
+    np.testing.assert_array_equal(picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
 def test_filters_of_a_layer_each_channel_in_grey() -> None:
     weights = classifier().params["one"][0].data
     expected = enlarged(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
-    np.testing.assert_array_equal(picture("filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected)
+    np.testing.assert_array_equal(
+        picture("draw", "--filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected
+    )
 
 
 @pytest.mark.parametrize("blob", ["data", "conv", "ip"])
@@ -86,7 +88,7 @@ def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> Non
     net = classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
     expected = enlarged(grid(feature_maps(net.blobs[blob].data[0])), 800)
-    found = picture("features", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
+    found = picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
     np.testing.assert_allclose(found.astype(int), expected, atol=1)
 
 
@@ -97,31 +99,37 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         net.blobs["data"].data[0] = file["data"][example]
     net.forward()
     expected = enlarged(grid(net.blobs["conv"].data[0]), 800)
-    found = picture("features", "train_val.prototxt", "--blob=conv", f"--example={example}")
+    found = picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
     np.testing.assert_allclose(found.astype(int), expected, atol=1)
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("filters deploy.prototxt --layer=conf", r"no layer 'conf' with filters.*did you mean 'conv'\?.*: conv, one"),
-        ("filters deploy.prototxt --layer=ip", r"no layer 'ip' with filters \(weights with four axes\).*conv, one"),
-        ("filters data_only.prototxt", r"data_only\.prototxt: no layer has filters larger than 1 x 1; .*none"),
-        ("filters deploy.prototxt --out=p.doc", r"p\.doc: '\.doc' is not a picture format"),
-        ("filters deploy.prototxt --out=none/p.png", "create the folder first"),
-        ("filters deploy.prototxt --weights=cat.png", r"cat\.png"),
-        ("features deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),
-        ("features deploy.prototxt --blob=conv", r"deploy\.prototxt: the net has no data layer.*give --image"),
-        ("features deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would overwrite the file that is read"),
-        ("features deploy.prototxt --blob=conv --image=none.png", r"none\.png: no such file"),
-        ("features deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: its image of"),
-        ("features deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),
-        ("features data_only.prototxt --blob=x --image=cat.png", r"data_only\.prototxt: no input takes images"),
         (
-            "features deep.prototxt --blob=x --image=cat.png",
+            "draw deploy.prototxt --filters --layer=conf",
+            r"no layer 'conf' with filters.*did you mean 'conv'\?.*: conv, one",
+        ),
+        (
+            "draw deploy.prototxt --filters --layer=ip",
+            r"no layer 'ip' with filters \(weights with four axes\).*conv, one",
+        ),
+        ("draw data_only.prototxt --filters", r"data_only\.prototxt: no layer has filters larger than 1 x 1; .*none"),
+        ("draw deploy.prototxt --filters --out=p.doc", r"p\.doc: '\.doc' is not a picture format"),
+        ("draw deploy.prototxt --filters --out=none/p.png", "create the folder first"),
+        ("draw deploy.prototxt --filters --weights=cat.png", r"cat\.png"),
+        ("draw deploy.prototxt --blob=conf --image=cat.png", r"no blob 'conf' in the net; did you mean 'conv'"),
+        ("draw deploy.prototxt --blob=conv", r"deploy\.prototxt: the net has no data layer.*give --image"),
+        ("draw deploy.prototxt --blob=conv --image=cat.png --out=cat.png", "would overwrite the file that is read"),
+        ("draw deploy.prototxt --blob=conv --image=none.png", r"none\.png: no such file"),
+        ("draw deploy.prototxt --blob=conv --image=list.txt", r"list\.txt: its image of"),
+        ("draw deploy.prototxt --blob=conv --image=cat.png --images_dim=4,4", "4 x 4 cannot be cropped to 8 x 6"),
+        ("draw data_only.prototxt --blob=x --image=cat.png", r"data_only\.prototxt: no input takes images"),
+        (
+            "draw deep.prototxt --blob=x --image=cat.png",
             r"images, \(N, 1, H, W\) or \(N, 3, H, W\); .*'x': \(1, 5,",
         ),
-        ("features train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
+        ("draw train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
     ],
 )
 def test_what_cannot_be_drawn(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:

@@ -1,9 +1,11 @@
 """Flags that stand for the fields of `Run` and `Reading`."""
 
 import argparse
+import json
 from dataclasses import fields
 from pathlib import Path
 
+import jax
 import pytest
 
 from caffejax.cli import flags, main
@@ -131,3 +133,37 @@ def test_flags_may_precede_the_command(capsys: pytest.CaptureFixture[str]) -> No
     for arguments in (["-solver", "none.prototxt", "train"], ["--solver=none.prototxt", "--gpu=", "train"]):
         assert main(arguments) == 1
         assert "none.prototxt: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["summary", "test", "time", "gradcheck", "dump", "draw", "plan", "export", "view"])
+@pytest.mark.parametrize("net", [["none.prototxt"], ["--model=none.prototxt"], ["-model_def", "none.prototxt"]])
+def test_the_net_is_an_argument_or_a_flag_of_caffe(
+    command: str, net: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.npz").write_bytes(b"")
+    needed = {
+        "test": ["--weights=w.npz"],
+        "dump": ["--out=a.npz"],
+        "draw": ["--out=a.svg"],
+        "plan": ["--target=cuda:h100:1"],
+        "export": ["--to=a.onnx"],
+    }
+    assert main([command, *needed.get(command, []), *net]) == 1
+    assert "none.prototxt: no such file" in capsys.readouterr().err
+
+
+def test_help_shows_limits_only_when_all_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag, shown in ("--help", False), ("--help-all", True):
+        with pytest.raises(SystemExit):
+            main(["summary", flag])
+        out = capsys.readouterr().out
+        assert ("--max_image_pixels" in out) == shown
+        assert out.startswith("usage: caffejax summary NET [flags]")
+
+
+def test_info_names_versions_and_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["versions"]["jax"] == jax.__version__
+    assert list(facts["devices"]) == [f"{d.platform}:{d.id}" for d in jax.devices()]

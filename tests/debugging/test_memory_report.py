@@ -84,7 +84,10 @@ def test_host_layers_are_not_looked_into() -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["memory", f"--model={DIGITS}", "--batch=256", "--remat=auto", "--memory_limit=1MB", "--compiled"]) == 0
+    assert (
+        main(["summary", "--memory", str(DIGITS), "--batch=256", "--remat=auto", "--memory_limit=1MB", "--compiled"])
+        == 0
+    )
     out = capsys.readouterr().out
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
     assert rows["layer"][1:] == ["type", "tops", "parameters", "activations", "bytes", "multiply-adds"]
@@ -102,5 +105,5 @@ def test_batches_that_do_not_fit(capsys: pytest.CaptureFixture[str], tmp_path: P
         """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 6 } } }
         layer { name: "r" type: "Reshape" bottom: "x" top: "y" reshape_param { shape { dim: 3 dim: 4 } } }"""
     )
-    assert main(["memory", f"--model={tmp_path / 'net.prototxt'}", "--batch=5"]) == 1
+    assert main(["summary", "--memory", str(tmp_path / "net.prototxt"), "--batch=5"]) == 1
     assert "layer 'r' (Reshape)" in capsys.readouterr().err

@@ -150,7 +150,7 @@ caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
 assert changed() == [], changed()
 assert Jitted.collecting and not keeps_memory()
-assert caffejax.cli.main(["memory", "--model", {str(LENET)!r}]) == 0
+assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
 assert not Jitted.collecting
 """
     child(script, tmp_path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -15,7 +17,6 @@ from ..process import compile_for_absent_devices, hide_late_errors, tune_process
 from . import (
     check,
     classify,
-    collect,
     compare,
     completion,
     compute_image_mean,
@@ -25,13 +26,12 @@ from . import (
     detect,
     device_flags,
     device_query,
-    draw_net,
+    draw,
+    dump,
     export,
     extract_features,
-    features,
-    filters,
     gradcheck,
-    memory,
+    info,
     net_flags,
     parse_log,
     plan,
@@ -45,71 +45,34 @@ from . import (
     time,
     tools,
     train,
-    upgrade_net_proto_binary,
-    upgrade_net_proto_text,
-    upgrade_solver_proto_text,
+    upgrade,
     view,
 )
 from .convert_datasets import convert_cifar_data, convert_mnist_data, convert_mnist_siamese_data
+from .draw import draw_net
+from .dump import collect
 from .image_lists import create_label_map, get_image_size
 from .parser import Parser
+from .upgrade import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_solver_proto_text
 
 # modules, or classes, with HELP, EXAMPLE, `add_flags` and `run`, named as the commands
-_COMMANDS: tuple[Any, ...] = (
-    train,
-    test,
-    time,
-    summary,
-    memory,
-    plan,
-    check,
-    gradcheck,
-    collect,
-    compare,
-    export,
-    convert,
-    convert_imageset,
-    convert_annoset,
-    convert_mnist_data,
-    convert_mnist_siamese_data,
-    convert_cifar_data,
-    get_image_size,
-    create_label_map,
-    compute_image_mean,
-    extract_features,
-    features,
-    filters,
-    classify,
-    detect,
-    view,
-    draw_net,
-    plot,
-    parse_log,
-    plot_training_log,
-    device_query,
-    upgrade_net_proto_text,
-    upgrade_net_proto_binary,
-    upgrade_solver_proto_text,
-    run,
-    tools,
-    completion,
+_GROUPS: dict[str, tuple[Any, ...]] = {
+    "train and run": (train, test, time),
+    "look at a model": (check, summary, view, draw),
+    "compare and verify": (gradcheck, dump, compare),
+    "take it elsewhere": (export, convert, plan),
+    "follow training": (plot,),
+    "everything else": (run, upgrade, info, completion),
+}
+_CAFFES_TOOLS = (  # also of its scripts and its forks
+    *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),
+    *(convert_mnist_siamese_data, convert_cifar_data, compute_image_mean, create_label_map, get_image_size),
+    *(parse_log, plot_training_log, draw_net, device_query, tools, collect),
+    *(upgrade_net_proto_text, upgrade_net_proto_binary, upgrade_solver_proto_text),
 )
 _ON_NETS = (
-    train,
-    test,
-    time,
-    summary,
-    memory,
-    gradcheck,
-    collect,
-    compare,
-    extract_features,
-    features,
-    filters,
-    classify,
-    detect,
-    device_query,
-    run,
+    *(train, test, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
+    *(device_query, info, run),
 )
 _OWN_TYPES = (
     "--import=MODULE imports a module that registers a layer type of your own; the documentation's page "
@@ -186,18 +149,17 @@ def _discard_stdout() -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="caffejax",
-        description="Train and test Caffe models on JAX, convert their weights and make their databases.",
-        epilog="Commands that run nets store compiled programs in ~/.cache/caffejax (the environment variable "
-        "CAFFEJAX_CACHE names another folder, or off) and keep freed memory for later runs (CAFFEJAX_BLOCKS=off "
-        "turns this off). Flags may be written with one dash or two, and with _ or - between words. "
-        "Example: caffejax train --solver=configs/digits/lenet_solver.prototxt",
+        usage="caffejax COMMAND ...",
+        description="Run Caffe models on JAX: train, test, check and export them.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"caffejax {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="<command>", required=True, prog="caffejax")
-    for command in _COMMANDS:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="caffejax")
+    for command in (*itertools.chain(*_GROUPS.values()), *_CAFFES_TOOLS):
         sub = commands.add_parser(
-            command.__name__.rsplit(".", 1)[-1],
+            _name(command),
             help=command.HELP,
             description=command.__doc__,
             epilog=f"example: {command.EXAMPLE}",
@@ -207,3 +169,25 @@ def _parser() -> Parser:
         sub.set_defaults(command=command, parser=parser)
     parser.of_commands = commands.choices
     return parser
+
+
+def _name(command: Any) -> str:
+    return str(command.__name__).rsplit(".", 1)[-1]
+
+
+def _overview() -> str:
+    """Return the list of commands by task, and what holds for all commands."""
+    lines = []
+    for title, commands in _GROUPS.items():
+        lines += [f"{title}:", *(f"  {_name(command):11} {command.HELP}" for command in commands), ""]
+    lines += ["Caffe's other tools:", *textwrap.wrap("  ".join(map(_name, _CAFFES_TOOLS)), 92, **_INDENT), ""]
+    return "\n".join([*lines, *textwrap.wrap(_NOTES, 92)])
+
+
+_INDENT: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "fix_sentence_endings": False}
+_NOTES = (
+    "`caffejax COMMAND --help` explains a command, with an example. First time here? `caffejax check FOLDER` says "
+    "which of your models load. Flags may be written with one dash or two, and with _ or - between words. Compiled "
+    "programs are stored in ~/.cache/caffejax (the environment variable CAFFEJAX_CACHE names another folder, or off), "
+    "and freed memory is kept for later steps (CAFFEJAX_BLOCKS=off turns this off)."
+)

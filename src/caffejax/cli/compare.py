@@ -6,35 +6,38 @@ The exit code is 1 if they differ. By default the net has the dump's phase and t
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError, Problem
 from ..glog import start_logging
-from . import flags, image_flags, net_flags
+from . import device_flags, flags, image_flags, net_flags
 
 if TYPE_CHECKING:
     from ..debugging.dumps import Dump
 
 HELP = "compare two dumps of a net, or a dump with a net, layer by layer"
-EXAMPLE = "caffejax compare caffe.npz --model=net.prototxt --picture=error.png"
+EXAMPLE = "caffejax compare caffe.npz net.prototxt --picture=error.png"
+_NETS = (".prototxt", ".pt", ".pbtxt", ".txt")  # the extensions of nets
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("a", help="a dump from `caffejax collect` or scripts/collect_with_caffe.py", metavar="A.npz")
-    parser.add_argument("b", help="another dump, if there is no --model", nargs="?", metavar="B.npz")
-    flags.add(parser, "model", "the net prototxt, to run on the dump's inputs", metavar="FILE")
+    parser.add_argument("a", help="a dump from `caffejax dump` or scripts/collect_with_caffe.py", metavar="A.npz")
+    parser.add_argument("b", help="another dump, or the net to run on the dump's inputs", nargs="?", metavar="B")
+    flags.add(parser, "model", "the net prototxt, instead of B", metavar="FILE")
     flags.add(parser, "weights", "the net's .caffemodel[.h5] file (default: the dump's parameters)", metavar="FILE")
     net_flags.add_strict_flag(parser)
     flags.add(parser, "phase", "the net's phase (default: the dump's)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
     flags.add(parser, "rtol", "tolerance relative to the array's largest value", type=_tolerance, metavar="X")
     flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_tolerance, metavar="X")
-    flags.add_switch(parser, "each_layer", "with --model: run each layer on the dump's bottoms and top diffs")
+    flags.add_switch(parser, "each_layer", "with a net: run each layer on the dump's bottoms and top diffs")
     flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
     flags.add_switch(parser, "json", "print JSON")
-    flags.add(parser, "picture", "draw the error along depth (needs the extra 'plot')", metavar="FILE.png")
+    flags.add(parser, "picture", "draw the error along depth (needs matplotlib)", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
+    device_flags.add_device_flag(parser)
 
 
 def _tolerance(text: str) -> float:
@@ -52,14 +55,20 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..debugging.dumps import ATOL, RTOL, compare, draw_errors, read_dump
 
+    if options.model is None and options.b is not None and Path(options.b).suffix in _NETS:
+        options.model, options.b = options.b, None
     if (options.b is None) == (options.model is None):
-        raise CaffejaxError("give either a second dump or --model to compare the first dump with")
+        raise CaffejaxError("give either a second dump or a net to compare the first dump with")
     if options.each_layer and options.model is None:
-        raise CaffejaxError("--each_layer runs a net's layers one by one: give it with --model, not with a second dump")
+        raise CaffejaxError("--each_layer runs a net's layers one by one: give a net, not a second dump")
     if options.picture:
         image_flags.check_figure(options.picture)
     a = read_dump(options.a)
-    b = _run_net(options, a) if options.b is None else read_dump(options.b)
+    if options.b is None:
+        with device_flags.on_device(options):
+            b = _run_net(options, a)
+    else:
+        b = read_dump(options.b)
     tolerances = {
         name: default if getattr(options, name) is None else getattr(options, name)
         for name, default in (("rtol", RTOL), ("atol", ATOL))

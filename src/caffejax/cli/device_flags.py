@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
@@ -263,6 +263,13 @@ def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU 
     place = flags.group(parser, "where it runs")
     flags.add(place, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= is no GPU
     flags.add(place, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
+
+
+def on_device(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Return a context in which JAX computes on the device that `--gpu` or `--device` names, or else on the CPU."""
+    import jax
+
+    return jax.default_device(pick_device(options, prefer_gpu=False))
 
 
 def pick_device(options: argparse.Namespace, prefer_gpu: bool, device_id: int = 0) -> jax.Device:

@@ -44,7 +44,7 @@ _ONLY_FOR = {  # the forms to which a flag applies
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments and flags."""
-    parser.add_argument("model", metavar="NET", help="the net prototxt")
+    net_flags.add_net(parser)
     flags.add(parser, "weights", "the weights; several files are loaded in this order", metavar="W[,W2]")
     flags.add_switch(parser, "random_weights", "initialise layers without weights by their fillers")
     flags.add(parser, "to", "the file to write, *.stablehlo or *.onnx; or flax", required=True, metavar="FILE|flax")

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..errors import CaffejaxError, DataError, Problem
 from ..glog import start_logging
-from . import flags, net_flags
+from . import device_flags, flags, net_flags
 
 HELP = "compare every layer's gradients: autodiff, hand-written rules, finite differences"
-EXAMPLE = "caffejax gradcheck --model=configs/digits/lenet_train_test.prototxt --layers=conv1,ip2"
+EXAMPLE = "caffejax gradcheck train_val.prototxt --layers=conv1,ip2"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "seed", "the seed of fillers, random inputs and random layers", type=int, default=0, metavar="N")
     flags.add_switch(parser, "json", "print JSON")
     flags.add_options(parser, "kernels")
+    device_flags.add_device_flag(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -35,14 +36,15 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     from ..gradcheck import check_gradients
 
-    report = check_gradients(
-        net_flags.net_of(options),
-        layers=flags.several(options.layers) if options.layers else None,
-        weights=options.weights,
-        inputs=_arrays(options.inputs) if options.inputs else None,
-        samples=options.samples,
-        seed=options.seed,
-    )
+    with device_flags.on_device(options):
+        report = check_gradients(
+            net_flags.net_of(options),
+            layers=flags.several(options.layers) if options.layers else None,
+            weights=options.weights,
+            inputs=_arrays(options.inputs) if options.inputs else None,
+            samples=options.samples,
+            seed=options.seed,
+        )
     print(report.to_json() if options.json else report)
     if not report.rows:
         raise CaffejaxError("no layer has a bottom or parameter to differentiate")

@@ -160,26 +160,6 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
         raise DataError(Problem(f"is not a .npy file, or cannot be read: {reason}", str(path))) from error
 
 
-def add_tile_flags(parser: argparse.ArgumentParser) -> None:
-    """Add flags for the net, its weights, and the picture."""
-    parser.add_argument("model", help="the net prototxt", metavar="NET")
-    flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILE")
-    flags.add(parser, "out", "the picture, .png", required=True, metavar="FILE")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
-    net_flags.add_strict_flag(parser)
-    net_flags.add_state_flags(parser)
-    flags.add(parser, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
-    flags.add_switch(parser, "each", "scale each tile from black to white by itself (default: all tiles together)")
-    flags.add(
-        parser,
-        "size",
-        "approximate longer side of the picture, in pixels",
-        type=flags.positive,
-        default=800,
-        metavar="N",
-    )
-
-
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
     from ..atomic import replacing

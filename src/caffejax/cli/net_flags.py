@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..options import LIMITS, TrainConfig
+from ..options import LIMITS, Reading, TrainConfig
 from . import flags
+from .parser import HIDDEN_TITLE, Parser
 
 if TYPE_CHECKING:
     from ..graph import Graph
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
     from ..net import Net, Variables
 
 
+def add_net(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
+    """Add the argument NET, which may also be written as Caffe's flags `--model=NET` and `--model_def=NET`."""
+    parser.add_argument("model", help=f"{help}; also --model=NET", metavar="NET")
+    if isinstance(parser, Parser):
+        parser.named_words |= {"model", "model_def"}
+
+
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:
-    """Add `--model` and the flags of `add_state_flags`; add `--phase` if `phase` is None, else the phase is fixed."""
-    flags.add(parser, "model", "the net prototxt", required=True, metavar="FILE")
+    """Add NET and the flags of `add_state_flags`; add `--phase` if `phase` is None, else the phase is fixed."""
+    add_net(parser)
     if phase is None:
         flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TRAIN")
     else:
@@ -41,7 +49,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
     """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
-    flags.add_options(parser, *LIMITS)
+    flags.add_fields(parser, Reading, LIMITS, HIDDEN_TITLE)
 
 
 def stages(options: argparse.Namespace) -> list[str]:

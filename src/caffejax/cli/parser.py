@@ -13,7 +13,11 @@ from ..errors import did_you_mean
 
 _NUMBER = re.compile(r"-(\d|\.\d)")
 _TRUE, _FALSE = ("1", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no")
-_HELP = {dashes + name for dashes in ("-", "--") for name in ("help", "helpfull", "helpshort")}
+_HELP, _HELP_ALL = (
+    {dashes + name for dashes in ("-", "--") for name in names}
+    for names in (("help", "helpshort"), ("help-all", "help_all", "helpfull"))
+)
+HIDDEN_TITLE = "limits on files from others"  # a group of flags that only --help-all shows
 # glog's flags; the first two describe where the log goes in any case
 _GLOG_SWITCHES = {"logtostderr", "alsologtostderr", "colorlogtostderr", "log_prefix", "stop_logging_if_full_disk"}
 _GLOG = {"log_dir", "log_link", "v", "vmodule", "minloglevel", "stderrthreshold", "logbuflevel", "logbufsecs"} | {
@@ -31,8 +35,9 @@ class Help(argparse.HelpFormatter):
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         if any(action.nargs == argparse.REMAINDER for action in actions):  # flags precede the remaining arguments
             return super()._format_usage(usage, actions, groups, prefix)
-        needed = [action for action in actions if action.required or not action.option_strings]
-        return super()._format_usage(usage, needed, [], prefix).rstrip() + " [flags]\n\n"
+        words = [action for action in actions if not action.option_strings]
+        required = [self._format_action_invocation(a) for a in actions if a.required and a.option_strings]
+        return " ".join([super()._format_usage(usage, words, [], prefix).rstrip(), *required, "[flags]\n\n"])
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
@@ -53,20 +58,35 @@ class Parser(argparse.ArgumentParser):
 
     A switch, which is a flag with the action "store_true", is also written `--name=value` or `--noname`, where value
     is 1, t, true, y, yes, 0, f, false, n or no in any case. A flag takes the next argument, whatever it is, as its
-    value. Flags may precede the command, and follow other arguments up to `--`. `--flagfile` names files with a flag on
-    each line, `--undefok` flags that need not exist. glog's flags are ignored. All unknown flags and wrong values of
-    switches are reported at once, before missing arguments.
+    value. The value of a flag of `named_words` is a positional argument before all others. Flags may precede the
+    command, and follow other arguments up to `--`. `--flagfile` names files with a flag on each line, `--undefok`
+    flags that need not exist. glog's flags are ignored. All unknown flags and wrong values of switches are reported at
+    once, before missing arguments.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": Help, **options})
-        self._optionals.title = "flags"
+        self._positionals.title, self._optionals.title = "arguments", "flags"
         self.of_commands: dict[str, Parser] = {}
+        self.named_words: set[str] = set()  # flags whose values are the first positional arguments
+        self._shows_all = False
 
     @property
     def spellings(self) -> set[str]:
         """The spellings of all flags, such as "--gpu" and "-gpu"."""
         return {spelling for action in self._actions for spelling in action.option_strings}
+
+    def format_help(self) -> str:
+        """Return the help text, without the flags of `HIDDEN_TITLE` except after `--help-all`."""
+        limits = [a for group in self._action_groups if group.title == HIDDEN_TITLE for a in group._group_actions]
+        commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]  # the epilog lists them
+        hidden = [(action, action.help) for action in (*commands, *([] if self._shows_all else limits))]
+        for action, _ in hidden:
+            action.help = argparse.SUPPRESS
+        text = super().format_help()
+        for action, help_text in hidden:
+            action.help = help_text
+        return f"{text}--help-all also lists {HIDDEN_TITLE}\n" if limits and not self._shows_all else text
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments. Unknown commands and flags are reported before missing arguments."""
@@ -75,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _put_command_first(self, arguments: list[str]) -> list[str]:
-        if arguments and arguments[0] in _HELP:
+        if arguments and arguments[0] in _HELP | _HELP_ALL:
             return ["--help"]
         words = [a for a in arguments if not a.startswith("-")]
         command = next((a for a in words if a in self.of_commands), None)
@@ -92,6 +112,7 @@ class Parser(argparse.ArgumentParser):
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
         words: list[str] = []
+        named: list[str] = []  # the values of `named_words`
         problems: dict[str, str] = {}  # by the flag's name
         undefined: set[str] = set()
         queue, files = deque(arguments), set[str]()
@@ -106,8 +127,13 @@ class Parser(argparse.ArgumentParser):
                 words.append(argument)
                 continue
             action, is_on = self._find(flag)
-            if flag in _HELP:
+            if flag in _HELP | _HELP_ALL:
+                self._shows_all = flag in _HELP_ALL
                 flags.append("--help")
+            elif name in self.named_words:
+                if not (equals or queue):
+                    self.error(f"{flag} needs a value: {flag}=FILE")
+                named.append(value if equals else queue.popleft())
             elif isinstance(action, argparse._StoreTrueAction):
                 if equals and is_on and value.lower() not in _TRUE + _FALSE:
                     problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"
@@ -129,10 +155,12 @@ class Parser(argparse.ArgumentParser):
                 queue.extendleft(reversed(self._read_flag_files(value, files)))
             elif name not in _GLOG:
                 visible = [spelling for spelling in self.spellings if spelling.startswith("--")]
+                visible += [f"--{word}" for word in self.named_words]
                 problems[name] = f"there is no flag {flag}{did_you_mean(flag, visible)}"
         wrong = [text for name, text in problems.items() if undefined.isdisjoint((name, name.removeprefix("no")))]
         if wrong:
             self.error("; ".join(wrong))
+        words = named + words
         return [*flags, *switches.values(), *["--"] * bool(words and not opaque), *words]
 
     def _find(self, flag: str) -> tuple[argparse.Action | None, bool]:

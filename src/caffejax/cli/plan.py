@@ -30,7 +30,7 @@ EXAMPLE = "caffejax plan configs/resnet50/train_val.prototxt --target tpu:v5e:2x
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("file", help="a net or solver prototxt; a net is trained by SGD with momentum", metavar="FILE")
+    net_flags.add_net(parser, "the net or solver prototxt; a net is trained by SGD with momentum")
     flags.add(
         parser,
         "target",
@@ -115,7 +115,7 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..schema import read_solver
     from ..training import solver_param
 
-    path, run, reading = Path(options.file), flags.run_of(options), flags.reading_of(options)
+    path, run, reading = Path(options.model), flags.run_of(options), flags.reading_of(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.stages(options)
         return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None

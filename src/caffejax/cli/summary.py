@@ -2,35 +2,111 @@
 
 Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
 on all pixels, as after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the whole
-batch.
+batch. With --memory the table has the bytes of each layer, and below it stands the memory of training.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ..glog import start_logging
+from ..human_readable import counted, in_words
+from ..text_table import aligned
 from . import flags, net_flags
 
+if TYPE_CHECKING:
+    from ..debugging import CompiledMemory, MemoryReport
+
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
-EXAMPLE = "caffejax summary configs/googlenet/train_val.prototxt --batch=1"
+EXAMPLE = "caffejax summary deploy.prototxt --batch=1"
+
+_TITLES = ("layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds")
+_TEXT_COLUMNS = 3
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("model", help="the net prototxt", metavar="NET")
-    flags.add(parser, "phase", "the net's phase", choices=("TRAIN", "TEST"), default="TEST")
+    net_flags.add_net(parser)
+    flags.add(parser, "phase", "the net's phase (default: TEST; with --memory TRAIN)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
     flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
     flags.add_switch(parser, "json", "print the exact numbers as JSON")
+    flags.add_switch(parser, "memory", "print the bytes of each layer, and the memory of training")
+    flags.add_switch(parser, "compiled", "with --memory, also compile the loss and its gradients for XLA's figures")
+    flags.add_options(parser, "kernels", "remat", "memory_limit")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the summary."""
     start_logging()
+    options.phase = options.phase or ("TRAIN" if options.memory else "TEST")
+    if options.memory:
+        _print_memory(options)
+        return
     from ..graph.reshape import with_batch
     from ..summary import summarize
 
     graph = net_flags.graph_of(options)
     summary = summarize(graph if options.batch is None else with_batch(graph, options.batch))
     print(summary.to_json() if options.json else summary)
+
+
+def _print_memory(options: argparse.Namespace) -> None:
+    from ..debugging import compiled_memory, memory_report
+
+    net = net_flags.net_of(options)
+    report = memory_report(net, options.batch)
+    compiled = compiled_memory(net, options.batch) if options.compiled else None
+    if options.json:
+        print(_to_json(report, compiled))
+        return
+    print("\n".join(aligned(_rows(report), _TEXT_COLUMNS)))
+    _print_training(report)
+    if compiled:
+        _print_compiled(compiled)
+
+
+def _rows(report: MemoryReport) -> Iterator[tuple[str, ...]]:
+    yield _TITLES
+    for layer in report.layers:
+        tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
+        yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in report.total})
+    yield "total", "", "", *_numbers(report.total)
+
+
+def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
+    size = (of["parameter_bytes"] or 0) + (of["activation_bytes"] or 0)
+    numbers = of["parameters"], of["activations"], size, of["multiply_adds"]
+    return tuple("?" if n is None else f"{n:,}" for n in numbers)
+
+
+def _print_training(report: MemoryReport) -> None:
+    if (training := report.training) is None:
+        return
+    print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
+    print(f"Training, with activations and their diffs: about {in_words(training.peak_without_remat)}")
+    if training.recomputed:
+        groups = f"{training.recomputed} of {len(report.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
+        print(f"Training, computing {groups} twice: about {in_words(training.peak)}")
+    if not training.fits:
+        print("That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less.")
+
+
+def _print_compiled(figures: CompiledMemory) -> None:
+    words = ", ".join(f"{name} {in_words(size)}" for name, size in figures._asdict().items())
+    print(f"XLA, loss and gradients: {words}")
+
+
+def _to_json(report: MemoryReport, compiled: CompiledMemory | None) -> str:
+    import json
+    from dataclasses import asdict
+
+    values: dict[str, object] = {"layers": [asdict(layer) for layer in report.layers], "total": report.total}
+    if training := report.training:
+        names = ("fixed", "peak_without_remat", "peak", "recomputed", "fits")
+        values["training"] = {name: getattr(training, name) for name in names}
+    if compiled:
+        values["compiled"] = compiled._asdict()
+    return json.dumps(values, indent=1)

@@ -9,7 +9,7 @@ from . import device_flags, flags, net_flags
 
 HELP = "score a net with trained weights"
 EXAMPLE = (
-    "caffejax test --model=configs/digits/lenet_train_test.prototxt "
+    "caffejax test configs/digits/lenet_train_test.prototxt "
     "--weights=snapshots/lenet_iter_1000.caffemodel --iterations=4"
 )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..debugging import LayerTime, Timer
 
 HELP = "time a net's layers, and the whole net"
-EXAMPLE = "caffejax time --model=configs/digits/lenet_train_test.prototxt --iterations=20"
+EXAMPLE = "caffejax time configs/digits/lenet_train_test.prototxt --iterations=20"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

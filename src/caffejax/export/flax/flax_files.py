@@ -15,6 +15,7 @@ from ...checkpoints.array_files import write_safetensors
 from ...errors import CaffejaxError, Problem
 from ...graph import Layer
 from ..inference_model import Subject
+from . import emit_convolution, emit_elementwise, emit_normalization, emit_shape_ops  # noqa: F401  they register
 from .codegen import name_modules, net_class, source
 from .collapse_repeats import collapse_to_lists, extract_blocks
 from .emit_context import Builder, Emission, channels_last, emitter_of

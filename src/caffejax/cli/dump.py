@@ -11,10 +11,10 @@ import argparse
 
 from ..glog import start_logging
 from ..human_readable import counted
-from . import flags, net_flags
+from . import device_flags, flags, net_flags
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
-EXAMPLE = "caffejax collect --model=net.prototxt --weights=net.caffemodel --phase=TRAIN --backward --out=A.npz"
+EXAMPLE = "caffejax dump net.prototxt --weights=net.caffemodel --phase=TRAIN --backward --out=A.npz"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "backward", "collect diffs and gradients too; the net needs a loss", dest="diffs")
     flags.add(parser, "seed", "the seed of random inputs and random layers", type=flags.count, default=0, metavar="N")
     flags.add_options(parser, "kernels", "precision")
+    device_flags.add_device_flag(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -36,13 +37,23 @@ def run(options: argparse.Namespace) -> None:
     from ..debugging.dumps import collect, read_inputs, write_dump
 
     flags.check_out(options.out, options.model, *flags.several(options.weights), options.inputs)
-    net = net_flags.net_of(options)
-    inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
-    variables = net_flags.variables_of(net, options.weights, options.strict_weights)
-    dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
+    with device_flags.on_device(options):
+        net = net_flags.net_of(options)
+        inputs = read_inputs(options.inputs, net.input_names) if options.inputs else {}
+        variables = net_flags.variables_of(net, options.weights, options.strict_weights)
+        dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
     counts = [counted(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 
 _COUNTED = (("input", "input"), ("param", "param"), ("blob", "blob"), ("diff", "diff"), ("grad", "gradient"))
+
+
+class collect:  # noqa: N801  Intel's name of the command
+    """Run a net once and write every blob to an .npz file: the command `dump`."""
+
+    HELP = HELP
+    EXAMPLE = "caffejax collect net.prototxt --weights=net.caffemodel --out=A.npz"
+    add_flags = staticmethod(add_flags)
+    run = staticmethod(run)

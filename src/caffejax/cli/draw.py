@@ -1,0 +1,204 @@
+"""Draw a net: its layers and blobs as a graph, or with weights a layer's filters, or a blob's channels for an image.
+
+The graph needs Graphviz for formats other than .svg and .dot. Filters and channels are tiles from black (lowest) to
+white (highest value). Images are preprocessed as in `caffejax classify --center_only`, with the same flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError, DataError, GraphError, Problem
+from . import device_flags, flags, image_flags, net_flags
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..net import Net
+
+HELP = "draw a net, its filters, or a blob for an image"
+EXAMPLE = "caffejax draw deploy.prototxt --weights=net.caffemodel --blob=conv1 --image=cat.jpg --out=conv1.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    net_flags.add_net(parser)
+    flags.add(parser, "out", "the picture; the extension selects the format", required=True, metavar="FILE")
+    flags.add(
+        parser,
+        "phase",
+        "the net's phase (default: TEST; for the graph both)",
+        choices=("TRAIN", "TEST", "ALL"),
+    )
+    flags.add(parser, "weights", "the net's weights, for filters and blobs", metavar="FILE")
+    net_flags.add_strict_flag(parser)
+    net_flags.add_state_flags(parser)
+    _add_graph_flags(flags.group(parser, "the graph"))
+    _add_tile_flags(flags.group(parser, "filters and blobs"))
+    image_flags.add_preprocessing_flags(parser, raw_scale=255.0, channel_swap=(2, 1, 0))
+    device_flags.add_device_flag(parser)
+
+
+def _add_graph_flags(graph: flags.Flags) -> None:
+    flags.add(graph, "rankdir", "direction in which the graph is drawn", choices=("LR", "RL", "TB", "BT"), default="LR")
+    flags.add_switch(graph, "display_lrm", "show the multipliers of the learning rate")
+
+
+def _add_tile_flags(tiles: flags.Flags) -> None:
+    flags.add_switch(tiles, "filters", "draw the filters of a convolution")
+    flags.add(tiles, "layer", "the layer of --filters (default: the first with filters larger than 1 x 1)")
+    flags.add_switch(tiles, "rgb", "the three channels are red, green, blue (default: blue first, as in Caffe)")
+    flags.add(tiles, "blob", "draw this blob's channels")
+    flags.add(tiles, "image", "the image for --blob (default: an example of the net's data)", metavar="FILE")
+    example = "the number of the example of the net's data, counted from 0"
+    flags.add(tiles, "example", example, type=flags.count, default=0, metavar="N")
+    dims = "height and width to resize to before cropping (default: the input's)"
+    flags.add(tiles, "images_dim", dims, type=image_flags.numbers, metavar="H,W")
+    flags.add(tiles, "maps", "draw only the first N tiles (default: all)", type=flags.positive, metavar="N")
+    flags.add_switch(tiles, "each", "scale each tile from black to white by itself (default: all tiles together)")
+    size = "approximate longer side of the picture, in pixels"
+    flags.add(tiles, "size", size, type=flags.positive, default=800, metavar="N")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Draw the net, its filters or a blob."""
+    if options.filters and options.blob:
+        raise CaffejaxError("give --filters or --blob, not both")
+    if not (options.filters or options.blob):
+        draw_graph(options, options.phase or "ALL")
+        return
+    if options.weights is None:
+        raise CaffejaxError("filters and blobs need the net's weights: --weights=FILE")
+    image_flags.check_image(options.out)
+    options.phase = options.phase or "TEST"
+    if options.phase == "ALL":
+        raise CaffejaxError("filters and blobs are of one phase: --phase=TRAIN or TEST")
+    with device_flags.on_device(options):
+        (_draw_filters if options.filters else _draw_blob)(options)
+
+
+def draw_graph(options: argparse.Namespace, phase: str) -> None:
+    """Draw the layers of a phase, TRAIN, TEST or ALL, and their blobs."""
+    from pathlib import Path
+
+    from ..atomic import check_place
+    from ..glog import start_logging
+    from ..pycaffe.draw import draw_net_to_file
+    from ..schema import caffe_pb2, read_net
+
+    start_logging()
+    check_place(options.out)
+    net = read_net(Path(options.model))
+    number = None if phase == "ALL" else caffe_pb2.Phase.Value(phase)
+    with image_flags.refusals(options.model):
+        draw_net_to_file(net, options.out, options.rankdir, number, options.display_lrm)
+    print(f"Drew {options.out}")
+
+
+class draw_net:  # noqa: N801  named as Caffe's script
+    """Draw a net: layers, blobs and their connections. Formats other than .svg and .dot need Graphviz."""
+
+    HELP = "draw a net"
+    EXAMPLE = "caffejax draw_net train_val.prototxt net.svg --phase=TRAIN"
+
+    @staticmethod
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        """Add the command's flags."""
+        parser.add_argument("model", help="the net prototxt", metavar="NET")
+        parser.add_argument("out", help="the picture; the extension selects the format", metavar="FILE")
+        flags.add(parser, "phase", "only the layers of this phase", choices=("TRAIN", "TEST", "ALL"), default="ALL")
+        _add_graph_flags(parser)
+
+    @staticmethod
+    def run(options: argparse.Namespace) -> None:
+        """Draw the net."""
+        draw_graph(options, options.phase)
+
+
+def _draw_filters(options: argparse.Namespace) -> None:
+    import numpy as np
+
+    from ..debugging.visualize import filter_maps, filter_params, first_filters
+    from ..errors import did_you_mean
+
+    net = net_flags.net_of(options)
+    by_layer = filter_params(net.graph)
+    filters = by_layer.get(options.layer) if options.layer else first_filters(net.graph)
+    if filters is None:
+        message = "no layer has filters larger than 1 x 1"
+        if options.layer:
+            message = f"no layer '{options.layer}' with filters (weights with four axes)"
+            message += did_you_mean(options.layer, by_layer)
+        raise GraphError(Problem(f"{message}; layers with filters: {', '.join(by_layer) or 'none'}", options.model))
+    params = net_flags.variables_of(net, options.weights, options.strict_weights).params
+    weights = np.asarray(params[filters.owner.layer][filters.owner.index])
+    image_flags.write_tiles(filter_maps(weights, rgb=options.rgb), options, f"{filters.slot.layer} {weights.shape}")
+
+
+def _draw_blob(options: argparse.Namespace) -> None:
+    import numpy as np
+
+    from ..data.loader import Loader
+    from ..debugging import features
+    from ..debugging.visualize import feature_maps
+    from ..execution.validation import known_names
+
+    flags.check_out(options.out, options.image)
+    net = net_flags.net_of(options)
+    known_names(net.graph, "--blob", [options.blob])
+    variables = net_flags.variables_of(net, options.weights, options.strict_weights)
+    with ExitStack() as stack:
+        if options.image is not None:
+            batches, number, row = iter([_batch(net, options)]), 0, 0
+        else:
+            size = _batch_size(net, options)
+            number, row = divmod(options.example, size)
+            loader = batches = Loader(net.graph)
+            stack.callback(loader.close)
+            if loader.examples is not None and options.example >= loader.examples:
+                there = f"the net's data has {loader.examples} examples, 0 to {loader.examples - 1}"
+                raise DataError(Problem(f"--example={options.example}: {there}", options.model))
+        computed = features(net, variables, [options.blob], batches)
+        values = np.atleast_1d(np.asarray(next(islice(computed, number, None))[options.blob], np.float32))
+    if row >= len(values):
+        raise DataError(Problem(f"blob '{options.blob}' of shape {values.shape} has no row {row}", options.model))
+    image_flags.write_tiles(feature_maps(values[row]), options, f"{options.blob} {values[row].shape}")
+
+
+def _batch_size(net: Net, options: argparse.Namespace) -> int:
+    """Return the batch size of the net's data layer."""
+    from ..layers import Fed
+
+    if not net.graph.input_names or any(isinstance(layer.type.implementation, Fed) for layer in net.graph.layers):
+        raise GraphError(Problem("the net has no data layer to take an example from; give --image", options.model))
+    return int((net.graph.blobs[net.graph.input_names[0]].shape or (1,))[0])
+
+
+def _batch(net: Net, options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Return a batch with one example: the image for the first input with 1 or 3 channels, zeros for other inputs."""
+    import numpy as np
+
+    from ..pycaffe import io
+
+    shapes = {name: net.graph.blobs[name].shape for name in net.graph.input_names}
+    name = next((name for name, shape in shapes.items() if len(shape) == 4 and shape[1] in (1, 3)), None)
+    if name is None:
+        what = f"no input takes images, (N, 1, H, W) or (N, 3, H, W); inputs: {shapes}"
+        raise GraphError(Problem(what, options.model))
+    channels, *dims = shapes[name][1:]
+    settings = image_flags.settings(options)
+    if channels != len(settings["channel_swap"]):
+        settings["channel_swap"] = None
+    image_flags.set_limits(options)
+    with image_flags.refusals(options.model):
+        transformer = io.transformer_of(name, shapes[name], **settings)
+        image = io.load_image(options.image, color=channels != 1)
+        resized = io.resize_image(image, options.images_dim or dims)
+        (cropped,) = io.center_crops(resized[None], dims)
+        prepared = transformer.preprocess(name, cropped)
+        batch = {other: np.zeros(shape, np.float32) for other, shape in shapes.items()}
+        batch[name][...] = prepared
+    return batch

@@ -1,0 +1,68 @@
+"""Print what a report of a problem needs: versions, devices, CPU kernels, caches and optional packages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from .._version import __version__
+from . import flags
+
+HELP = "versions, devices, kernels, caches, optional packages"
+EXAMPLE = "caffejax info --json"
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "flax", "orbax-checkpoint", "protobuf", "opencv-python-headless")
+_OPTIONAL = ("onnx", "flatbuffers", "safetensors", "matplotlib", "tensorboardX", "mini-racer", "libtpu", "shtab")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    flags.add_switch(parser, "json", "print JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the information."""
+    facts = collect_facts()
+    if options.json:
+        print(json.dumps(facts, indent=1))
+        return
+    for title, values in facts.items():
+        print(f"{title}:")
+        for name, value in values.items():
+            print(f"  {name:24} {value}")
+
+
+def collect_facts() -> dict[str, dict[str, Any]]:
+    """Return the information by title and name. Values are strings or integers."""
+    import jax
+
+    from ..kernels import onednn
+    from ..process import keeps_memory
+
+    reason = onednn.missing()
+    return {
+        "versions": {
+            "caffejax": __version__,
+            "Python": f"{platform.python_version()} at {sys.executable}",
+            **{name: _version_of(name) for name in _PACKAGES},
+        },
+        "optional packages": {name: _version_of(name) for name in _OPTIONAL},
+        "machine": {"system": platform.platform(), "processors": os.cpu_count()},
+        "devices": {f"{d.platform}:{d.id}": d.device_kind for d in jax.devices()},
+        "CPU kernels": {
+            "convolutions, products": f"XLA, because {reason}" if reason else "oneDNN",
+            "freed memory": "kept for later steps" if keeps_memory() else "given back",
+        },
+        "caches": {"compiled programs": jax.config.values["jax_compilation_cache_dir"] or "off"},
+    }
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,91 @@
+"""Convert an old net, solver or .caffemodel to Caffe's current format; both files may be the same."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..glog import log, start_logging
+
+HELP = "convert an old net, solver or .caffemodel to Caffe's current format"
+EXAMPLE = "caffejax upgrade old.prototxt new.prototxt"
+
+
+def add_flags(parser: argparse.ArgumentParser, what: str = "net, solver or .caffemodel") -> None:
+    """Add the arguments INPUT, the file to read, and OUTPUT, the file to write; `what` is the kind of the file."""
+    parser.add_argument("input", help=f"the {what} to read", metavar="INPUT")
+    parser.add_argument("output", help="the file to write", metavar="OUTPUT")
+
+
+def run(options: argparse.Namespace, kind: str = "") -> None:
+    """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
+    from ..atomic import replacing
+    from ..schema import format_text, read_net, read_solver
+
+    start_logging()
+    kind = kind or _kind_of(options.input)
+    if kind == "weights":
+        message = _upgrade_weights(options.input)
+        content, form = message.SerializeToString(), "binary"
+    else:
+        message = (read_solver if kind == "solver" else read_net)(Path(options.input))
+        content, form = format_text(message).encode(), "text"
+    with replacing(options.output) as file:
+        file.write(content)
+    log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, form, options.output)
+
+
+def _kind_of(path: str) -> str:
+    """Return the kind of a file: "weights" if it is not text, else "solver" or "net"."""
+    from ..checking.model_files import kind_of
+    from ..schema.blob_proto import read_bytes
+
+    data = bytes(read_bytes(path))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "weights"
+    return "weights" if "\0" in text else "solver" if kind_of(text) == "solver" else "net"
+
+
+def _upgrade_weights(path: str) -> Any:
+    from ..errors import located
+    from ..schema import parse_binary, upgrade_net
+    from ..schema.blob_proto import read_bytes
+    from ..schema.caffe_pb2 import NetParameter
+
+    net = parse_binary(read_bytes(path), NetParameter, file=path)
+    with located(file=path):
+        warnings = upgrade_net(net)
+    if warnings:
+        log.warning("%s: %s", path, "; ".join(warnings))
+    return net
+
+
+class upgrade_net_proto_text:  # noqa: N801  named as the command
+    """Convert an old net prototxt to Caffe's current format; input and output may be the same file."""
+
+    HELP = "upgrade an old net prototxt"
+    EXAMPLE = "caffejax upgrade_net_proto_text old.prototxt new.prototxt"
+    add_flags = staticmethod(partial(add_flags, what="net prototxt"))
+    run = staticmethod(partial(run, kind="net"))
+
+
+class upgrade_net_proto_binary:  # noqa: N801
+    """Convert an old binary net, such as a .caffemodel, to Caffe's current format; both files may be the same."""
+
+    HELP = "upgrade an old .caffemodel"
+    EXAMPLE = "caffejax upgrade_net_proto_binary old.caffemodel new.caffemodel"
+    add_flags = staticmethod(partial(add_flags, what=".caffemodel"))
+    run = staticmethod(partial(run, kind="weights"))
+
+
+class upgrade_solver_proto_text:  # noqa: N801
+    """Convert an old solver prototxt, with the nets in it, to Caffe's current format; both files may be the same."""
+
+    HELP = "upgrade an old solver prototxt"
+    EXAMPLE = "caffejax upgrade_solver_proto_text old.prototxt new.prototxt"
+    add_flags = staticmethod(partial(add_flags, what="solver prototxt"))
+    run = staticmethod(partial(run, kind="solver"))
