@@ -1,5 +1,7 @@
 """Images, and arrays in Caffe's messages."""
 
+from importlib import import_module
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import ndimage
 
 from caffejax.errors import CaffejaxError, DataError
+from caffejax.pycaffe import io
 from caffejax.pycaffe.io import (
     array_to_blobproto,
     array_to_datum,
@@ -104,6 +107,27 @@ def test_loading(tmp_path: Path) -> None:
     grey = load_image(str(file), color=False)
     assert grey.shape == (5, 6, 1)
     np.testing.assert_allclose(grey[:, :, 0], rgb / 255 @ [0.2125, 0.7154, 0.0721], rtol=1e-6)
+
+
+def test_loading_file_objects(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.png", np.random.default_rng(0).integers(0, 256, (5, 6, 3)).astype(np.uint8))
+    image = load_image(file)
+    np.testing.assert_array_equal(load_image(BytesIO(file.read_bytes())), image)
+    with file.open("rb") as stream:
+        np.testing.assert_array_equal(load_image(stream), image)
+        with pytest.raises(DataError, match=r"a\.png.*of 0 bytes"):
+            load_image(stream)  # at its end
+    with pytest.raises(DataError, match=r"StringIO.*binary mode"):
+        load_image(StringIO("no image"))  # type: ignore[arg-type]
+
+
+def test_names_that_caffes_module_imports() -> None:
+    image = np.random.default_rng(0).random((6, 5, 3))
+    assert io.resize(image, (3, 4)).shape == (3, 4, 3)
+    assert io.skimage.io.imread is import_module("skimage.io").imread
+    assert io.zoom(image, (2, 2, 1)).shape == (12, 10, 3)
+    with pytest.raises(AttributeError, match="nothing"):
+        io.nothing  # noqa: B018
 
 
 def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ Images are float32 arrays (H, W, K) in 0..1 with channels in the order R, G, B, 
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -100,11 +102,12 @@ def datum_to_array(datum: Any) -> np.ndarray:
     return np.array(datum.float_data, np.float64).reshape(shape)
 
 
-def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarray:
+def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True) -> np.ndarray:
     """Read an image file.
 
     Args:
-        filename: a JPEG, PNG or other file that OpenCV reads. Transparency is dropped.
+        filename: a JPEG, PNG or other file that OpenCV reads, or a file object in binary mode, read from its position.
+            Transparency is dropped.
         color: return three channels, for grey images too. If False, return one channel, a sum of R, G and B with
             scikit-image's weights.
 
@@ -114,11 +117,13 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> np.ndarr
     Raises:
         DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
     """
-    try:
-        content = read_bytes(filename)
-    except WeightsError as error:  # read_bytes is shared with readers of weights
-        raise DataError(error.problems) from error
-    with located(file=str(filename)):
+    with located(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
+        try:
+            content = read_bytes(filename) if isinstance(filename, str | os.PathLike) else filename.read()
+        except WeightsError as error:  # read_bytes is shared with readers of weights
+            raise DataError(error.problems) from error
+        if not isinstance(content, bytes):
+            raise DataError("it is opened as text; open it in binary mode, as in open(name, 'rb')")
         pixels = decode_pixels(content, max_pixels=_global_state.reading().max_image_pixels)
     scale = np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1
     image = np.atleast_3d(pixels).astype(np.float64) / scale
@@ -305,6 +310,18 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
         resized = _zoom((im - low) / (high - low), (height, width), interp_order, grid_mode=True)
         resized = resized.clip(0, 1) * (high - low) + low
     return resized.astype(np.float32)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what scripts take from `caffe.io` because Caffe's module imports it: skimage, its `resize`, and `zoom`."""
+    if name not in _IMPORTS:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    module, _, attribute = _IMPORTS[name].partition(":")
+    value = importlib.import_module(module)
+    return getattr(value, attribute) if attribute else sys.modules[name]
+
+
+_IMPORTS = {"skimage": "skimage.io", "resize": "skimage.transform:resize", "zoom": "scipy.ndimage:zoom"}
 
 
 def _centres(new: int, old: int) -> np.ndarray:
