@@ -89,6 +89,20 @@ def with_pullback(
     return result, pullback
 
 
+def with_deconv(layer: Layer, pullback: Pullback) -> Pullback:
+    """Return the function of a deconvolution pass (Zeiler and Fergus 2013): the type's rule, else the gradient."""
+    rule = layer.type.gradient.deconv
+    if rule is None:
+        return pullback
+
+    def deconv(top_diffs: Sequence[Any]) -> Diffs:
+        (bottom,) = differentiated_bottoms(layer)
+        diff = rule(layer.context, *top_diffs)
+        return pullback(top_diffs) if diff is None else Diffs({bottom: diff}, {})
+
+    return deconv
+
+
 def pull_back(
     pullbacks: Sequence[tuple[Layer, Pullback]], blob_diffs: dict[str, jax.Array]
 ) -> Iterator[tuple[Layer, Diffs]]:

@@ -90,9 +90,9 @@ def _receptive_window(ctx: Context, bottom: Any) -> Window:
 
 register(
     LayerType(
-        Signature("LRN", param="lrn_param"),
+        Signature("LRN", param="lrn_param", fork_settings=("deconv_ignore",)),
         Traced(lrn, top_shapes=lrn_top_shapes),
-        Gradient(lrn_backward),
+        Gradient(lrn_backward, deconv=lambda ctx, dy: dy if ctx.param.deconv_ignore else None),
         LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
         settings=read_lrn,
     )

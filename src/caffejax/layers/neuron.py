@@ -39,7 +39,7 @@ register(
     LayerType(
         Signature("ReLU", param="relu_param"),
         Traced(relu, top_shapes=same_shape),
-        Gradient(relu_backward),
+        Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # whatever the slope and the bottom
         LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
     )
 )

@@ -166,6 +166,8 @@ class Gradient:
         stops_gradient: whether Caffe's backward pass does nothing, so that earlier layers get no gradient.
         overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
             them. `pycaffe.Net.backward` does so too; training always sums over passes.
+        deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, the pass of the fork of the Deep
+            Visualization Toolbox; None, or if it returns None: the gradient.
     """
 
     backward: Function | None = None
@@ -176,6 +178,7 @@ class Gradient:
     not_derivative: str = ""
     stops_gradient: bool = False
     overwrites: bool = False
+    deconv: Function | None = None
 
 
 @dataclass(frozen=True)

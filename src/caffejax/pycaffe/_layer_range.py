@@ -20,6 +20,7 @@ from ..execution.backward import (
     differentiated_params,
     has_backward,
     pull_back,
+    with_deconv,
     with_pullback,
 )
 from ..execution.schedule import fuse, split_at_host_layers
@@ -36,6 +37,7 @@ class BackwardRange:
 
     Attributes:
         low, high: indices of the first and the last layer.
+        deconv: True for a deconvolution pass.
         reads: the blobs whose diffs the pass starts from.
         writes: the blobs whose diffs the pass computes.
         leaves: the blobs in `writes` that are computed by earlier layers.
@@ -43,8 +45,8 @@ class BackwardRange:
         differentiated: the keys of the layers that compute diffs.
     """
 
-    def __init__(self, graph: Graph, low: int, high: int) -> None:
-        self.low, self.high = low, high
+    def __init__(self, graph: Graph, low: int, high: int, deconv: bool = False) -> None:
+        self.low, self.high, self.deconv = low, high, deconv
         reads: dict[str, None] = {}
         writes: dict[str, None] = {}
         owners: dict[Slot, None] = {}
@@ -89,7 +91,7 @@ class LayerRange:
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
         self.params, self.state = (self._part.using(tree) for tree in graph.trees(lambda param: param.slot))
         self.indices = tuple((layer, self.root(index_blob(layer))) for layer in indexing_layers(self.layers))
-        self._backward_ranges: dict[tuple[int, int], BackwardRange] = {}
+        self._backward_ranges: dict[tuple[int, int, bool], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
 
     @cached_property
@@ -156,11 +158,11 @@ class LayerRange:
         function = self._function("forward_backward", self._forward_backward, back, self.last, blobs, diffs)
         return function(inputs, seeds, {})
 
-    def backward_range(self, low: int, high: int) -> BackwardRange:
+    def backward_range(self, low: int, high: int, deconv: bool = False) -> BackwardRange:
         """Return the range of layers `low` to `high` (indices in the graph, inclusive) for a backward pass."""
-        key = (low, high)
+        key = (low, high, deconv)
         if key not in self._backward_ranges:
-            self._backward_ranges[key] = BackwardRange(self.graph, low, high)
+            self._backward_ranges[key] = BackwardRange(self.graph, *key)
         return self._backward_ranges[key]
 
     def _function(self, name: str, function: Any, *static: Any) -> Any:
@@ -197,7 +199,7 @@ class LayerRange:
             if layer.key not in back.differentiated:
                 return compute(part, inputs, before)
             result, pullback = with_pullback(part, inputs, before, host_tops=host_tops)
-            pullbacks.append((layer, pullback))
+            pullbacks.append((layer, with_deconv(layer, pullback) if back.deconv else pullback))
             return result
 
         schedule = one_by_one(Schedule(self.graph, (self._make_part(last),)))

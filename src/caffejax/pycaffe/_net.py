@@ -254,17 +254,44 @@ class Net:
         Returns:
             The diffs of the net's inputs, or with `end` the diffs of that layer's bottoms.
         """
-        high = self._layer_index(start) if start is not None else len(self.layers) - 1
-        low = self._layer_index(end) if end is not None else 0
-        if kwargs:
-            write_batch("diff", kwargs, self.blobs, self.outputs)
-        names = self.bottom_names[end] if end is not None else self.inputs
-        names = list(dict.fromkeys((*names, *(diffs or ()))))
-        for layer in self._workspace.graph.layers[low : high + 1]:
-            if layer.type.gradient.overwrites:
-                self._workspace.memories.clear_param_diffs(layer)
-        self._workspace.backward(high, low, names)
-        return {name: self._blob(name).diff for name in names}
+        return self._pass_back(False, diffs, start, end, kwargs)
+
+    def deconv(
+        self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
+    ) -> Arrays:
+        """Run a deconvolution pass (Zeiler and Fergus 2013), as in the fork of the Deep Visualization Toolbox.
+
+        It is a backward pass in which a ReLU layer passes on the positive part of its top's diff, whatever its bottom
+        was, and an LRN layer with `deconv_ignore: true` its top's diff. Arguments and result are those of `backward`.
+        """
+        return self._pass_back(True, diffs, start, end, kwargs)
+
+    def backward_from_layer(
+        self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
+    ) -> Arrays:
+        """Run layers backward from a layer in the midst of the net, as in the fork of the Deep Visualization Toolbox.
+
+        Args:
+            start_name: the name of the layer, which is also the name of its top.
+            start_diff: the diff of this top.
+            diffs: blobs whose diffs to return in addition to the inputs' diffs.
+            zero_higher: set the diffs of later blobs to zero.
+
+        Returns:
+            The diffs of the net's inputs.
+
+        Raises:
+            GraphError: if there is no such layer or blob, or the diff has another shape.
+        """
+        self._set_start(start_name, start_diff, zero_higher)
+        return self.backward(diffs=diffs, start=start_name)
+
+    def deconv_from_layer(
+        self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
+    ) -> Arrays:
+        """Run a deconvolution pass from a layer in the midst of the net; the rest is as in `backward_from_layer`."""
+        self._set_start(start_name, start_diff, zero_higher)
+        return self.deconv(diffs=diffs, start=start_name)
 
     def forward_all(self, blobs: Sequence[str] | None = None, **kwargs: Any) -> Arrays:
         """Run forward over any number of examples, in batches.
@@ -397,6 +424,32 @@ class Net:
 
     def _backward(self, high: int, low: int) -> None:
         self._workspace.backward(high, low)
+
+    def _deconv(self, high: int, low: int) -> None:
+        self._workspace.backward(high, low, deconv=True)
+
+    def _pass_back(
+        self, deconv: bool, diffs: Iterable[str] | None, start: str | None, end: str | None, output_diffs: Arrays
+    ) -> Arrays:
+        high = self._layer_index(start) if start is not None else len(self.layers) - 1
+        low = self._layer_index(end) if end is not None else 0
+        if output_diffs:
+            write_batch("diff", output_diffs, self.blobs, self.outputs)
+        names = self.bottom_names[end] if end is not None else self.inputs
+        names = list(dict.fromkeys((*names, *(diffs or ()))))
+        for layer in self._workspace.graph.layers[low : high + 1]:
+            if layer.type.gradient.overwrites:
+                self._workspace.memories.clear_param_diffs(layer)
+        self._workspace.backward(high, low, names, deconv)
+        return {name: self._blob(name).diff for name in names}
+
+    def _set_start(self, name: str, diff: np.ndarray, zero_higher: bool) -> None:
+        blob = self._blob(name)
+        if np.shape(diff) != blob.shape:
+            raise GraphError(f"Expected start_diff of shape {blob.shape} but got {np.shape(diff)}: blob '{name}'")
+        blob.diff[...] = diff
+        for later in self._blob_names[self._blob_names.index(name) + 1 :] if zero_higher else ():
+            self.blobs[later].diff[...] = 0
 
     def _run(self, first: int, last: int) -> list[Any]:
         self._workspace.fed.check(self._workspace.graph.layers[first : last + 1])

@@ -119,8 +119,13 @@ class Workspace:
             self._call("after_forward", layers.last)
         return losses
 
-    def backward(self, high: int, low: int, diffs: Iterable[str] = ()) -> None:
+    def backward(self, high: int, low: int, diffs: Iterable[str] = (), deconv: bool = False) -> None:
         """Run layers `high` down to `low` backward; `diffs` names the blobs whose diffs are read next.
+
+        Args:
+            high, low: indices of the last and the first layer.
+            diffs: the names of blobs.
+            deconv: run a deconvolution pass.
 
         Raises:
             GraphError: if a gradient does not exist.
@@ -128,7 +133,7 @@ class Workspace:
         self.graph.check_backward(slice(low, high + 1))
         self.follow()
         read_next = frozenset(diffs)
-        groups = {layers.high: (done, layers) for done, layers in self._groups(high, low)}
+        groups = {layers.high: (done, layers) for done, layers in self._groups(high, low, deconv)}
         for i in range(high, low - 1, -1):
             self._call("before_backward", i)
             if i in groups:
@@ -196,7 +201,7 @@ class Workspace:
         sure |= set(self._by_hand).intersection(layers.makes)  # inputs overwritten in place, which users write and read
         return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
 
-    def _groups(self, high: int, low: int) -> Iterator[tuple[Pass, BackwardRange]]:
+    def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
         part = [i for i in range(high, low - 1, -1) if has_backward(self.graph.layers[i])]
         passes = {i: self._history.pass_to_differentiate(i) for i in part}
@@ -204,7 +209,7 @@ class Workspace:
             top = bottom = part.pop(0)
             while part and passes[part[0]] is passes[top] and not self._has_callbacks:
                 bottom = part.pop(0)
-            yield passes[top], passes[top].range.backward_range(bottom, top)
+            yield passes[top], passes[top].range.backward_range(bottom, top, deconv)
 
     def _backward(self, forward: Pass, layers: BackwardRange, wanted: frozenset[str]) -> None:
         back = BackwardPass(forward, layers, self.memories)

@@ -2172,7 +2172,7 @@ class LogParameter(_message.Message):
     def __init__(self, base: _Optional[float] = ..., scale: _Optional[float] = ..., shift: _Optional[float] = ...) -> None: ...
 
 class LRNParameter(_message.Message):
-    __slots__ = ("local_size", "alpha", "beta", "norm_region", "k", "engine", "input_scale", "output_scale")
+    __slots__ = ("local_size", "alpha", "beta", "norm_region", "k", "engine", "input_scale", "output_scale", "deconv_ignore")
     class NormRegion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ACROSS_CHANNELS: _ClassVar[LRNParameter.NormRegion]
@@ -2199,6 +2199,7 @@ class LRNParameter(_message.Message):
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     INPUT_SCALE_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SCALE_FIELD_NUMBER: _ClassVar[int]
+    DECONV_IGNORE_FIELD_NUMBER: _ClassVar[int]
     local_size: int
     alpha: float
     beta: float
@@ -2207,7 +2208,8 @@ class LRNParameter(_message.Message):
     engine: LRNParameter.Engine
     input_scale: float
     output_scale: float
-    def __init__(self, local_size: _Optional[int] = ..., alpha: _Optional[float] = ..., beta: _Optional[float] = ..., norm_region: _Optional[_Union[LRNParameter.NormRegion, str]] = ..., k: _Optional[float] = ..., engine: _Optional[_Union[LRNParameter.Engine, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ...) -> None: ...
+    deconv_ignore: bool
+    def __init__(self, local_size: _Optional[int] = ..., alpha: _Optional[float] = ..., beta: _Optional[float] = ..., norm_region: _Optional[_Union[LRNParameter.NormRegion, str]] = ..., k: _Optional[float] = ..., engine: _Optional[_Union[LRNParameter.Engine, str]] = ..., input_scale: _Optional[float] = ..., output_scale: _Optional[float] = ..., deconv_ignore: _Optional[bool] = ...) -> None: ...
 
 class MemoryDataParameter(_message.Message):
     __slots__ = ("batch_size", "channels", "height", "width", "transpose", "channels1", "channels2", "channels3", "channels4", "height1", "height2", "height3", "height4", "width1", "width2", "width3", "width4", "input_shapes", "label_channels", "label_height", "label_width", "label_type", "primary_data", "clip_length1", "clip_length2")
