@@ -109,11 +109,16 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
         ("Convolution3D", f"convolution3d_param {{ {WINDOW} num_output: 2 }}", [VOLUME[1:]], "5 axes"),
         (
             "Convolution3D",
-            f"convolution3d_param {{ {WINDOW} num_output: 2 group: 2 }}",
+            f"convolution3d_param {{ {WINDOW} num_output: 2 filter_group: 3 }}",
             [VOLUME],
-            "groups of channels are not supported",
+            "num_output 2 must be a multiple of 3",
         ),
-        ("Convolution3D", "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 3 }", [VOLUME], "kernel_h is not"),
+        (
+            "Convolution3D",
+            "convolution_param { num_output: 2 kernel_h: 3 kernel_w: 3 }",
+            [VOLUME],
+            "kernel_h does not apply",
+        ),
         ("Convolution3D", f"convolution_param {{ {WINDOW} num_output: 2 kernel_size: 2 }}", [VOLUME], "given once"),
         ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride: 0 }", [VOLUME], "must be positive"),
         (
@@ -124,7 +129,12 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
         ),
         ("Pooling3D", "pooling3d_param { kernel_size: 8 kernel_depth: 2 }", [VOLUME], "begins|does not fit"),
         ("Pooling3D", "pooling3d_param { pool: STOCHASTIC kernel_size: 2 kernel_depth: 2 }", [VOLUME], "STOCHASTIC"),
-        ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride_d: 2 }", [VOLUME], "stride_d is not"),
+        (
+            "Pooling3D",
+            "pooling3d_param { kernel_size: 2 kernel_depth: 2 stride_d: 2 }",
+            [VOLUME],
+            "stride_d does not apply",
+        ),
     ],
 )
 def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:

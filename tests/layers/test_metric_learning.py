@@ -1,5 +1,6 @@
 """SphereFace's and NormFace's layers: angles by their cosine, passes counted, weights that forward writes to."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,55 @@ def test_the_own_score_is_rescaled() -> None:
     np.testing.assert_array_equal(diff, np.ones((2, 3)))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "positive_weight: 2 square: true",
+        "positive_first: true positive_upper_bound: 0.8 negative_weight: 3",
+        "max_negative_only: true",
+        "max_negative_only: true exp_negative_weight: true positive_weight: 0.3",
+        "exp_negative_weight: true normalize_negative: 0.05 positive_outlier_thresh: 0.7",
+    ],
+)
+def test_general_contrastive_loss_by_loops(text: str) -> None:
+    """NormFace's loss as its loops compute it, the gradient in the diff of the distances."""
+    number = {k: float(v.replace("true", "1")) for k, v in re.findall(r"(\w+): (\S+)", text)}
+    margin, weight, push = 0.2, number.get("positive_weight", 1), number.get("negative_weight", 1)
+    limit, exp = number.get("positive_outlier_thresh", 4), "exp_negative_weight" in number
+    random = np.random.default_rng(0)
+    d, labels = random.uniform(0, 1.6, (8, 4)), np.arange(8) % 3
+    terms, slopes = np.zeros_like(d), np.zeros_like(d)
+    for i, label in enumerate(labels):
+        chosen = 0
+        for j, x in enumerate(d[i]):
+            if j == label:
+                terms[i, j] = min(limit, max(0, x - margin)) * weight
+                slopes[i, j] = weight * (margin < x < limit)
+            elif x < 1:
+                terms[i, j] = (np.exp(-x) if exp else 1 - x) * push
+                slopes[i, j] = -(np.exp(-x) if exp else 1) * push
+                chosen = j if terms[i, j] > terms[i, chosen] else chosen
+        others = np.arange(4) != label
+        if "max_negative_only" in number:
+            terms[i, others & (np.arange(4) != chosen)] = slopes[i, others & (np.arange(4) != chosen)] = 0
+        if "positive_first" in number and d[i, label] > 0.8:
+            terms[i, others] = slopes[i, others] = 0
+            slopes[i, label] = weight
+    others = np.arange(4) != labels[:, None]
+    if "normalize_negative" in number:
+        total = -slopes[others].sum() / 0.05 / 8
+        slopes[others] /= total if total > weight else 1
+    param = f"general_contrastive_loss_param {{ positive_margin: {margin} {text} }}"
+    built = Net(net("GeneralContrastiveLoss", param, [d.shape, labels.shape]), "TRAIN")
+
+    def loss(x: Any) -> Any:
+        return built.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
+
+    found, diff = jax.value_and_grad(loss)(np.float32(d))
+    np.testing.assert_allclose(found, np.abs(terms).sum() / 8, rtol=1e-5)
+    np.testing.assert_allclose(diff, slopes / 8, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"])
 @pytest.mark.parametrize("label", [-1, 3, 1e9])
 def test_labels_that_are_no_class(kind: str, label: float) -> None:
@@ -151,7 +201,7 @@ def test_labels_that_are_no_class(kind: str, label: float) -> None:
         ("InnerDistance", "", [(2, 3), (4, 2)], "rows of 3 numbers"),
         ("InnerDistance", "inner_distance_param { num_output: 3 transpose: true }", [(2, 3)], "transpose"),
         ("GeneralContrastiveLoss", "", [(2, 3), (3,)], "same first dimension"),
-        ("GeneralContrastiveLoss", "general_contrastive_loss_param { square: true }", [(2, 3), (2,)], "square"),
+        ("GeneralContrastiveLoss", "general_contrastive_loss_param { add_intra_mae: true }", [(2, 3), (2,)], "mae"),
         ("GeneralTripletLoss", "", [(2, 1), (2,)], "two classes or more"),
         ("LabelSpecificRescale", "", [(2, 3), (3,)], "one label per item"),
     ],

@@ -142,7 +142,7 @@ def deconvolution3d_backward(
     return (c.weight_diff(dy, x), *d_bias), c(dy, weight)
 
 
-_RESTRICTIONS = "Groups are not supported. filter_group, which only splits the work, has no effect."
+_RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only splits the work, has no effect."
 
 register(
     LayerType(
@@ -177,7 +177,8 @@ def volume_correlation(ctx: Context, x: Any) -> Correlation:
     p = _param(ctx)
     volume_size(x)
     require(p.num_output > 0, "num_output must be positive")
-    require(p.group == 1, f"groups of channels are not supported, but group is {p.group}")
+    parts = getattr(p, "filter_group", 1)
+    require(parts > 0 and p.num_output % parts == 0, f"num_output {p.num_output} must be a multiple of {parts}")
     return Correlation(volume_window(p), axis=1, group=1, fast=ctx.fast)
 
 

@@ -122,16 +122,15 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     The loss is the mean over items of the terms of all classes. Bottoms: distances d (N, classes) and labels (N,). The
     term of the item's class is positive_weight * max(d - positive_margin, 0), where the maximum is clamped to
     positive_outlier_thresh. The term of each other class is negative_weight * max(negative_margin - d, 0), or with
-    exp_negative_weight negative_weight * exp(-d) where d < negative_margin. With max_negative_only, only the nearest
-    other class of an item counts. With positive_first, no other class counts if the distance to the item's class
-    exceeds positive_upper_bound. normalize_negative divides gradients only. A second top (2,) holds the means of both
-    terms, without weights.
+    exp_negative_weight negative_weight * exp(-d) where d < negative_margin. With max_negative_only, only the other
+    class of an item with the largest term counts; as in the fork, for items of class 0 only if that term is larger than
+    the term of class 0. With positive_first, no other class counts if the distance to the item's class exceeds
+    positive_upper_bound. normalize_negative divides gradients only. A second top (2,) holds the means of both terms,
+    without weights.
     """
     p = ctx.param
     d, is_label, _, others = _contrastive_terms(ctx, distances, labels)
-    near = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
-    far = jnp.maximum(p.negative_margin - d, 0)
-    pushed = jnp.exp(-d) * (d < p.negative_margin) if p.exp_negative_weight else far
+    near, far, pushed = _pulls_and_pushes(p, d)
     sums = abs(p.positive_weight) * jnp.where(is_label, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
     loss = nan_if_unlabelled(is_label, jnp.sum(sums) / d.shape[0])
     if ctx.n_tops == 1:
@@ -168,7 +167,9 @@ register(
             not_derivative="The means in the second top pass no gradient, whatever their loss weight.",
         ),
         docs=LayerDocs(
-            origin="NormFace", restrictions="max_positive_only, add_intra_mae, square and a third bottom are refused."
+            origin="NormFace",
+            restrictions="max_positive_only, add_intra_mae and a third bottom are refused; square is ignored, as in "
+            "the fork.",
         ),
     )
 )
@@ -180,14 +181,24 @@ def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) ->
     All are (items, classes), except the mask of items, (items,).
     """
     p = ctx.param
-    for name in ("max_positive_only", "add_intra_mae", "square"):
+    for name in ("max_positive_only", "add_intra_mae"):
         require(not getattr(p, name), f"{name}: true is not supported")
     d, is_label = class_distances(distances, labels)
     alone = has_no_others(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
     others = ~is_label & ~alone[:, None]
     if p.max_negative_only:
-        others &= first_largest(jnp.where(is_label, -jnp.inf, -d))
+        near, _, pushed = _pulls_and_pushes(p, d)
+        push = jnp.where(is_label, -jnp.inf, p.negative_weight * pushed)
+        beats_class_0 = jnp.max(push, axis=1) > p.positive_weight * near[:, 0]
+        others &= first_largest(push) & (~is_label[:, 0] | beats_class_0)[:, None]
     return d, is_label, alone, others
+
+
+def _pulls_and_pushes(p: Any, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the distances beyond positive_margin, those below negative_margin, and the terms of other classes."""
+    near = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
+    far = jnp.maximum(p.negative_margin - d, 0)
+    return near, far, jnp.exp(-d) * (d < p.negative_margin) if p.exp_negative_weight else far
 
 
 def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
