@@ -29,6 +29,7 @@ LEVELS: tuple[dict[str, str], ...] = (
     {"shim": "a package `caffe` that is pycaffe: for the path of scripts, and to be installed"},
     {
         "pycaffe": "Caffe's Python interface: blobs to read and write, ranges of layers, callbacks, NetSpec",
+        "dnn": "OpenCV's interface to nets, `cv2.dnn`: nets from files and buffers, models with preprocessing",
         "planning": "compiles a net for accelerators that may be absent, and reports what the program does",
         "checking": "checks model files: phases, missing files, whether the weights fit, many files in parallel",
         "metrics": "callbacks that record training: JSON lines, TensorBoard",

@@ -1,6 +1,6 @@
 """Run an unchanged Python script with `import caffe` importing caffejax, as `python -m caffejax SCRIPT` does too.
 
-`import caffe` works in processes that the script starts, too. The script's folder is first on Python's path, as usual.
+`cv2.dnn` reads Caffe's models in the script, as in OpenCV 4. `import caffe` works in processes that the script starts, too. The script's folder is first on Python's path, as usual.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -33,11 +34,13 @@ def run(options: argparse.Namespace) -> None:
         CaffejaxError: if the script does not exist, or another `caffe` was imported already.
         SystemExit: if the script raises it; with code 1 after an error in the script, whose traceback is printed.
     """
-    from .. import pycaffe, shim
+    from .. import dnn, pycaffe, shim
 
     if not options.module and not os.path.isfile(options.script):
         raise CaffejaxError(f"there is no script {options.script}")
     pycaffe.install()
+    with suppress(ImportError):  # where OpenCV cannot be imported, a script may not need it
+        dnn.install()
     sys.argv = [options.script, *options.arguments]
     folder = os.getcwd() if options.module else str(Path(options.script).resolve().parent)
     sys.path[:1] = [folder, str(shim.FOLDER)]  # the second is for child processes: multiprocessing passes sys.path on

@@ -1,0 +1,229 @@
+"""OpenCV's models: a net with the preprocessing of its images, and results in a form that is easy to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import CaffejaxError
+from .net import Net
+from .reading import readNet
+
+Array = np.ndarray
+
+
+class Model:
+    """A net that takes images as OpenCV has them: uint8 (height, width, channels) in B, G, R.
+
+    Args:
+        model: a net; or the path of a .caffemodel or a prototxt.
+        config: the path of the other of the two.
+        network: another name for a net as the first argument.
+    """
+
+    def __init__(self, model: Any = None, config: str = "", *, network: Net | None = None) -> None:
+        net = model if network is None else network
+        if net is None:
+            raise CaffejaxError(f"{type(self).__name__} takes a net, or the paths of a .caffemodel and a prototxt")
+        self._net = net if isinstance(net, Net) else readNet(net, config)
+        self._outputs = list(self._net.getUnconnectedOutLayersNames())
+        self._size = self._net._input_size()
+        self._mean: tuple[float, ...] = ()
+        self._scale: tuple[float, ...] = (1.0,) * 4
+        self._swap = self._crop = False
+
+    def setInputParams(
+        self, scale: float = 1.0, size: Any = (0, 0), mean: Any = (), swapRB: bool = False, crop: bool = False
+    ) -> None:
+        """Set the preprocessing: `scale * (resized image - mean)`.
+
+        Args:
+            scale: the factor; a number or one for each channel.
+            size: width and height of the net's input.
+            mean: up to four numbers, in the order of the channels after `swapRB`.
+            swapRB: whether to swap the first and the last channel.
+            crop: whether to keep the aspect ratio and cut at the centre, instead of stretching the image.
+        """
+        self.setInputScale(scale).setInputSize(size).setInputMean(mean).setInputSwapRB(swapRB).setInputCrop(crop)
+
+    def setInputSize(self, size: Any, height: int | None = None) -> Model:
+        """Set width and height of the net's input, as a pair or as two numbers."""
+        width, height = size if height is None else (size, height)
+        self._size = int(width), int(height)
+        return self
+
+    def setInputMean(self, mean: Any) -> Model:
+        """Set the numbers that are subtracted from the channels."""
+        self._mean = tuple(float(number) for number in np.ravel(mean))
+        return self
+
+    def setInputScale(self, scale: Any) -> Model:
+        """Set the factor, or one for each channel."""
+        factors = np.ravel(scale).astype(float)
+        self._scale = tuple(factors) if len(factors) > 1 else (float(factors[0]),) * 4
+        return self
+
+    def setInputSwapRB(self, swapRB: bool) -> Model:
+        """Set whether the first and the last channel are swapped."""
+        self._swap = bool(swapRB)
+        return self
+
+    def setInputCrop(self, crop: bool) -> Model:
+        """Set whether images are cut to the aspect ratio of the input, instead of stretched."""
+        self._crop = bool(crop)
+        return self
+
+    def setOutputNames(self, outNames: Any) -> Model:
+        """Select the layers whose tops `predict` returns; default: the layers that no other reads."""
+        self._outputs = list(outNames)
+        return self
+
+    def setPreferableBackend(self, backendId: int) -> Model:
+        """Select the backend, as `Net.setPreferableBackend`."""
+        self._net.setPreferableBackend(backendId)
+        return self
+
+    def setPreferableTarget(self, targetId: int) -> Model:
+        """Select the device, as `Net.setPreferableTarget`."""
+        self._net.setPreferableTarget(targetId)
+        return self
+
+    def enableWinograd(self, useWinograd: bool) -> Model:
+        """Accept the setting, which has no effect."""
+        return self
+
+    def predict(self, frame: Array, outs: Any = None) -> tuple[Array, ...]:
+        """Return the tops of the selected layers for an image.
+
+        Args:
+            frame: the image.
+            outs: ignored.
+        """
+        from ..data.opencv import cv2
+
+        if min(self._size) < 1:
+            raise CaffejaxError("the net has no input size; call setInputSize((width, height))")
+        settings = cv2.dnn.Image2BlobParams()
+        settings.scalefactor, settings.size, settings.mean = self._scale, self._size, self._mean
+        settings.swapRB = self._swap
+        if self._crop:
+            settings.paddingmode = cv2.dnn.DNN_PMODE_CROP_CENTER
+        self._net.setInput(cv2.dnn.blobFromImageWithParams(frame, settings))
+        if self._has_im_info():
+            width, height = self._size
+            self._net.setInput(np.array([[height, width, 1.6]]), "im_info")
+        result: tuple[Array, ...] = self._net.forward(self._outputs)
+        return result
+
+    def _has_im_info(self) -> bool:
+        return self._net.getLayer(0).outputNameToIndex("im_info") != -1
+
+    def _predict_one(self, frame: Array) -> Array:
+        outputs = self.predict(frame)
+        if len(outputs) != 1:
+            names = ", ".join(self._outputs)
+            raise CaffejaxError(f"{type(self).__name__} takes a net with one output, not {names}; call setOutputNames")
+        return outputs[0]
+
+
+class ClassificationModel(Model):
+    """A net that gives a score for each class."""
+
+    _softmax = False
+
+    def setEnableSoftmaxPostProcessing(self, enable: bool) -> ClassificationModel:
+        """Set whether `classify` applies a softmax to the scores."""
+        self._softmax = bool(enable)
+        return self
+
+    def getEnableSoftmaxPostProcessing(self) -> bool:
+        """Return whether `classify` applies a softmax to the scores."""
+        return self._softmax
+
+    def classify(self, frame: Array) -> tuple[int, float]:
+        """Return the number of the best class, and its score."""
+        scores = self._predict_one(frame).ravel()
+        if self._softmax:
+            scores = np.exp(scores - scores.max())
+            scores /= scores.sum()
+        best = int(scores.argmax())
+        return best, float(scores[best])
+
+
+class SegmentationModel(Model):
+    """A net that gives scores (1, classes, height, width)."""
+
+    def segment(self, frame: Array, mask: Any = None) -> Array:
+        """Return the best class of each cell of the scores, uint8 (height, width)."""
+        return self._predict_one(frame)[0].argmax(0).astype(np.uint8)
+
+
+class KeypointsModel(Model):
+    """A net that gives a map for each keypoint, and one for the background; or their coordinates."""
+
+    def estimate(self, frame: Array, thresh: float = 0.5) -> Array:
+        """Return x and y of each keypoint in the image, float32 (keypoints, 2).
+
+        Args:
+            frame: the image.
+            thresh: keypoints whose map does not exceed it are (-1, -1).
+        """
+        output = self._predict_one(frame)
+        if output.ndim != 4:
+            return output[0, :, :2].copy()
+        maps = output[0, :-1]
+        rows, columns = np.unravel_index(maps.reshape(len(maps), -1).argmax(1), maps.shape[1:])
+        scale = np.array([frame.shape[1] / maps.shape[2], frame.shape[0] / maps.shape[1]], np.float32)
+        points = np.stack([columns, rows], 1).astype(np.float32) * scale
+        points[maps.reshape(len(maps), -1).max(1) <= thresh] = -1
+        return points
+
+
+class DetectionModel(Model):
+    """A net that ends with DetectionOutput."""
+
+    _across_classes = False
+
+    def setNmsAcrossClasses(self, value: bool) -> DetectionModel:
+        """Accept the setting: DetectionOutput has suppressed boxes already."""
+        self._across_classes = bool(value)
+        return self
+
+    def getNmsAcrossClasses(self) -> bool:
+        """Return the setting."""
+        return self._across_classes
+
+    def detect(self, frame: Array, confThreshold: float = 0.5, nmsThreshold: float = 0.0) -> tuple[Any, Any, Any]:
+        """Return classes, confidences, and boxes in pixels of the image.
+
+        Args:
+            frame: the image.
+            confThreshold: the lowest confidence of a detection.
+            nmsThreshold: ignored: DetectionOutput has suppressed boxes already.
+
+        Returns:
+            int32 (n,), float32 (n,) and int32 (n, 4) with left, top, width and height; three empty tuples for n = 0.
+        """
+        kind = self._net.getLayer(self._net.getLayerNames()[-1]).type
+        if kind != "DetectionOutput":
+            raise CaffejaxError(f"DetectionModel takes a net whose last layer is a DetectionOutput, not {kind}")
+        height, width = frame.shape[:2]
+        if self._has_im_info():
+            width, height = self._size
+        rows = np.concatenate([output.reshape(-1, 7) for output in self.predict(frame)])
+        rows = rows[rows[:, 2] >= np.float32(confThreshold)]
+        if not len(rows):
+            return (), (), ()
+        boxes = _boxes(rows[:, 3:], np.ones(4, np.float32))
+        scaled = _boxes(rows[:, 3:], np.array([width, height, width, height], np.float32))
+        boxes = np.where(np.any(boxes[:, 2:] <= 2, axis=1, keepdims=True), scaled, boxes)
+        places = np.clip(boxes[:, :2], 0, [width - 1, height - 1])
+        sizes = np.maximum(1, np.minimum(boxes[:, 2:], [width, height] - places))
+        return rows[:, 1].astype(np.int32), rows[:, 2].copy(), np.concatenate([places, sizes], 1).astype(np.int32)
+
+
+def _boxes(corners: Array, scale: Array) -> Array:
+    """Return left, top, width and height of boxes from their scaled corners, truncated to integers."""
+    corners = (corners * scale).astype(np.int32)
+    return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2] + 1], 1)

@@ -1,0 +1,428 @@
+"""A net with the interface of OpenCV 4's `cv2.dnn.Net`."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import CaffejaxError, did_you_mean
+from ..glog import warn_once
+from .nodes import Node, Shape, count_operations, list_nodes, top_shapes
+
+if TYPE_CHECKING:
+    from ..graph import Graph, Param, Slot
+    from ..inference.frozen_net import Frozen
+    from ..net import Net as CaffeNet
+    from ..net import Variables
+
+Array = np.ndarray
+
+_CPU, _CUDA, _CUDA_FP16 = 0, 6, 7  # targets
+_BACKENDS = (0, 3, 5)  # default, OpenCV and CUDA: the target alone selects the device
+_MAX_COMPILED = 4  # selections of outputs that stay compiled
+
+
+class Layer:
+    """A layer of a net, as `Net.getLayer` returns it.
+
+    Attributes:
+        name: OpenCV's name of the layer.
+        type: its type.
+        preferableTarget: the number of the net's target.
+    """
+
+    def __init__(self, net: Net, number: int, name: str, kind: str) -> None:
+        self._net, self._number, self.name, self.type = net, number, name, kind
+        self.preferableTarget = net._target
+
+    @property
+    def blobs(self) -> tuple[Array, ...]:
+        """The params and running statistics. Assign a sequence of as many arrays to set them."""
+        return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
+
+    @blobs.setter
+    def blobs(self, arrays: Sequence[Any]) -> None:
+        if len(arrays) != len(self._net._params(self._number)):
+            count = len(self._net._params(self._number))
+            raise CaffejaxError(f"layer '{self.name}' has {count} blobs, and {len(arrays)} arrays were assigned")
+        for i, array in enumerate(arrays):
+            self._net.setParam(self._number, i, array)
+
+    def outputNameToIndex(self, outputName: str) -> int:
+        """Return an input's number for layer 0, -1 if the net has no such input; 0 for other layers."""
+        if self._number:
+            return 0
+        return self._net._inputs.index(outputName) if outputName in self._net._inputs else -1
+
+
+class Net:
+    """A Caffe net with OpenCV 4's interface. `readNetFromCaffe` returns one; `Net()` is empty.
+
+    Layers have OpenCV's names and numbers, from 1 on: a Convolution has the name of its top, and other layers the names
+    in the prototxt, which are accepted for Convolutions too. Layer 0 is the net's inputs. Shapes are lists of integers.
+    Errors are `CaffejaxError`.
+    """
+
+    def __init__(self) -> None:
+        self._target = _CPU
+        self._nodes: list[Node] = []
+        self._numbers: dict[str, int] = {}
+        self._inputs: list[str] = []
+        self._arrays: dict[str, Array] = {}
+        self._absent: set[Slot] = set()
+        self._compiled: OrderedDict[tuple[str, ...], Frozen] = OrderedDict()
+        self._timed, self._nanoseconds = 0, 0
+        self._net: CaffeNet | None = None
+        self._variables: Variables
+        self._fed: tuple[str, ...] = ()
+        self._reshaped: Graph
+
+    def _set(self, net: CaffeNet, variables: Variables, absent: set[Slot]) -> None:
+        """Make this the `Net` of a net in phase TEST, its params and state, of which `absent` were never loaded."""
+        self._net = net.for_inference(net.graph.blobs)
+        self._reshaped = self._net.graph
+        self._variables, self._absent = variables, absent
+        self._fed = net.graph.input_names
+        self._inputs = list(self._fed)
+        self._nodes = list(list_nodes(net.graph, self._net.graph))
+        self._numbers = {node.name: i for i, node in reversed([*enumerate(self._nodes, 1)])}
+        for i, node in enumerate(self._nodes, 1):
+            self._numbers.setdefault(node.layer.name, i)
+
+    # -- layers
+
+    def empty(self) -> bool:
+        """Return whether the net has no layers."""
+        return not self._nodes
+
+    def getLayerNames(self) -> tuple[str, ...]:
+        """Return the names of all layers, without the inputs."""
+        return tuple(node.name for node in self._nodes)
+
+    def getLayerId(self, layer: str) -> int:
+        """Return a layer's number, or -1 if there is no layer of this name."""
+        return 0 if layer == "_input" else self._numbers.get(layer, -1)
+
+    def getLayer(self, layerId: int | str) -> Layer:
+        """Return a layer by number or name."""
+        number = self._number(layerId)
+        return Layer(self, number, *(self._nodes[number - 1][:2] if number else ("_input", "")))
+
+    def getLayerTypes(self) -> tuple[str, ...]:
+        """Return the types of all layers, each once, in alphabetical order."""
+        return tuple(sorted({"__NetInputLayer__", *(node.type for node in self._nodes)}))
+
+    def getLayersCount(self, layerType: str) -> int:
+        """Return the number of layers of a type."""
+        return sum(node.type == layerType for node in self._nodes)
+
+    def getUnconnectedOutLayers(self) -> Array:
+        """Return the numbers of the layers whose tops no layer reads, int32."""
+        read = {bottom for node in self._nodes for bottom in node.layer.bottoms}
+        last = {id(node.layer): node for node in self._nodes}  # the layers that OpenCV takes apart end with this node
+        ends = (node for node in last.values() if read.isdisjoint(node.layer.tops))
+        return np.array([self._nodes.index(node) + 1 for node in ends], np.int32)
+
+    def getUnconnectedOutLayersNames(self) -> tuple[str, ...]:
+        """Return the names of the layers whose tops no layer reads."""
+        return tuple(self._nodes[i - 1].name for i in self.getUnconnectedOutLayers())
+
+    def _number(self, layer: int | str) -> int:
+        number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
+        if not 0 <= number <= len(self._nodes):
+            hint = did_you_mean(layer, self._numbers) if isinstance(layer, str) else f"; it has {len(self._nodes)}"
+            raise CaffejaxError(f"no layer {layer!r} in the net{hint}")
+        return number
+
+    # -- params
+
+    def _params(self, number: int) -> tuple[Param, ...]:
+        return self._nodes[number - 1].params if number else ()
+
+    def _param(self, layer: int | str, index: int) -> tuple[int, Param]:
+        number = self._number(layer)
+        params = self._params(number)
+        if not 0 <= index < len(params):
+            raise CaffejaxError(f"layer {layer!r} has {len(params)} blobs; there is no blob {index}")
+        return number, params[index]
+
+    def getParam(self, layer: int | str, numParam: int = 0) -> Array:
+        """Return a copy of a layer's blob, float32. A blob with one axis gets a second one, as in OpenCV."""
+        number, param = self._param(layer, numParam)
+        array = np.array(param.array(*self._variables), np.float32)
+        if array.ndim > 1:
+            return array
+        return array.reshape((1, -1) if self._nodes[number - 1].type == "InnerProduct" else (-1, 1))
+
+    def setParam(self, layer: int | str, numParam: int, blob: Any) -> None:
+        """Set a layer's blob, from an array of as many elements. The next `forward` uses it."""
+        import jax
+
+        _, param = self._param(layer, numParam)
+        new, old = np.array(blob, np.float32), param.array(*self._variables)
+        if new.size != old.size:
+            raise CaffejaxError(f"blob {numParam} of layer {layer!r} has shape {old.shape}, the new array {new.shape}")
+        tree = self._variables[not param.spec.learnable]
+        blobs = {**tree[param.owner.layer]}
+        blobs[param.owner.index] = jax.device_put(new.reshape(blobs[param.owner.index].shape))
+        changed = {**tree, param.owner.layer: blobs}
+        field = "params" if param.spec.learnable else "state"
+        self._variables = self._variables._replace(**{field: changed})
+        self._absent.discard(param.owner)
+        self._compiled.clear()
+
+    # -- inputs and outputs
+
+    def setInputsNames(self, inputBlobNames: Sequence[str]) -> None:
+        """Give the inputs other names."""
+        if len(inputBlobNames) != len(self._inputs):
+            raise CaffejaxError(f"the net has {len(self._inputs)} inputs; {len(inputBlobNames)} names were given")
+        self._inputs = list(inputBlobNames)
+
+    def setInputShape(self, inputName: str, shape: Sequence[int]) -> None:
+        """Reshape the net to another shape of an input. `setInput` does this with each array too."""
+        self._reshape({self._fed_name(inputName): tuple(map(int, shape))})
+
+    def setInput(self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Any = ()) -> None:
+        """Copy an input's values: `(blob - mean) * scalefactor`.
+
+        Args:
+            blob: an array of any dtype and of any shape that the net supports.
+            name: the input; default: the first.
+            scalefactor: the factor.
+            mean: a number, or up to four numbers, one for each channel.
+        """
+        fed = self._fed_name(name)
+        array = np.array(blob)
+        if array.dtype.kind not in "fiub":
+            raise CaffejaxError(f"input '{fed}': expected an array of numbers, not {type(blob).__name__}")
+        array = array.astype(np.float32, copy=False)
+        means = np.zeros(4)
+        given = np.ravel(mean).astype(np.float64)
+        if len(given) > 4 or (given.any() and array.ndim > 1 and array.shape[1] > 4):
+            raise CaffejaxError(
+                f"input '{fed}': mean has up to 4 numbers, for up to 4 channels; it has {len(given)}, and the blob's "
+                f"shape is {array.shape}"
+            )
+        means[: len(given)] = given
+        if scalefactor != 1 or means.any():
+            if array.ndim > 1 and len(set(means[: array.shape[1]])) > 1:
+                array -= means[: array.shape[1]].reshape(-1, *[1] * (array.ndim - 2)).astype(np.float32)
+            else:
+                array -= np.float32(means[0])
+            array *= np.float32(scalefactor)
+        self._arrays[fed] = array
+
+    def forward(self, outputName: str | Sequence[str] = "", outputBlobs: Any = None) -> Any:
+        """Run the layers that lead to an output.
+
+        Args:
+            outputName: the name of a layer, default: the last one; or a sequence of names.
+            outputBlobs: ignored.
+
+        Returns:
+            The first top of the layer, a float32 array that is yours; or a tuple of such arrays for a sequence.
+        """
+        names = [outputName] if isinstance(outputName, str) else outputName
+        nodes = [self._output(name) for name in (names or [""])]
+        blobs = self._run(tuple(dict.fromkeys(node.tops[0] for node in nodes)))
+        arrays = tuple(blobs[node.tops[0]].copy() for node in nodes)
+        return arrays[0] if isinstance(outputName, str) else arrays
+
+    def forwardAndRetrieve(self, outBlobNames: Sequence[str]) -> tuple[tuple[Array, ...], ...]:
+        """Return all tops of each of the named layers."""
+        nodes = [self._output(name) for name in outBlobNames]
+        blobs = self._run(tuple(dict.fromkeys(top for node in nodes for top in node.tops)))
+        return tuple(tuple(blobs[top].copy() for top in node.tops) for node in nodes)
+
+    def forwardAsync(self, outputName: str = "") -> Any:
+        """Raise an error: in OpenCV, too, only Intel's inference engine runs in the background."""
+        raise CaffejaxError("forwardAsync is not supported; call forward, in a thread if it must not wait")
+
+    def quantize(self, calibData: Any, inputsDtype: int, outputsDtype: int, perChannel: bool = True) -> Net:
+        """Raise an error: int8 is not supported."""
+        raise CaffejaxError("quantize is not supported: nets compute in float32")
+
+    def _output(self, name: str) -> Node:
+        self._check_read()
+        number = self._number(name) if name else len(self._nodes)
+        if not number or not self._nodes[number - 1].tops:
+            raise CaffejaxError(f"layer '{name or self._nodes[-1].name}' has no output")
+        return self._nodes[number - 1]
+
+    def _check_read(self) -> CaffeNet:
+        if self._net is None:
+            raise CaffejaxError("the net is empty; readNetFromCaffe reads one")
+        return self._net
+
+    def _fed_name(self, name: str) -> str:
+        self._check_read()
+        if name and name not in self._inputs:
+            raise CaffejaxError(f"no input '{name}' in the net{did_you_mean(name, self._inputs)}")
+        return self._fed[self._inputs.index(name) if name else 0]
+
+    def _run(self, tops: tuple[str, ...]) -> dict[str, Array]:
+        """Return the blobs `tops` for the current inputs, in OpenCV's shapes."""
+        import jax
+
+        frozen = self._compile(tops)
+        if missing := [self._inputs[self._fed.index(n)] for n in frozen.input_names if n not in self._arrays]:
+            raise CaffejaxError(f"call setInput before forward, for {', '.join(missing)}")
+        start = time.perf_counter_ns()
+        inputs = {name: self._place(self._arrays[name]) for name in frozen.input_names}
+        blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
+        arrays = {name: np.array(blob, np.float32) for name, blob in frozen.trimmed(blobs).items()}
+        for node in self._nodes:
+            if node.type == "DetectionOutput" and node.tops[0] in arrays:
+                self._reshape({name: array.shape for name, array in self._arrays.items()})
+                rows = arrays[node.tops[0]].reshape(-1, 7)
+                arrays[node.tops[0]] = np.zeros(top_shapes(self._reshaped, node)[0], np.float32)
+                arrays[node.tops[0]][0, 0, : len(rows)] = rows[np.lexsort((-rows[:, 2], rows[:, 0]))]
+        self._nanoseconds = time.perf_counter_ns() - start
+        self._timed = max(i for i, node in enumerate(self._nodes) if not set(tops).isdisjoint(node.tops))
+        return arrays
+
+    def _compile(self, tops: tuple[str, ...]) -> Frozen:
+        frozen = self._compiled.pop(tops, None)
+        if frozen is None:
+            net = self._check_read().for_inference(tops)
+            absent = [layer for layer in net.graph.layers if any(p.owner in self._absent for p in layer.params)]
+            if absent:
+                raise CaffejaxError(
+                    layer.problem("has no weights; read the net with its .caffemodel") for layer in absent
+                )
+            frozen = net.freeze(self._variables, tops)
+        self._compiled[tops] = frozen
+        while len(self._compiled) > _MAX_COMPILED:
+            self._compiled.popitem(last=False)
+        return frozen
+
+    def _place(self, array: Array) -> Any:
+        """Return an input on the device of the target."""
+        import jax
+
+        from ..kernels.compiling import only_cpus
+
+        if self._target in (_CUDA, _CUDA_FP16) and not only_cpus():
+            return jax.device_put(array, jax.devices()[0])
+        if self._target in (_CUDA, _CUDA_FP16):
+            warn_once("caffejax.dnn: JAX finds no GPU, so the target CUDA is the CPU here")
+        return array if only_cpus() else jax.device_put(array, jax.local_devices(backend="cpu")[0])
+
+    # -- settings
+
+    def setPreferableBackend(self, backendId: int) -> None:
+        """Accept a backend. The target alone selects where a net runs."""
+        if backendId not in _BACKENDS:
+            warn_once(f"caffejax.dnn: backend {backendId} is not available; XLA and oneDNN compute")
+
+    def setPreferableTarget(self, targetId: int) -> None:
+        """Select the device: DNN_TARGET_CUDA and DNN_TARGET_CUDA_FP16 are JAX's GPU, in float32; others are the CPU."""
+        if targetId not in (_CPU, _CUDA, _CUDA_FP16):
+            warn_once(f"caffejax.dnn: target {targetId} is not available; the net runs on the CPU")
+        self._target = targetId
+
+    def enableFusion(self, fusion: bool) -> None:
+        """Accept the setting: layers are always fused, and results do not depend on it."""
+
+    def enableWinograd(self, useWinograd: bool) -> None:
+        """Accept the setting, which has no effect."""
+
+    def setHalideScheduler(self, scheduler: str) -> None:
+        """Accept the setting, which has no effect."""
+
+    # -- shapes and costs
+
+    def _reshape(self, shapes: dict[str, Shape]) -> None:
+        from ..graph.reshape import reshape_graph
+
+        current = {name: self._reshaped.blobs[name].shape for name in self._fed}
+        self._reshaped = reshape_graph(self._reshaped, {**current, **shapes})
+
+    def _input_size(self) -> tuple[int, int]:
+        """Return width and height of the first input, or (0, 0) if it is no image."""
+        shape: Shape = self._reshaped.blobs[self._fed[0]].shape if self._fed else ()
+        return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
+
+    def _shapes_for(self, netInputShapes: Any) -> tuple[list[tuple[Shape, ...]], list[tuple[Shape, ...]]]:
+        """Return the bottom and top shapes of all layers, the inputs first, for one input's shape or a list of them."""
+        self._check_read()
+        several = bool(len(netInputShapes)) and np.ndim(netInputShapes[0]) > 0
+        shapes = [tuple(map(int, shape)) for shape in (netInputShapes if several else [netInputShapes])]
+        if len(shapes) != len(self._fed):
+            raise CaffejaxError(f"the net has {len(self._fed)} inputs; {len(shapes)} shapes were given")
+        self._reshape(dict(zip(self._fed, shapes, strict=True)))
+        graph = self._reshaped
+        bottoms = [tuple(graph.blobs[name].shape for name in node.layer.bottoms) for node in self._nodes]
+        return [tuple(shapes), *bottoms], [tuple(shapes), *(top_shapes(graph, node) for node in self._nodes)]
+
+    def getLayersShapes(
+        self, netInputShapes: Any
+    ) -> tuple[Array, tuple[tuple[Array, ...], ...], tuple[tuple[Array, ...], ...]]:
+        """Return the numbers of all layers, 0 included, and the shapes of their bottoms and tops, as int32 arrays."""
+        both = (
+            [tuple(np.array(s, np.int32) for s in each) for each in side] for side in self._shapes_for(netInputShapes)
+        )
+        bottoms, tops = map(tuple, both)
+        return np.arange(len(self._nodes) + 1, dtype=np.int32), bottoms, tops
+
+    def getLayerShapes(self, netInputShapes: Any, layerId: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Return the shapes of a layer's bottoms and tops. It is in OpenCV's C++ interface only."""
+        _, bottoms, tops = self.getLayersShapes(netInputShapes)
+        number = self._number(layerId)
+        return bottoms[number], tops[number]
+
+    def _counted(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
+        """Return the numbers of the layers in the arguments of a count, and `_shapes_for` their shapes."""
+        *layer, shapes = layer_and_shapes
+        return [self._number(*layer)] if layer else range(len(self._nodes) + 1), self._shapes_for(shapes)
+
+    def getFLOPS(self, *layer_and_shapes: Any) -> int:
+        """Return the number of operations by OpenCV's rules: `getFLOPS([layerId,] netInputShapes)`."""
+        numbers, (bottoms, tops) = self._counted(layer_and_shapes)
+        return sum(count_operations(self._nodes[i - 1], bottoms[i], tops[i]) for i in numbers if i)
+
+    def getMemoryConsumption(self, *layer_and_shapes: Any) -> tuple[int, int]:
+        """Return bytes of params and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
+        numbers, (_, tops) = self._counted(layer_and_shapes)
+        weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._params(i))
+        return weights, sum(4 * prod(shape) for i in numbers for shape in tops[i])
+
+    def getPerfProfile(self) -> tuple[int, Array]:
+        """Return the duration of the last `forward` in ticks of OpenCV's clock, and the part of each layer.
+
+        Layers are compiled together, so the whole duration is the part of the last of them.
+        """
+        parts = np.zeros(len(self._nodes))
+        if self._nodes:
+            parts[self._timed] = self._nanoseconds
+        return self._nanoseconds, parts
+
+    def dump(self) -> str:
+        """Return the layers with types and shapes as a graph in the DOT language."""
+        makers = {top: node.name for node in self._nodes for top in node.layer.tops}
+        lines = []
+        for node in self._nodes:
+            shapes = [" x ".join(map(str, shape)) for shape in top_shapes(self._reshaped, node)]
+            text = "".join(rf"{part}\l" for part in (node.name, node.type, *(f"output: {s}" for s in shapes)))
+            lines.append(f"\t{_quoted(node.name)} [label={_quoted(text)} style=filled shape=box]")
+        for node in self._nodes:
+            for bottom in node.layer.bottoms:
+                lines.append(f"\t{_quoted(makers.get(bottom, '_input'))} -> {_quoted(node.name)}")
+        return "\n".join(["digraph G {", *lines, "}", ""])
+
+    def dumpToFile(self, path: str) -> None:
+        """Write the text of `dump` to a file."""
+        from ..atomic import replacing
+
+        with replacing(path, CaffejaxError) as file:
+            file.write(self.dump().encode())
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', r"\"") + '"'

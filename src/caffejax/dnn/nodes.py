@@ -1,0 +1,166 @@
+"""Layers as OpenCV lists them: names, types, shapes of tops, and counts of operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..graph import Graph, Layer, Param
+
+Shape = tuple[int, ...]
+Shapes = Sequence[Shape]
+
+
+class Node(NamedTuple):
+    """A layer as OpenCV lists it.
+
+    Attributes:
+        name: OpenCV's name.
+        type: OpenCV's type.
+        layer: the layer of the graph in which each blob is produced once.
+        params: the params and statistics that OpenCV counts to it.
+        tops: the names of its tops in that graph. Silence passes its bottoms on; none if only OpenCV computes them.
+    """
+
+    name: str
+    type: str
+    layer: Layer
+    params: tuple[Param, ...]
+    tops: tuple[str, ...]
+
+
+def top_shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
+    """Return the shapes of a layer's tops in OpenCV, in a graph for certain shapes of the inputs.
+
+    DetectionOutput has `keep_top_k` rows for each image: detections by image and falling score, then rows of zeros.
+    """
+    shapes = tuple(graph.blobs[top].shape for top in node.tops)
+    if not node.layer.tops:
+        return shapes[:1] * len(shapes)
+    if node.type == "DetectionOutput" and (keep := node.layer.site.layer.detection_output_param.keep_top_k) > 0:
+        return ((1, 1, keep * graph.blobs[node.layer.bottoms[0]].shape[0], 7),)
+    return shapes
+
+
+def list_nodes(graph: Graph, produced_once: Graph) -> Iterator[Node]:
+    """Yield the layers of a net in OpenCV's names and types.
+
+    Args:
+        graph: the net's graph.
+        produced_once: the same graph with each blob produced once.
+    """
+    from ..graph.inference_graph import inference_names
+
+    layers = {layer.key: layer for layer in produced_once.layers}
+    names = inference_names(graph)
+    counts = Counter[str]()
+    for original in graph.layers:
+        if original.inserted_split:
+            continue
+        repeated = counts[original.name]
+        counts[original.name] += 1
+        if original.type.is_fed:
+            continue
+        name = f"{original.name}_{repeated}" if repeated else original.name
+        layer, message = layers.get(original.key), original.site.layer
+        if layer is None:  # it has no tops
+            layer = replace(original, bottoms=tuple(names[bottom] for bottom in original.bottoms))
+        kind = str(message.type)
+        statistics = message.batch_norm_param
+        if kind == "BatchNorm" and statistics.HasField("use_global_stats") and not statistics.use_global_stats:
+            yield Node(f"{name}/mvn", "MVN", layer, (), layer.tops)
+        elif kind == "Axpy":
+            yield Node(f"{name}/scale", "Scale", layer, (), ())
+            kind = "Eltwise"
+        elif kind == "Convolution":
+            name = str(message.top[0])
+        elif kind == "ConvolutionDepthwise":
+            kind = "Convolution"
+        yield Node(name, kind, layer, layer.params, layer.tops or layer.bottoms)
+
+
+_PER_ELEMENT = {  # operations for each element of the top
+    **dict.fromkeys(("AbsVal", "HardSwish", "Log", "PReLU", "ReLU", "Softplus", "TanH"), 1),
+    **dict.fromkeys(("ELU", "ReLU6", "Scale"), 2),
+    **dict.fromkeys(("BatchNorm", "Exp", "Mish", "Sigmoid", "Swish"), 3),
+    "Softmax": 4,
+    "BNLL": 5,
+}
+
+
+def count_operations(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    """Return the number of operations that OpenCV counts for a layer with bottoms and tops of these shapes.
+
+    Types for which OpenCV has no rule, such as Concat and Normalize, count as 0.
+    """
+    if node.type in _PER_ELEMENT:
+        return _PER_ELEMENT[node.type] * prod(tops[0])
+    rule = _RULES.get(node.type)
+    return rule(node, bottoms, tops) if rule else 0
+
+
+def _convolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    return prod(tops[0]) * (2 * prod(node.params[0].spec.shape[2:]) * bottoms[0][1] + 1)
+
+
+def _deconvolution(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    channels, _, *window = node.params[0].spec.shape
+    return 2 * channels * prod(window) * prod(bottoms[0])
+
+
+def _inner_product(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    return 3 * node.params[0].spec.shape[-1] * prod(tops[0])
+
+
+def _eltwise(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    return len(bottoms) * prod(tops[0])
+
+
+def _power(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    return (2 if node.layer.site.layer.power_param.power == 1 else 10) * prod(tops[0])
+
+
+def _pooling(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    settings = node.layer.site.layer.pooling_param
+    window = (settings.kernel_h or settings.kernel_size) * (settings.kernel_w or settings.kernel_size)
+    if settings.global_pooling:
+        window = 1
+    return prod(tops[0]) * (window + (settings.pool != settings.MAX))
+
+
+def _lrn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    settings = node.layer.site.layer.lrn_param
+    images, channels, *plane = tops[0]
+    if settings.norm_region == settings.WITHIN_CHANNEL:
+        return prod(tops[0]) * (2 * settings.local_size**2 + 2)
+    half = (settings.local_size - 1) // 2
+    # the sum over channels slides along them, in OpenCV's own count of its first and last windows
+    sums = 2 * channels - 1 + 2 * half * (images - 1) if channels > half else 2 * images * channels
+    return prod(plane) * (4 * images * channels + sums)
+
+
+def _mvn(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    divides = node.layer.site.layer.mvn_param.normalize_variance
+    return 6 * prod(tops[0]) + 3 * prod(tops[0][: 2 if divides else 1])
+
+
+def _prior_box(node: Node, bottoms: Shapes, tops: Shapes) -> int:
+    per_cell = tops[0][2] // prod(bottoms[0][2:])
+    return sum(prod(bottom[2:]) * per_cell for bottom in bottoms)
+
+
+_RULES: dict[str, Callable[[Node, Shapes, Shapes], int]] = {
+    "Convolution": _convolution,
+    "Deconvolution": _deconvolution,
+    "Eltwise": _eltwise,
+    "InnerProduct": _inner_product,
+    "LRN": _lrn,
+    "MVN": _mvn,
+    "Pooling": _pooling,
+    "Power": _power,
+    "PriorBox": _prior_box,
+}

@@ -1,0 +1,141 @@
+"""Functions that read Caffe's models into a `Net`, from files and from buffers in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import CaffejaxError, Problem, WeightsError, shorten_list
+from .net import Net
+
+if TYPE_CHECKING:
+    from ..graph import Graph, Slot
+    from ..net import Variables
+
+_PROTOTXT, _CAFFEMODEL = ".prototxt", ".caffemodel"
+
+
+def readNetFromCaffe(
+    prototxt: Any = "", caffeModel: Any = "", *, bufferProto: Any = None, bufferModel: Any = None
+) -> Net:
+    """Read a net from a prototxt and a .caffemodel.
+
+    Args:
+        prototxt: the path of the prototxt, or its content: bytes, a bytearray, or a uint8 array.
+        caffeModel: the path of the .caffemodel, or its content. Without it, the net has layers and shapes, and
+            `forward` runs once `setParam` has set the weights.
+        bufferProto, bufferModel: other names of the two, for contents.
+
+    Raises:
+        CaffejaxError: if a file cannot be read, the net cannot be built, or no layer takes weights from the model.
+    """
+    from ..net import Net as CaffeNet
+    from ..schema import read_net
+
+    prototxt = prototxt if bufferProto is None else bufferProto
+    model = caffeModel if bufferModel is None else bufferModel
+    if is_buffer(prototxt):
+        text = _content(prototxt).decode("utf-8-sig", "surrogateescape")
+        file, message = "bufferProto", read_net(f"{text}\n", name="bufferProto")  # the line break marks a text
+    else:
+        file, message = os.fspath(prototxt), read_net(Path(prototxt))
+    for layer in message.layer:
+        if layer.type == "PriorBox" and not layer.prior_box_param.HasField("clip"):
+            layer.prior_box_param.clip = True  # OpenCV's default
+    net = CaffeNet(message, "TEST", file=file)
+    arrays = _read_weights(net.graph, model) if is_buffer(model) or os.fspath(model) else {}
+    result = Net()
+    result._set(net, *_complete(net.graph, arrays))
+    return result
+
+
+def readNet(
+    model: Any = "",
+    config: Any = "",
+    framework: Any = "",
+    *,
+    bufferModel: Any = None,
+    bufferConfig: Any = None,
+) -> Net:
+    """Read a net: `readNet(model, config[, framework])`, or `readNet(framework, bufferModel[, bufferConfig])`.
+
+    Args:
+        model, config: the .caffemodel and the prototxt, in either order.
+        framework: "caffe", for files with other suffixes.
+        bufferModel, bufferConfig: the contents of .caffemodel and prototxt.
+
+    Raises:
+        CaffejaxError: if the files are not Caffe's, or as for `readNetFromCaffe`.
+    """
+    if is_buffer(config):
+        framework, bufferModel, bufferConfig = model, config, bufferConfig or framework
+    if bufferModel is not None:
+        model, config, framework = bufferModel, bufferConfig, framework or model
+    if not is_caffe(model, config, framework):
+        raise CaffejaxError(
+            f"caffejax.dnn reads a .prototxt and a .caffemodel, not {model!s:.99}, {config!s:.99}; name the framework "
+            '"caffe" if these are such files with other suffixes, and use cv2.dnn.readNet for other models'
+        )
+    if not is_buffer(model) and (_has_suffix(model, _PROTOTXT) or _has_suffix(config, _CAFFEMODEL)):
+        model, config = config, model
+    return readNetFromCaffe(config, model)
+
+
+def is_caffe(*arguments: Any) -> bool:
+    """Return whether arguments of `readNet` name Caffe: as the framework, or by a file's suffix."""
+    names = [os.fspath(a) for a in arguments if isinstance(a, str | os.PathLike)]
+    return any(name.lower() == "caffe" or name.endswith((_PROTOTXT, _CAFFEMODEL)) for name in names)
+
+
+def _has_suffix(file: Any, suffix: str) -> bool:
+    return isinstance(file, str | os.PathLike) and os.fspath(file).endswith(suffix)
+
+
+def is_buffer(value: Any) -> bool:
+    """Return whether a value is the content of a file, not a path."""
+    return isinstance(value, bytes | bytearray | memoryview | np.ndarray)
+
+
+def _content(buffer: Any) -> bytes:
+    return np.asarray(buffer, np.uint8).tobytes() if isinstance(buffer, np.ndarray) else bytes(buffer)
+
+
+def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
+    """Return the arrays of a .caffemodel for a net, by slot.
+
+    Raises:
+        WeightsError: if the model cannot be read, its blobs do not fit the net, or no layer has blobs in it.
+    """
+    from ..checkpoints.caffe_hdf5 import is_hdf5
+    from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
+    from ..checkpoints.matching import match_blobs
+
+    if is_buffer(model):
+        name, copies = "bufferModel", True
+        stored = decode_caffemodel(memoryview(_content(model)), name)
+    else:
+        name, copies, stored = os.fspath(model), not is_hdf5(model), read_caffemodel(model)
+    arrays, report = match_blobs(graph, stored, name, copies=copies)
+    if report.misfits:
+        raise WeightsError(report.misfits)
+    if not arrays and graph.variables:
+        names = ", ".join(shorten_list([layer for layer, blobs in stored.items() if blobs])) or "no layer"
+        raise WeightsError(Problem(f"no layer of the net has weights in this file, which has them for {names}", name))
+    return arrays
+
+
+def _complete(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
+    """Return a net's params and state with the given arrays, and the slots of those that are zeros instead."""
+    import jax
+
+    from ..checkpoints.matching import missing_layers
+    from ..net.initial import initial_variables
+
+    absent = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
+    zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in absent}
+    known = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
+    return initial_variables(graph, None, np.float32, {}, known), absent

@@ -1,0 +1,226 @@
+"""`caffejax.dnn` beside OpenCV 4.11's `cv2.dnn`: recorded names, shapes, counts and numbers of small nets."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from caffejax import dnn
+from caffejax.errors import CaffejaxError
+from conftest import GOLDEN
+
+FOLDER = GOLDEN / "opencv_dnn"
+RECORDED = json.loads((FOLDER / "recorded.json").read_text())
+ARRAYS = dict(np.load(FOLDER / "arrays.npz"))
+NETS = ("classes", "kinds", "boxes", "maps")
+record: Any = SimpleNamespace(**runpy.run_path(str(FOLDER / "record.py")))
+
+
+def files(name: str) -> tuple[str, str]:
+    return str(FOLDER / f"{name}.caffemodel"), str(FOLDER / f"{name}.prototxt")
+
+
+def read(name: str) -> dnn.Net:
+    return dnn.readNet(*files(name))
+
+
+def assert_close(ours: Any, theirs: Any) -> None:
+    assert np.shape(ours) == np.shape(theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * max(1, np.max(np.abs(theirs), initial=0)))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_names_numbers_and_counts_are_opencvs(name: str) -> None:
+    net, recorded = read(name), RECORDED[name]
+    layers = list(net.getLayerNames())
+    assert layers == recorded["layers"]
+    assert [net.getLayerId(layer) for layer in layers] == recorded["ids"]
+    assert [net.getLayer(layer).type for layer in layers] == recorded["layer_types"]
+    assert list(net.getLayerTypes()) == recorded["types"]
+    assert net.getUnconnectedOutLayers().tolist() == recorded["unconnected"]
+    assert [[list(blob.shape) for blob in net.getLayer(layer).blobs] for layer in layers] == recorded["params"]
+    for k, shape in enumerate(record.SHAPES[name]):
+        assert record.numbers(net.getLayersShapes(shape)[1:]) == recorded["shapes"][k]
+        assert [net.getFLOPS(i, shape) for i in range(len(layers) + 1)] == recorded["flops"][k]
+        assert net.getFLOPS([shape]) == recorded["all_flops"][k]
+        assert [list(net.getMemoryConsumption(i, shape)) for i in range(len(layers) + 1)] == recorded["memory"][k]
+        assert list(net.getMemoryConsumption(shape)) == recorded["all_memory"][k]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_tops_of_every_layer_are_opencvs(name: str) -> None:
+    net = read(name)
+    for k, shape in enumerate(record.SHAPES[name]):  # one net for both input sizes
+        values = np.random.RandomState(k).randint(0, 256, shape)
+        if shape[1] <= 4:
+            net.setInput(values.astype(np.uint8), "", *record.SCALING)
+        else:
+            net.setInput(values / np.float32(128), scalefactor=0.5)
+        layers = net.getLayerNames()
+        for layer, tops in zip(layers, net.forwardAndRetrieve(layers), strict=True):
+            for i, top in enumerate(tops):
+                assert_close(top, ARRAYS[f"{name}/{k}/{layer}/{i}"])
+        last = net.forward()
+        assert_close(last, ARRAYS[f"{name}/{k}/{layers[-1]}/0"])
+        assert last.dtype == np.float32
+        assert last.flags.writeable
+
+
+def test_models_give_opencvs_results() -> None:
+    recorded, image = RECORDED["models"], record.IMAGE
+    for softmax in (False, True):
+        classes = dnn.ClassificationModel(*files("classes"))
+        classes.setInputSize(12, 12).setInputScale(0.01).setInputMean((10, 20, 30)).setInputSwapRB(True)
+        classes.setOutputNames(["fc"])
+        classes.setEnableSoftmaxPostProcessing(softmax)
+        assert classes.classify(image[:12, :12]) == pytest.approx(recorded[f"classify/{softmax}"], rel=1e-5)
+    for threshold in (0.0, 0.3, 0.5, 0.99):
+        boxes = dnn.DetectionModel(read("boxes"))
+        boxes.setInputParams(1 / 127.5, (16, 16), (127, 120, 110), True)
+        for ours, theirs in zip(boxes.detect(image, threshold), recorded[f"detect/{threshold}"], strict=True):
+            assert_close(ours, np.array(theirs))
+    maps = dnn.SegmentationModel(*files("maps"))
+    maps.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
+    np.testing.assert_array_equal(maps.segment(image[:8, :12]), recorded["segment"])
+    points = dnn.KeypointsModel(network=read("maps"))
+    points.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
+    for threshold in (0.5, 0.8):
+        assert_close(points.estimate(image[:8, :12], threshold), np.array(recorded[f"estimate/{threshold}"]))
+    points.setInputSize((8, 8)).setInputCrop(True)
+    assert_close(points.predict(image[:8, :12])[0], ARRAYS["models/crop"])
+
+
+TEXT, MODEL = (Path(file).read_bytes() for file in reversed(files("maps")))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        lambda: dnn.readNetFromCaffe(*reversed(files("maps"))),
+        lambda: dnn.readNetFromCaffe(prototxt=files("maps")[1], caffeModel=files("maps")[0]),
+        lambda: dnn.readNetFromCaffe(TEXT, MODEL),
+        lambda: dnn.readNetFromCaffe(bytearray(TEXT), bytearray(MODEL)),
+        lambda: dnn.readNetFromCaffe(bufferProto=np.frombuffer(TEXT, "u1"), bufferModel=np.frombuffer(MODEL, "u1")),
+        lambda: dnn.readNet(*reversed(files("maps"))),
+        lambda: dnn.readNet(files("maps")[0], config=files("maps")[1], framework="Caffe"),
+        lambda: dnn.readNet("caffe", MODEL, TEXT),
+        lambda: dnn.readNet(framework="caffe", bufferModel=MODEL, bufferConfig=TEXT),
+    ],
+)
+def test_files_and_buffers(arguments: Any) -> None:
+    net = arguments()
+    assert not net.empty()
+    net.setInput(np.ones((1, 3, 8, 12), np.float32))
+    wanted = read("maps")
+    wanted.setInput(np.ones((1, 3, 8, 12), np.float32), "image")
+    np.testing.assert_array_equal(net.forward(), wanted.forward("heights"))
+
+
+def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
+    (tmp_path / "empty.caffemodel").write_bytes(b"")
+    net = read("maps")
+    return [
+        (lambda: dnn.readNetFromCaffe(str(tmp_path / "absent.prototxt")), "absent.prototxt"),
+        (lambda: dnn.readNetFromCaffe(files("maps")[1], str(tmp_path / "empty.caffemodel")), "empty.caffemodel"),
+        (lambda: dnn.readNetFromCaffe(files("boxes")[1], files("maps")[0]), "has them for maps"),
+        (lambda: dnn.readNetFromCaffe(b"layer { name: 3x }", MODEL), "bufferProto"),
+        (lambda: dnn.readNetFromCaffe(TEXT, MODEL[:-3]), "bufferModel"),
+        (lambda: dnn.readNet("net.onnx"), "cv2.dnn.readNet"),
+        (lambda: dnn.Net().forward(), "empty"),
+        (lambda: net.forward(), "setInput before forward, for image"),
+        (lambda: net.forward("hights"), "heights"),
+        (lambda: net.setInput(np.ones((1, 3, 8, 8)), "imgae"), "image"),
+        (lambda: net.setInput(np.ones((1, 5, 8, 8)), mean=(1, 2, 3)), "4 channels"),
+        (lambda: net.setInput("cat.jpg"), "array of numbers"),
+        (lambda: net.getParam("maps", 2), "2 blobs"),
+        (lambda: net.setParam(1, 0, np.ones(3)), r"\(5, 3, 3, 3\)"),
+        (lambda: net.getLayer(9), "9"),
+        (lambda: net.getFLOPS([[1, 3, 8, 8], [1, 2]]), "1 inputs"),
+        (lambda: net.quantize([], 5, 5), "int8|float32"),
+        (lambda: dnn.readNetFromCaffe(TEXT).getLayer("maps").__setattr__("blobs", [1]), "2 blobs"),
+        (lambda: dnn.DetectionModel(net).detect(record.IMAGE), "DetectionOutput"),
+        (lambda: dnn.ClassificationModel(read("classes")).classify(record.IMAGE), "setOutputNames"),
+    ]
+
+
+def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
+    for act, words in refusals(tmp_path):
+        with pytest.raises(CaffejaxError, match=words):
+            act()
+
+
+def test_weights_are_set_as_in_the_script_for_colourization() -> None:
+    net = dnn.readNetFromCaffe(files("maps")[1])
+    net.setInput(np.ones((1, 3, 8, 12)))
+    with pytest.raises(CaffejaxError, match=r"'maps'.*no weights"):
+        net.forward()
+    net.getLayer(net.getLayerId("maps")).blobs = read("maps").getLayer("maps").blobs
+    wanted = read("maps")
+    wanted.setInput(np.ones((1, 3, 8, 12)))
+    np.testing.assert_array_equal(net.forward(), wanted.forward())
+    net.setParam("maps", 0, np.zeros((5, 27)))  # the next call sees it
+    bias = net.getParam("maps", 1)
+    np.testing.assert_allclose(net.forward("maps"), np.broadcast_to(bias.reshape(1, 5, 1, 1), (1, 5, 6, 10)), atol=1e-6)
+
+
+def test_other_names_of_layers_inputs_and_the_profile(caplog: pytest.LogCaptureFixture) -> None:
+    net = read("classes")
+    assert net.getLayerId("conv1") == net.getLayerId("c1") == 1  # the prototxt's name, and OpenCV's
+    assert net.getLayerId("absent") == -1
+    net.setInputsNames(["picture"])
+    net.setInputShape("picture", (2, 3, 12, 12))
+    assert "output: 2 x 4 x 10 x 10" in net.dump()
+    net.setInput(np.ones((1, 3, 12, 12)), "picture")
+    net.forward("prob")
+    ticks, parts = net.getPerfProfile()
+    assert ticks == parts.sum() == parts[net.getLayerId("prob") - 1] > 0
+    before = net.forward("prob")
+    for _ in range(2):
+        net.setPreferableBackend(2)
+        net.setPreferableTarget(4)
+    assert len([r for r in caplog.records if "not available" in r.message]) == 2  # one of each, once
+    np.testing.assert_array_equal(net.forward("prob"), before)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import caffejax
+assert "caffejax.dnn" not in sys.modules
+import caffejax.dnn
+assert not {"jax", "cv2"} & set(sys.modules), "heavy imports"
+import cv2
+caffejax.dnn.install()
+caffejax.dnn.install()
+caffemodel, prototxt = sys.argv[1:]
+for net in (cv2.dnn.readNetFromCaffe(prototxt, caffemodel), cv2.dnn.readNet(caffemodel, prototxt)):
+    net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
+    net.setInput(cv2.dnn.blobFromImage(np.zeros((20, 20, 3), np.uint8), 1.0, (12, 8)))
+    print(net.forward().shape)
+model = cv2.dnn_DetectionModel(caffemodel, prototxt)
+print(type(model).__module__)
+try:
+    cv2.dnn.readNet("absent.onnx")
+except cv2.error:
+    print("OpenCV's")
+"""
+
+
+def test_installed_into_cv2() -> None:
+    """In a process of its own: `install` lasts until the end of the process."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *files("maps")], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's"], done.stderr
+
+
+def test_a_script_under_caffejax_run(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import cv2, sys\nprint(cv2.dnn.readNetFromCaffe(*sys.argv[1:]).getLayerNames())\n")
+    command = [sys.executable, "-m", "caffejax", "run", str(script), *reversed(files("maps"))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "('maps', 'heights')\n", done.stderr

@@ -1,0 +1,60 @@
+"""Public deploy nets, read and run as OpenCV 4.11 did: names and numbers recorded in ../shared/golden/opencv."""
+
+import importlib.util
+import json
+import zipfile
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import caffejax
+from caffejax import dnn
+from conftest import SHARED
+
+FOLDER = SHARED / "golden" / "opencv"
+CORPUS = SHARED / "corpus" / "nets.zip"
+INDEX: dict[str, Any] = json.loads((FOLDER / "index.json").read_text()) if FOLDER.is_dir() else {}
+
+pytestmark = pytest.mark.skipif(
+    not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
+)
+
+
+@pytest.fixture(scope="module")
+def rules() -> ModuleType:
+    """The functions that made weights and inputs of the recordings."""
+    spec = importlib.util.spec_from_file_location("opencv_weights", FOLDER / "weights.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in INDEX] or ["absent"])
+def test_names_shapes_and_numbers(name: str, rules: ModuleType) -> None:
+    recorded, arrays = INDEX[name], np.load(FOLDER / f"{name}.npz")
+    with zipfile.ZipFile(CORPUS) as nets:
+        text = nets.read(recorded["file"])
+    net = dnn.readNetFromCaffe(text)
+    assert list(net.getLayerNames()) == recorded["layers"]
+    assert list(net.getUnconnectedOutLayersNames()) == recorded["unconnected"]
+    assert [net.getLayerId(layer) for layer in recorded["layers"][:5]] == recorded["ids"]
+    count = 0
+    for definition in caffejax.read_net(text.decode()).layer:
+        blobs = net.getLayer(definition.name).blobs if net.getLayerId(definition.name) > 0 else ()
+        for i, blob in enumerate(blobs):
+            shape = blob.shape if blob.ndim > 2 or (definition.type == "InnerProduct" and not i) else (blob.size,)
+            net.setParam(definition.name, i, rules.seeded_weights(definition.type, definition.name, i, shape))
+            count += blob.size
+    assert count == recorded["params"]
+    for blob, shape in recorded["inputs"].items():
+        net.setInput(rules.seeded_input(blob, shape), blob)
+    tops = net.forward(), *net.forward(recorded["unconnected"])
+    expected = [arrays["first"], *(arrays[f"out_{i}"] for i in range(len(recorded["unconnected"])))]
+    assert list(tops[0].shape) == recorded["first"]
+    for top, theirs in zip(tops, expected, strict=True):
+        assert top.shape == theirs.shape
+        np.testing.assert_allclose(top, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
