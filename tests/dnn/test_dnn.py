@@ -224,3 +224,24 @@ def test_a_script_under_caffejax_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "caffejax", "run", str(script), *reversed(files("maps"))]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "('maps', 'heights')\n", done.stderr
+
+
+PAGE = """
+import re, shutil, sys
+import cv2
+import numpy as np
+page, caffemodel, prototxt = sys.argv[1:]
+shutil.copy(caffemodel, "MobileNetSSD_deploy.caffemodel")
+text = open(prototxt).read().replace("dim: 16", "dim: 300").replace("4 stride: 4", "4 stride: 75")
+open("MobileNetSSD_deploy.prototxt", "w").write(text)
+cv2.imwrite("street.png", np.random.RandomState(0).randint(0, 256, (80, 120, 3), np.uint8))
+for block in re.findall(r"```python\\n(.*?)```", open(page).read(), re.DOTALL):
+    exec(block)
+print(cv2.imread("found.png").shape, len(boxes) > 0)
+"""
+
+
+def test_the_page_works(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PAGE, str(GOLDEN.parents[1] / "docs" / "coming_from_opencv.md"), *files("boxes")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "(80, 120, 3) True\n", done.stderr

@@ -1,6 +1,7 @@
 """Run an unchanged Python script with `import caffe` importing caffejax, as `python -m caffejax SCRIPT` does too.
 
-`cv2.dnn` reads Caffe's models in the script, as in OpenCV 4. `import caffe` works in processes that the script starts, too. The script's folder is first on Python's path, as usual.
+`import caffe` works in processes that the script starts, too. `cv2.dnn` reads Caffe's models in the script, as in
+OpenCV 4. The script's folder is first on Python's path, as usual.
 """
 
 from __future__ import annotations
