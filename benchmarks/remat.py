@@ -25,7 +25,7 @@ import numpy as np
 from competitor import training
 
 from caffejax import tune_process
-from caffejax.human_readable import bytes_in, in_words
+from caffejax.human_readable import format_bytes, parse_bytes
 from caffejax.net import Net
 
 MODEL = Path(__file__).parents[1] / "configs" / "resnet152" / "train_val.prototxt"
@@ -59,7 +59,7 @@ def sizes(text: str) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--memory_limit", type=bytes_in, default=bytes_in("4GiB"))
+    parser.add_argument("--memory_limit", type=parse_bytes, default=parse_bytes("4GiB"))
     parser.add_argument("--without", type=sizes, default=[22, 24], help="batch sizes to run without recomputation")
     parser.add_argument("--auto", type=sizes, default=[44], help="batch sizes to run with it")
     parser.add_argument("--steps", type=int, default=3)
@@ -77,7 +77,7 @@ def main() -> None:
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         r = json.loads(done.stdout.splitlines()[-1])
         over = " (over)" if r["xla"] > options.memory_limit else ""
-        cells = [batch, remat, in_words(r["xla"]) + over, in_words(r["peak"]), f"{r['seconds']:.1f}"]
+        cells = [batch, remat, format_bytes(r["xla"]) + over, format_bytes(r["peak"]), f"{r['seconds']:.1f}"]
         print("|", *[f"{c} |" for c in cells], f"{1000 * r['seconds'] / batch:.0f} | {r['loss']:.5f} |", flush=True)
 
 

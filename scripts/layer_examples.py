@@ -102,7 +102,9 @@ def _renamed(net: NetParameter) -> NetParameter:
     layer = net.layer[-1]
     t = type_of(layer)
     classes = t.gradient.indices
-    labels = classes.of(len(layer.bottom)) if classes.classes is not None and not classes.gathers else frozenset()
+    labels = (
+        classes.positions(len(layer.bottom)) if classes.classes is not None and not classes.gathers else frozenset()
+    )
     others = [b for i, b in enumerate(layer.bottom) if i not in labels]
     names = dict(_numbered("x", others))
     names |= _numbered("label", [b for i, b in enumerate(layer.bottom) if i in labels])

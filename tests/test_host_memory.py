@@ -8,14 +8,14 @@ import pytest
 
 from caffejax.cli import main
 from caffejax.host_memory import limits, memory_budget
-from caffejax.human_readable import bytes_in, in_words
+from caffejax.human_readable import format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("1000", 1000), ("8GiB", 8 << 30), ("1.5 kb", 1500), ("500MB", 500_000_000), ("2MiB", 2 << 20)]
 )
 def test_sizes_in_words_are_bytes(text: str, size: int) -> None:
-    assert bytes_in(text) == size
+    assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1", "8 TiBs", "0", "much"])
@@ -26,7 +26,7 @@ def test_a_text_that_is_not_a_size_is_refused(text: str, capsys: pytest.CaptureF
 
 
 def test_bytes_are_written_in_words() -> None:
-    assert [in_words(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
+    assert [format_bytes(x) for x in (1, 2048, 3 << 20, 5 << 30)] == ["1 bytes", "2 KiB", "3 MiB", "5.00 GiB"]
 
 
 def write_files(folder: Path, **files: object) -> None:

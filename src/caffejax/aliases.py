@@ -63,7 +63,7 @@ def declare(alias: str, package: str) -> None:
     _declared[alias] = package
 
 
-def declared(alias: str) -> str:
+def declared_package(alias: str) -> str:
     """Return the package that `declare` recorded for an alias."""
     return _declared[alias]
 
@@ -89,7 +89,7 @@ class _Installed(Alias):
 
 
 @contextmanager
-def meanwhile(alias: str, package: str) -> Iterator[None]:
+def temporary_alias(alias: str, package: str) -> Iterator[None]:
     """Make `import alias` return `package` within a `with` block.
 
     If a different package named `alias` has already been imported, the block does not change it. Blocks of several

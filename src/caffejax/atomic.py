@@ -26,7 +26,7 @@ _REMEDIES = {
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[BinaryIO]:
+def replace_file(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[BinaryIO]:
     """Open a temporary file for writing, and rename it to `path` when the block ends and the data is on disk.
 
     If the block raises an exception or the process crashes, `path` keeps its previous content.
@@ -38,15 +38,15 @@ def replacing(path: str | os.PathLike[str], error: type[CaffejaxError] = Caffeja
     Raises:
         CaffejaxError: an `error` with the path, the reason and the remedy.
     """
-    with replacing_path(path, error) as partial, open(partial, "xb") as file:
+    with replace_path(path, error) as partial, open(partial, "xb") as file:
         yield file
 
 
 @contextmanager
-def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[Path]:
+def replace_path(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Iterator[Path]:
     """Yield a temporary path to write; the file there is renamed to `path` when the block ends.
 
-    The temporary path is in the same folder, and does not exist yet. This is `replacing` for libraries that open files
+    The temporary path, in the same folder, does not exist yet. This is `replace_file` for libraries that open files
     themselves.
 
     Raises:
@@ -54,7 +54,7 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
     """
     partial = None
     try:
-        target = check_place(path, error)
+        target = check_writable(path, error)
         partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
         yield partial
         _sync(partial)
@@ -62,14 +62,14 @@ def replacing_path(path: str | os.PathLike[str], error: type[CaffejaxError] = Ca
         with suppress(OSError):  # makes the rename durable; some file systems do not support this
             _sync(target.parent)
     except OSError as cause:
-        raise error(not_written(path, cause)) from cause
+        raise error(write_problem(path, cause)) from cause
     finally:
         if partial is not None:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
 
 
-def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
+def check_writable(path: str | os.PathLike[str], error: type[CaffejaxError] = CaffejaxError) -> Path:
     """Check before a long computation that its result can be written to `path`.
 
     The check finds missing folders, and folders, devices, pipes or sockets at `path`. Permissions and free space are
@@ -90,11 +90,11 @@ def check_place(path: str | os.PathLike[str], error: type[CaffejaxError] = Caffe
             raise error(Problem(message, str(path)))
         os.stat(os.path.join(target.parent, ""))  # fails if the parent is not a folder
     except OSError as cause:
-        raise error(not_written(path, cause)) from cause
+        raise error(write_problem(path, cause)) from cause
     return target
 
 
-def not_written(path: str | os.PathLike[str], cause: OSError) -> Problem:
+def write_problem(path: str | os.PathLike[str], cause: OSError) -> Problem:
     """Return the problem for a file that cannot be written: the path, the reason and, for common reasons, a remedy."""
     remedy = _REMEDIES.get(cause.errno or 0, "")
     reason = os.strerror(cause.errno) if cause.errno else cause

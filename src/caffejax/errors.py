@@ -108,7 +108,7 @@ class DataError(CaffejaxError):
 
 
 @contextmanager
-def located(**where: str | int | None) -> Iterator[None]:
+def locate_errors(**where: str | int | None) -> Iterator[None]:
     """Add a place to errors raised in a `with` block, in the fields of their problems that are still None.
 
     Args:

@@ -30,11 +30,11 @@ def refuse_in_forks(*names: str) -> Callable[[Kind], Kind]:
         names: names of methods of the class. The class itself is returned unchanged.
     """
 
-    def listed(kind: Kind) -> Kind:
+    def guard(kind: Kind) -> Kind:
         _methods.extend((kind, name) for name in names)
         return kind
 
-    return listed
+    return guard
 
 
 def _refuse(*_: Any, **__: Any) -> Any:

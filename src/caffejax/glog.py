@@ -104,7 +104,7 @@ def warn_once(message: str) -> None:
 
 
 @contextmanager
-def warnings_kept(prefix: str = "") -> Iterator[list[str]]:
+def collect_warnings(prefix: str = "") -> Iterator[list[str]]:
     """Collect caffejax's warnings within a `with` block in a list, and do not print them.
 
     Warnings that `warn_once` has already logged are collected again.

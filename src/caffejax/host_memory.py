@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .human_readable import in_words
+from .human_readable import format_bytes
 
 if TYPE_CHECKING:
     import jax
@@ -50,7 +50,7 @@ def memory_problem(size: int, purpose: str, remedy: str, available: int | None =
     total = memory() if available is None else available
     if size <= total:
         return None
-    return f"needs {in_words(size)} for {purpose}, and there are {in_words(total)} of memory in all: {remedy}"
+    return f"needs {format_bytes(size)} for {purpose}, and there are {format_bytes(total)} of memory in all: {remedy}"
 
 
 def free_memory() -> int:
@@ -70,15 +70,15 @@ def memory_budget(device: jax.Device) -> int:
     return int(_FREE_SHARE * free_memory()) if size is None else size
 
 
-def limits(root: Path = _GROUPS, own: Path = _OWN) -> Iterator[Limit]:
+def limits(root: Path = _GROUPS, group_list: Path = _OWN) -> Iterator[Limit]:
     """Yield the memory limits of this process's control groups and of their parents, in versions 1 and 2.
 
     Args:
         root: the folder where the control groups are mounted.
-        own: the file that lists the groups of this process.
+        group_list: the file that lists the groups of this process.
     """
     try:
-        names = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if ":" in line]
+        names = [line.split(":", 2)[2].strip("/") for line in group_list.read_text().splitlines() if ":" in line]
     except OSError:
         return
     folders = {folder for name in names for top in (root, root / "memory") for folder in _up(top, top / name)}

@@ -7,7 +7,7 @@ import re
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def bytes_in(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """Return the number of bytes in a text such as "8GiB", "500MB" or "1000".
 
     Raises:
@@ -19,7 +19,7 @@ def bytes_in(text: str) -> int:
     return size
 
 
-def in_words(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Format a number of bytes with a binary unit: "1.25 GiB"."""
     for unit in ("bytes", "KiB", "MiB"):
         if abs(size) < 1024:
@@ -28,12 +28,12 @@ def in_words(size: float) -> str:
     return f"{size:.2f} GiB" if abs(size) < 1024 else f"{size / 1024:.2f} TiB"
 
 
-def counted(n: int, thing: str) -> str:
+def format_count(n: int, thing: str) -> str:
     """Format a count with its noun: "1 layer", "1,000 layers"."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-def count_in_words(n: int) -> str:
+def format_number(n: int) -> str:
     """Format a count with a decimal unit: "60.97 M"; "-" for 0."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if n >= size:

@@ -53,7 +53,7 @@ def choices(kind: type, name: str) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def quoted(value: Any) -> str:
+def quote(value: Any) -> str:
     """Format a value for an error message: strings in double quotes, other values by `repr`."""
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
@@ -69,9 +69,9 @@ def _wrong_types(config: Any) -> Iterator[str]:
         allowed, value = choices(kind, name), getattr(config, name)
         if allowed and not (isinstance(value, str) and value in allowed):
             hint = " (half precision is bfloat16, which needs no loss scaling)" if name == "precision" else ""
-            yield f"{name} must be {' or '.join(map(quoted, allowed))}, not {quoted(value)}{hint}"
+            yield f"{name} must be {' or '.join(map(quote, allowed))}, not {quote(value)}{hint}"
         elif hint == "bool" and not isinstance(value, bool):
-            yield f"{name} must be True or False, not {quoted(value)}"
+            yield f"{name} must be True or False, not {quote(value)}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Run:
         _check(self, self._wrong())
 
     @property
-    def of_layers(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
+    def layer_options(self) -> tuple[Kernels, Precision, Backward, str | None, bool]:
         """The options that a single layer depends on: kernels, precision, backward, axis_name, sync_bn."""
         return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
@@ -125,9 +125,9 @@ class Run:
 
     def _wrong(self) -> Iterator[str]:
         if self.memory_limit is not None and (not is_integer(self.memory_limit) or self.memory_limit < 0):
-            yield f"memory_limit must be a number of bytes, not {quoted(self.memory_limit)}"
+            yield f"memory_limit must be a number of bytes, not {quote(self.memory_limit)}"
         if self.axis_name is not None and not (isinstance(self.axis_name, str) and self.axis_name):
-            yield f"axis_name must be the name of a mesh axis, or None, not {quoted(self.axis_name)}"
+            yield f"axis_name must be the name of a mesh axis, or None, not {quote(self.axis_name)}"
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class Share:
     def _wrong(self) -> Iterator[str]:
         whole = [is_integer(value) for value in (self.first, self.count, self.of)]
         if not whole[0] or self.first < 0:
-            yield f"share.first must be an integer of at least 0, not {quoted(self.first)}"
+            yield f"share.first must be an integer of at least 0, not {quote(self.first)}"
         if not whole[1] or self.count < 1:
-            yield f"share.count must be an integer of at least 1, not {quoted(self.count)}"
+            yield f"share.count must be an integer of at least 1, not {quote(self.count)}"
         if not whole[2] or self.of < 1:
-            yield f"share.of must be an integer of at least 1, not {quoted(self.of)}"
+            yield f"share.of must be an integer of at least 1, not {quote(self.of)}"
         elif all(whole) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
             last = self.first + self.count - 1
             yield f"share: {self.of} batches have no index {last}: first {self.first}, count {self.count}"
@@ -214,14 +214,14 @@ class Reading:
 
     def _wrong(self) -> Iterator[str]:
         if not is_integer(self.seed):
-            yield f"seed must be an integer, not {quoted(self.seed)}"
+            yield f"seed must be an integer, not {quote(self.seed)}"
         if not is_integer(self.workers) or self.workers < 0:
-            yield f"workers must be an integer of at least 0, not {quoted(self.workers)}"
+            yield f"workers must be an integer of at least 0, not {quote(self.workers)}"
         for name in ("max_image_pixels", "max_hdf5_bytes"):
             if not is_integer(value := getattr(self, name)) or value < 1:
-                yield f"{name} must be an integer of at least 1, not {quoted(value)}"
+                yield f"{name} must be an integer of at least 1, not {quote(value)}"
         if not isinstance(self.share, Share):
-            yield f"share must be a Share, not {quoted(self.share)}"
+            yield f"share must be a Share, not {quote(self.share)}"
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Parallel:
 
     def _wrong(self) -> Iterator[str]:
         if not is_integer(self.model) or self.model < 1:
-            yield f"model must be an integer of at least 1, not {quoted(self.model)}"
+            yield f"model must be an integer of at least 1, not {quote(self.model)}"
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class TrainConfig:
         others = {name: value for name, value in keywords.items() if name not in names}
         problems: list[Any] = []
         try:
-            settings["run"], settings["reading"] = resolved(
+            settings["run"], settings["reading"] = resolve_options(
                 settings.get("run", Run()), settings.get("reading", Reading()), others, (*_NAMES, *names)
             )
         except CaffejaxError as error:
@@ -361,26 +361,26 @@ class TrainConfig:
         if isinstance(self.weights, str | PathLike):
             yield f'weights must be a list of files, ["{fspath(self.weights)}"], not one file'
         if not (self.device is None or isinstance(self.device, jax.Device)):
-            yield f"device must be one of JAX's, such as jax.devices()[0], not {quoted(self.device)}"
+            yield f"device must be one of JAX's, such as jax.devices()[0], not {quote(self.device)}"
         devices: Any = self.devices
         several = isinstance(devices, Sequence) and devices and all(isinstance(d, jax.Device) for d in devices)
         if not (devices is None or several or (is_integer(devices) and devices > 0)):
-            yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quoted(devices)}"
+            yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "give device or devices, not both"
         for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
             if not isinstance(value := getattr(self, name), kind):
-                yield f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}"
+                yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
         if not (self.keep_last is None or is_integer(self.keep_last)):
-            yield f"keep_last must be None or an integer, not {quoted(self.keep_last)}"
+            yield f"keep_last must be None or an integer, not {quote(self.keep_last)}"
         elif self.keep_last is not None and self.keep_last < 1:
             yield f"keep_last must be 1 or more, not {self.keep_last}"
         if not (self.seed is None or is_integer(self.seed)):
-            yield f"seed must be None or an integer, not {quoted(self.seed)}"
+            yield f"seed must be None or an integer, not {quote(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
-            yield f"keep_best must be None or the name of an output, not {quoted(self.keep_best)}"
+            yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
         if not is_integer(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
-            yield f"steps_per_dispatch must be an integer of at least 1, not {quoted(self.steps_per_dispatch)}"
+            yield f"steps_per_dispatch must be an integer of at least 1, not {quote(self.steps_per_dispatch)}"
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
             yield "on_snapshot_error must be 'stop' if several processes train together: all wait for snapshots"
 
@@ -431,7 +431,7 @@ class SolverOptions(NetOptions, total=False):
 _NAMES = (*NetOptions.__annotations__, "seed")
 
 
-def resolved(
+def resolve_options(
     run: Run, reading: Reading, options: Mapping[str, Any], names: Sequence[str] = _NAMES
 ) -> tuple[Run, Reading]:
     """Return copies of `run` and `reading` with some of their fields replaced.
@@ -448,7 +448,7 @@ def resolved(
     values: list[Any] = []
     for name, value, kind in (("run", run, Run), ("reading", reading, Reading)):
         if not isinstance(value, kind):
-            problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quoted(value)}")
+            problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}")
             continue
         changes = {f.name: options[f.name] for f in fields(value) if f.name in options and f.name in _NAMES}
         try:

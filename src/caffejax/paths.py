@@ -26,18 +26,18 @@ def find(name: str, folder: Path | None) -> Path:
     return beside if os.path.exists(beside) and not os.path.exists(direct) else direct
 
 
-def not_there(path: str | os.PathLike[str]) -> Problem:
+def missing_problem(path: str | os.PathLike[str]) -> Problem:
     """Return the problem for a file or folder that does not exist."""
     return Problem("no such file; check the path and the working directory", os.fspath(path))
 
 
-def check_there(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxError] = CaffejaxError) -> None:
+def check_exist(paths: Iterable[str | os.PathLike[str]], error: type[CaffejaxError] = CaffejaxError) -> None:
     """Check that all files or folders exist.
 
     Raises:
         CaffejaxError: an `error` that names every missing path.
     """
-    missing = [not_there(path) for path in paths if not os.path.exists(path)]
+    missing = [missing_problem(path) for path in paths if not os.path.exists(path)]
     if missing:
         raise error(missing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 
-def aligned(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
+def align_columns(rows: Iterable[Sequence[str]], words: int) -> Iterator[str]:
     """Yield the rows as lines: the first `words` columns aligned to the left, the others to the right."""
     table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

@@ -13,7 +13,7 @@ import os
 import h5py
 
 from .host_memory import memory
-from .human_readable import in_words
+from .human_readable import format_bytes
 from .options import MAX_HDF5_BYTES
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # that h5py raises for damaged files
@@ -27,7 +27,7 @@ class RefusedError(ValueError):
     """A part of a file that is not read. The message names the reason and, if there is one, the remedy."""
 
 
-def opened(path: str | os.PathLike[str]) -> h5py.File:
+def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
@@ -128,7 +128,7 @@ class Allowance:
         self._claimed += claimed
         if self._claimed > self._memory:
             raise RefusedError(
-                f"{self._what(data_set, claimed)}, but the machine has only {in_words(self._memory)} of memory"
+                f"{self._what(data_set, claimed)}, but the machine has only {format_bytes(self._memory)} of memory"
             )
         self._waiting.append((data_set, claimed))
         self._promised += claimed
@@ -143,11 +143,11 @@ class Allowance:
         if self._unpacked > self._more:
             remedy = f"raise {self._option} (--{self._option}), or " if self._option else ""
             raise RefusedError(
-                f"{self._what(data_set, claimed)} of which {in_words(stored)} are in the file, but at most "
-                f"{in_words(self._more)} more may be unpacked; if this size is intended, {remedy}store it without "
+                f"{self._what(data_set, claimed)} of which {format_bytes(stored)} are in the file, but at most "
+                f"{format_bytes(self._more)} more may be unpacked; if this size is intended, {remedy}store it without "
                 "compression (h5repack -f NONE)"
             )
 
     @staticmethod
     def _what(data_set: h5py.Dataset, claimed: int) -> str:
-        return f"data set '{data_set.name}' of shape {data_set.shape} takes {in_words(claimed)}"
+        return f"data set '{data_set.name}' of shape {data_set.shape} takes {format_bytes(claimed)}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from .errors import shorten_list
-from .human_readable import counted
+from .human_readable import format_count
 
 Params = dict[str, dict[int, jax.Array]]
 ParamsLike = Mapping[str, Mapping[int, jax.Array] | Sequence[jax.Array | None]]  # accepted from users
@@ -70,7 +70,7 @@ def _shapes(tree: Params) -> str:
     if not isinstance(tree, Mapping):
         return repr(tree)
     layers = [f"{name} ({', '.join(map(_shape, _in_order(blobs)))})" for name, blobs in tree.items()]
-    return f"{counted(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
+    return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
 def _in_order(blobs: Any) -> list[Any]:

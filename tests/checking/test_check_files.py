@@ -234,7 +234,7 @@ def test_solvers_are_checked_by_their_settings_and_the_nets_inside(check, tmp_pa
     (tmp_path / "there.prototxt").write_text(INPUT)
     good = check('net: "there.prototxt" base_lr: 1 lr_policy: "fixed"', "a.prototxt")
     assert (good.kind, good.loads, good.notes) == ("solver", True, ("its net there.prototxt is checked separately",))
-    bad = check('net: "gone" base_lr: 1 lr_policy: "fixd" clip_weights: 1', "b.prototxt")
+    bad = check('net: "gone" base_lr: 1 lr_policy: "fixd" larc_turbo: true', "b.prototxt")
     assert [f.cause for f in bad.findings] == ["setting", "setting"]
     assert "its net gone is missing" in bad.notes
     inside = check(f'net_param {{ {INPUT} }} base_lr: 1 lr_policy: "fixed"', "c.prototxt")

@@ -57,21 +57,21 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_what_is_no_array_is_named(message: str, tmp_path: Path) -> None:
+def test_values_that_are_not_arrays_are_named(message: str, tmp_path: Path) -> None:
     path = BAD[message](tmp_path / "a.npz")
     with pytest.raises(WeightsError, match=message) as caught:
         read_npz(path)
     assert str(path) in str(caught.value)
 
 
-def test_all_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.npz", first=b"", good=npy([1.0]), second=b"x" * 40)
     with pytest.raises(WeightsError) as caught:
         read_npz(path)
     assert [problem.message.split("'")[1] for problem in caught.value.problems] == ["first.npy", "second.npy"]
 
 
-def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = zipped(tmp_path / "a.npz", zipfile.ZIP_DEFLATED, a=npy(np.zeros(1 << 20)))
     assert path.stat().st_size < 20_000
     assert read_npz(path)["a"].nbytes == 1 << 23
@@ -86,7 +86,7 @@ def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytes
     ),
     st.booleans(),
 )
-def test_what_numpy_writes_is_read(tmp_path_factory, array: np.ndarray, by_columns: bool) -> None:
+def test_files_written_by_numpy_are_read(tmp_path_factory, array: np.ndarray, by_columns: bool) -> None:
     path = tmp_path_factory.mktemp("npz") / "a.npz"
     given = np.asarray(array, order="F" if by_columns else "C")
     for write in (np.savez, np.savez_compressed):

@@ -44,7 +44,7 @@ def same(ours, theirs) -> None:
 @pytest.mark.parametrize(
     "name", ["current_h5.caffemodel.h5", "shared_h5.caffemodel.h5", "snapdiff_iter_2.caffemodel.h5"]
 )
-def test_what_is_read_and_written_is_caffes_file(tmp_path, name):
+def test_read_and_write_give_caffes_file(tmp_path, name):
     stored = read_caffemodel(GOLDEN / name)
     diffs = read_caffemodel_h5(GOLDEN / name, "diff") if name.startswith("snapdiff") else None
     write_caffemodel_h5(tmp_path / name, stored, diffs)
@@ -61,14 +61,14 @@ def test_writing_and_reading_changes_nothing(tmp_path_factory, model):
 
 
 @given(st.dictionaries(names, st.lists(blobs, max_size=3), min_size=1, max_size=4))
-def test_binary_files_likewise(tmp_path_factory, model):
+def test_binary_files_are_refused_like_text_files(tmp_path_factory, model):
     path = tmp_path_factory.mktemp("binary") / "x.caffemodel"
     write_caffemodel(path, caffe_pb2.NetParameter(layer=[{"name": name} for name in model]), model)
     same(read_caffemodel(path), model)
 
 
 @given(st.integers(0, 2**31 - 1), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.data())
-def test_solver_states_likewise(tmp_path_factory, iteration, learned_net, data):
+def test_solver_states_of_every_format(tmp_path_factory, iteration, learned_net, data):
     state = SolverState(iteration, learned_net, tuple(data.draw(st.lists(blobs, max_size=12))), iteration // 7)
     for end in ("", ".h5"):
         path = tmp_path_factory.mktemp("state") / f"x.solverstate{end}"
@@ -104,7 +104,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path, model):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_folders_that_are_not_there(tmp_path):
+def test_missing_folders(tmp_path):
     with pytest.raises(WeightsError, match="cannot be written: No such file or directory; create the folder first"):
         write_caffemodel_h5(tmp_path / "none" / "x.h5", {})
     with pytest.raises(WeightsError, match="no such file"):

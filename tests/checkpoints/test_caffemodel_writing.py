@@ -80,8 +80,8 @@ def test_a_write_that_is_killed_leaves_the_file_as_it_was(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"before")
     code = (
-        "import os, sys; from caffejax.atomic import replacing\n"
-        "with replacing(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
+        "import os, sys; from caffejax.atomic import replace_file\n"
+        "with replace_file(sys.argv[1]) as file: file.write(b'half'); file.flush(); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == 7
     assert path.read_bytes() == b"before"

@@ -90,7 +90,7 @@ def test_a_checkpoint_of_training(end: str) -> None:
         solver.restore("weights.orbax/5")
 
 
-def test_what_a_layer_carries_from_pass_to_pass_is_no_weight() -> None:
+def test_recurrent_state_is_not_exported_as_a_weight() -> None:
     net = (
         'layer { name: "d" type: "DummyData" top: "x" top: "c" top: "y" '
         "dummy_data_param { shape { dim: 2 dim: 1 dim: 3 } "

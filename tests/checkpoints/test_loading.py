@@ -57,7 +57,7 @@ def test_refuses_what_caffe_refuses(case):
 
 @pytest.mark.parametrize("end", ["", ".h5"])
 @pytest.mark.parametrize("name", ["current", "shared"])
-def test_what_is_saved_loads_to_the_same(tmp_path, name, end):
+def test_saved_blobs_load_to_the_same_values(tmp_path, name, end):
     net = Net(GOLDEN / f"{name}.prototxt", "TEST")
     variables = load_weights(GOLDEN / f"{name}.caffemodel", net.graph, new(net))
     path = tmp_path / f"x.caffemodel{end}"
@@ -66,7 +66,7 @@ def test_what_is_saved_loads_to_the_same(tmp_path, name, end):
     jax.tree.map(np.testing.assert_array_equal, again, variables)
 
 
-def test_what_an_hdf5_file_leaves_out_must_be_shared(tmp_path):
+def test_blobs_missing_in_hdf5_must_be_shared(tmp_path):
     net = Net(GOLDEN / "shared.prototxt", "TEST")
     apart = Net((GOLDEN / "shared.prototxt").read_text().replace('name: "w"', ""), "TEST")
     path = GOLDEN / "shared_h5.caffemodel.h5"

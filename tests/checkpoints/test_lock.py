@@ -44,7 +44,7 @@ def test_a_second_run_is_refused_and_a_killed_one_holds_nothing(holder: subproce
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path: Path) -> None:
+def test_only_unfinished_files_are_swept(tmp_path: Path) -> None:
     kept = ["x.orbax/10/arrays", ".y_iter_5.caffemodel.ab.tmp", "x_iter_10.caffemodel", ".x_iter_5.caffemodel"]
     left = ["x.orbax/20.orbax-checkpoint-tmp-7/arrays/0", ".x_iter_20.caffemodel.abcd1234.tmp"]
     for name in (*kept, *left):
@@ -56,7 +56,7 @@ def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path: Path) -> N
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(kept)
 
 
-def test_what_is_locked_by_something_else_is_said_so(tmp_path: Path) -> None:
+def test_a_foreign_lock_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.lock").write_text("\x1b[2J hostile")
     with lock_prefix(str(tmp_path / "x")):
         pass

@@ -91,7 +91,7 @@ def test_layers_without_weights_are_named(
     assert said["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
 
 
-def test_nothing_is_said_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = Net(folder / "deploy.prototxt")
     with caplog.at_level(logging.INFO, "caffejax"):
         loaded(net, folder / "all.caffemodel", strict=True)
@@ -151,7 +151,7 @@ def test_a_file_for_less_than_half_of_the_layers_is_warned_of(
     ]
 
 
-def test_what_the_net_defines_is_not_missed(tmp_path: Path, folder: Path) -> None:
+def test_blobs_in_the_net_are_not_reported_missing(tmp_path: Path, folder: Path) -> None:
     """Shared blobs are their owner's."""
     shared = LAYERS + LAYERS[LAYERS.index('layer { name: "ip"') :].replace('"ip"', '"again"')
     shared = shared.replace('top: "ip"', 'top: "ip" param { name: "w" } param { name: "b" }').replace(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from caffejax.aliases import meanwhile
+from caffejax.aliases import temporary_alias
 from caffejax.cli import main
 from caffejax.debugging.dumps import Dump, DumpedLayer, compare, read_dump
 
@@ -38,7 +38,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
-    with meanwhile("caffe", "caffejax.pycaffe"):
+    with temporary_alias("caffe", "caffejax.pycaffe"):
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
@@ -129,7 +129,7 @@ def broken(path: Path) -> dict[str, Any]:
     }
 
 
-def test_what_is_no_dump_is_said(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_not_dumps_are_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
     for name, message in broken(net / "a.npz").items():
         assert main(["compare", "a.npz", name]) == 1, name
@@ -197,17 +197,17 @@ def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.Captur
     assert r"\x1b[2JInput\nData" in table
 
 
-def test_dumps_of_different_nets_part(net: Path) -> None:
+def test_dumps_of_different_nets_differ(net: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
     found = compare(a, b)
-    assert [row.verdict for row in found.parted] == ["only in A", "only in B"]
+    assert [row.verdict for row in found.differences] == ["only in A", "only in B"]
     assert found.strangers in str(found).replace("These", "these")
     assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in found.strangers
     assert not compare(a, a).strangers
 
 
-def test_a_dump_of_another_net_is_said_to_be_one(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dump_of_another_net_is_reported_as_such(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
     text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
     (net / "other.prototxt").write_text(

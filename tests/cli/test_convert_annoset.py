@@ -71,7 +71,7 @@ DETECTION = ("--anno_type=detection", "--label_map_file=names")
     ("kind", "more"),
     [("xml", ["--label_map_file=names"]), ("json", ["--label_map_file=numbers"]), ("json", []), ("txt", [])],
 )
-def test_all_kinds_say_the_same(folder, kind, more):
+def test_all_kinds_of_input_agree(folder, kind, more):
     assert convert("--anno_type=detection", f"--label_type={kind}", *more, "-encoded", name=f"{kind}.list") == 0
     records = list(Lmdb("db"))
     assert [key for key, _ in records] == [b"00000000_im 0.png", b"00000001_im 1.png"]

@@ -61,7 +61,7 @@ def test_resized_images_are_caffes(tmp_path):
         ["--encoded", "--resize_height=32", "--resize_width=40"],
     ],
 )
-def test_images_encoded_anew(tmp_path, more):
+def test_images_are_encoded_again(tmp_path, more):
     assert main(["convert_imageset", *more, "", "list.txt", str(tmp_path / "db")]) == 0
     for (_, value), name in zip(Lmdb(tmp_path / "db"), Path("list.txt").read_text().splitlines(), strict=True):
         datum = caffe_pb2.Datum.FromString(value)
@@ -100,7 +100,7 @@ def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
     assert main([*arguments, "--skip_errors"]) == 0
     assert "bad.png: its image of 8 bytes cannot be decoded" in capsys.readouterr().err
     assert [key for key, _ in Lmdb(tmp_path / "db")] == [b"00000000_good.png", b"00000003_good.png"]
-    assert "db: exists already" in failed(capsys, *arguments, "--skip_errors")
+    assert "db: already exists" in failed(capsys, *arguments, "--skip_errors")
 
 
 def test_check_size(tmp_path, capsys):
@@ -196,7 +196,7 @@ def test_extract_features(trained, kind):
         (("ip,pool", "a", "1", "lmdb"), "2 blobs are to be stored in 1 databases"),
         (("ip,pool", "a,a", "1", "lmdb"), "a database is named twice"),
         (("ip,poo", "a,b", "1", "lmdb"), "no blob 'poo' in the net; did you mean 'pool'?"),
-        (("ip", "net.prototxt", "1", "leveldb"), "net.prototxt: exists already"),
+        (("ip", "net.prototxt", "1", "leveldb"), "net.prototxt: already exists"),
         (("ip", "a", "1", "lmdb", "GPU", "7"), "JAX sees no gpu device here"),
     ],
 )

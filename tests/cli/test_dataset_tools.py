@@ -140,7 +140,7 @@ def test_label_maps(text: str, flags: list[str], wanted: dict[str, int]) -> None
     assert ("big cat" in Path("map").read_text()) == ("big" in text)
 
 
-def test_label_maps_of_other_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_label_maps_with_other_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for text, message in ("a 1\nb\n", "names:2: 'b' is not a name and a number"), ("a b", "'a b' is not a name and"):
         Path("names").write_text(text)
         assert message in failed(capsys, "create_label_map", "names", "map")
@@ -165,7 +165,7 @@ def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_programs_from_elsewhere_are_kept_or_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("build/tools").mkdir(parents=True)
     Path("build/tools/caffe.bin").write_bytes(b"\x7fELF")
     Path("build/tools/caffe").symlink_to("caffe.bin")

@@ -62,7 +62,7 @@ def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, caps
         (["fixed.prototxt", "--weights=net.caffemodel"], ["float32[2,3]"]),
     ],
 )
-def test_it_takes_what_was_asked_for(
+def test_the_exported_module_follows_the_flags(
     job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
 ) -> None:
     found = export(*arguments)
@@ -164,7 +164,7 @@ def test_flax_source_is_told_of_as_it_is(job: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "much"])
-def test_factors_that_are_no_numbers(value: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_factors_that_are_not_numbers(value: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["export", "net.prototxt", "--to=x.onnx", "--preprocess=classify", f"--raw_scale={value}"])
     assert f"'{value}' is not a finite number" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from test_help_and_errors import refused
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
-from caffejax.debugging.visualize import enlarged, feature_maps, filter_maps, grid
+from caffejax.debugging.visualize import enlarge, feature_maps, filter_maps, grid
 from caffejax.pycaffe import io
 from caffejax.pycaffe.classifier import Classifier
 
@@ -71,13 +71,13 @@ def classifier() -> Classifier:
 @pytest.mark.parametrize("rgb", [False, True])
 def test_the_first_layers_filters_in_colour(rgb: bool) -> None:
     weights = classifier().params["conv"][0].data
-    expected = enlarged(grid(filter_maps(weights, rgb=rgb)), 800)
+    expected = enlarge(grid(filter_maps(weights, rgb=rgb)), 800)
     np.testing.assert_array_equal(picture("draw", "--filters", *["--rgb"] * rgb), expected)
 
 
 def test_filters_of_a_layer_each_channel_in_grey() -> None:
     weights = classifier().params["one"][0].data
-    expected = enlarged(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
+    expected = enlarge(grid(weights.reshape(10, 1, 1)[:4], each=True), 50)
     np.testing.assert_array_equal(
         picture("draw", "--filters", "--layer=one", "--maps=4", "--each", "--size=50"), expected
     )
@@ -87,7 +87,7 @@ def test_filters_of_a_layer_each_channel_in_grey() -> None:
 def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> None:
     net = classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
-    expected = enlarged(grid(feature_maps(net.blobs[blob].data[0])), 800)
+    expected = enlarge(grid(feature_maps(net.blobs[blob].data[0])), 800)
     found = picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
     np.testing.assert_allclose(found.astype(int), expected, atol=1)
 
@@ -98,7 +98,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
     with h5py.File(folder / "data.h5") as file:
         net.blobs["data"].data[0] = file["data"][example]
     net.forward()
-    expected = enlarged(grid(net.blobs["conv"].data[0]), 800)
+    expected = enlarge(grid(net.blobs["conv"].data[0]), 800)
     found = picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
     np.testing.assert_allclose(found.astype(int), expected, atol=1)
 
@@ -132,7 +132,7 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         ("draw train_val.prototxt --blob=conv --example=9", r"--example=9: the net's data has 9 examples, 0 to 8"),
     ],
 )
-def test_what_cannot_be_drawn(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
+def test_drawings_that_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     arguments = {f.partition("=")[0]: f for f in ("--weights=w.caffemodel", "--out=q.png")}
     arguments |= {f.partition("=")[0]: f for f in command.split()[1:]}
     assert re.search(message, refused(capsys, command.split()[0], *arguments.values()))

@@ -123,7 +123,7 @@ def test_starts_without_jax() -> None:
         ),
     ],
 )
-def test_a_spoilt_job_is_refused_before_anything_is_written(
+def test_an_invalid_job_is_refused_before_anything_is_written(
     job: Path, capsys: pytest.CaptureFixture[str], spoil: object, message: str
 ) -> None:
     spoil(job)  # type: ignore[operator]
@@ -244,7 +244,7 @@ def test_gpu_mode_without_a_gpu_says_so_once(job: Path, capsys: pytest.CaptureFi
         (("train", "--wieghts=x", "--snapshto=y"), "--wieghts; did you mean '--weights'?; there is no flag --snap"),
     ],
 )
-def test_what_does_not_exist_is_named_before_what_is_missing(
+def test_unknown_flags_are_named_before_missing_ones(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -264,7 +264,7 @@ def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job
     assert said == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
 
 
-def test_a_reader_that_has_enough_is_no_error_to_speak_of(tmp_path: Path) -> None:
+def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:
     net = tmp_path / "net.prototxt"
     net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
     command = [sys.executable, "-m", "caffejax", "summary", str(net)]
@@ -306,7 +306,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
         ("plot_training_log 0 a.xyz none", "a.xyz: '.xyz' is not a picture format"),
     ],
 )
-def test_where_nothing_can_be_written_nothing_is_done(
+def test_unwritable_folders_are_refused_before_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def test_a_net_may_still_not_name_what_was_imported(folder: Path, capsys: pytest
     assert "would run thrice.f" in capsys.readouterr().err
 
 
-def test_modules_that_are_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_modules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")

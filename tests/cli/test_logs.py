@@ -121,7 +121,7 @@ def run(first: int, last: int, loss: float) -> list[str]:
         ((0, 30), (0, 10), [0, 10], [1, 1]),
     ],
 )
-def test_what_a_run_added_to_the_log_does_again_counts(
+def test_rows_of_an_appended_run_replace_earlier_rows(
     tmp_path: Path, first: tuple[int, int], resumed: tuple[int, int], iterations: list[int], losses: list[float]
 ) -> None:
     text = lines(*(("0302", "10:00:00", line) for line in [*run(*first, 2), *run(*resumed, 1)]))
@@ -169,7 +169,7 @@ def test_impossible_dates_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no log\n", "I0131 23:59:59.0 1 a.cpp:1] Solving X\n", "\0\xff binary"])
-def test_what_is_no_log(tmp_path: Path, text: str) -> None:
+def test_files_that_are_not_logs(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.log"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(CaffejaxError, match=r"x\.log: this is not the log of a training run"):
@@ -197,7 +197,7 @@ net_param {
 """
 
 
-def test_a_run_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_a_run_of_caffejax(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "solver.prototxt").write_text(SOLVER)
     assert main(["train", f"--solver={tmp_path / 'solver.prototxt'}"]) == 0
     text = capsys.readouterr().err

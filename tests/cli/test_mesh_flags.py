@@ -31,12 +31,14 @@ def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace
         ("--reduce_dtype=float32", Parallel(reduce_dtype="float32")),
     ],
 )
-def test_what_they_mean(parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel) -> None:
+def test_mesh_flags_give_the_settings(
+    parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel
+) -> None:
     assert device_flags.parallel_of(parsed(text), "device") == parallel
 
 
 @pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
-def test_what_is_no_mesh(
+def test_invalid_meshes_are_refused(
     parsed: Callable[[str], argparse.Namespace], mesh: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -51,7 +53,7 @@ def test_train_says_who_a_batch_is_for() -> None:
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])
-def test_what_are_no_numbers_of_devices(scaling: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_numbers_of_devices(scaling: str, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     plan.add_flags(parser)
     with pytest.raises(SystemExit):

@@ -181,7 +181,7 @@ def test_names_of_runs(paths: list[str], names: list[str]) -> None:
     assert names_of(paths) == names
 
 
-def test_all_that_are_no_logs_are_named_at_once(
+def test_all_files_that_are_not_logs_are_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

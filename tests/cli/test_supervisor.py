@@ -60,7 +60,7 @@ os.abort()
     ],
     ids=["ends", "fails", "another is lost", "the same number", "not in time", "told itself", "killed"],
 )
-def test_how_it_ends(does: str, code: int, says: str) -> None:
+def test_the_supervisor_reports_how_the_child_ends(does: str, code: int, says: str) -> None:
     run = subprocess.run([sys.executable, "-c", OURS + does], capture_output=True, text=True, timeout=60, check=False)
     assert (run.returncode, run.stderr) == (code, says)
 
@@ -82,7 +82,7 @@ def test_signals_are_handed_on(number: signal.Signals) -> None:
     assert process.returncode == 5
 
 
-def test_it_ends_with_the_one_that_watches() -> None:
+def test_the_child_ends_with_its_supervisor() -> None:
     with watching("") as process:
         process.kill()
         process.communicate(timeout=30)  # its output is closed when the watched one has ended, too

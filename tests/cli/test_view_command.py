@@ -18,7 +18,7 @@ LENET = REPOSITORY / "configs" / "lenet" / "train_val.prototxt"
 
 
 @pytest.mark.parametrize(("flags", "name"), [((), "train_val.html"), (("--out", "a.html"), "a.html")])
-def test_the_page_is_where_it_is_said_to_be(
+def test_the_page_is_at_the_printed_address(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

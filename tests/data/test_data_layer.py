@@ -50,7 +50,7 @@ def test_rand_skip_starts_somewhere_else_as_the_seed_says(open_source, data_laye
     assert set(starts) == set(range(6))
 
 
-def test_layers_draw_apart(open_source, data_layer, raw_db):
+def test_layers_draw_different_numbers(open_source, data_layer, raw_db):
     net = data_layer(raw_db, 13, "crop_size: 3")
     one, two = open_source(net, "TRAIN"), open_source(net.replace('name: "d"', 'name: "e"'), "TRAIN")
     assert not np.array_equal(next(one)[0], next(two)[0])

@@ -27,7 +27,7 @@ def test_the_script_makes_what_is_committed(made, part):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_they_are_the_reference_digits(shared, part):
+def test_digits_equal_the_reference(shared, part):
     assert list(Lmdb(ROOT / "configs" / "digits" / part)) == list(Lmdb(shared / "digits" / part))
 
 

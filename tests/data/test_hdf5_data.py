@@ -115,13 +115,13 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
         next(source)
 
 
-def test_a_batch_that_no_memory_holds_is_refused_before_it_is_made(open_source, hdf5_layer, tmp_path):
+def test_a_batch_larger_than_memory_is_refused_before_allocation(open_source, hdf5_layer, tmp_path):
     path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
     said = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
     assert "needs 72.76 TiB for a batch, and there are" in said
 
 
-def test_of_many_bad_files_the_first_are_named(open_source, hdf5_layer, tmp_path):
+def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer, tmp_path):
     said = message_of(open_source, hdf5_layer(listed(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1))
     assert len(said.splitlines()) == 21
     assert said.endswith("and 4980 more")

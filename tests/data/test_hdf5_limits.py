@@ -13,7 +13,7 @@ import pytest
 from caffejax.checkpoints.caffemodel import read_caffemodel
 from caffejax.checkpoints.solverstate import read_solverstate
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.untrusted_hdf5 import Allowance, RefusedError, find, opened
+from caffejax.untrusted_hdf5 import Allowance, RefusedError, find, open_hdf5_file
 
 GIB = 2**30
 
@@ -164,7 +164,7 @@ def test_links_within_a_file_are_followed(read_data: Any) -> None:
     assert label.tolist() == [5, 6, 7, 8]
 
 
-def test_what_is_packed_within_the_limit_is_read(read_data: Any) -> None:
+def test_compressed_data_within_the_limit_is_read(read_data: Any) -> None:
     def make(file: h5py.File, name: str) -> None:
         file.create_dataset(name, data=np.zeros((4, 1000)), compression="gzip")
 
@@ -185,7 +185,7 @@ def test_claims_add_up(tmp_path: Path) -> None:
             allowance.check(file["c"])
 
 
-def test_finding_nothing(tmp_path: Path) -> None:
+def test_nothing_detected_scores_zero(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a/b"] = 3
         assert find(file, "none") is None
@@ -194,16 +194,14 @@ def test_finding_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 512])
-def test_a_file_of_several_is_refused_before_the_library_makes_room_for_what_it_claims(
-    before: int, tmp_path: Path
-) -> None:
+def test_a_multi_file_hdf5_is_refused_before_hdf5_allocates_its_claimed_size(before: int, tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w", libver="earliest", userblock_size=before) as file:
         file["a"] = [1.0]
     content = bytearray(path.read_bytes())
-    opened(path).close()
+    open_hdf5_file(path).close()
     assert content[before + 48 : before + 56] == b"\xff" * 8  # the address of driver information
     content[before + 48 : before + 56] = (26).to_bytes(8, "little")
     path.write_bytes(content)
     with pytest.raises(RefusedError, match="is one of several files"):
-        opened(path)
+        open_hdf5_file(path)

@@ -48,7 +48,7 @@ def test_every_forward_adds_rows_and_a_new_net_starts_anew(tmp_path):
     assert content(path)["label"].tolist() == batches[1]["y"].tolist()
 
 
-def test_gradients_pass_it_by(tmp_path):
+def test_gradients_skip_the_layer(tmp_path):
     net = Net("force_backward: true" + net_text(tmp_path / "out.h5"))
     params, state = net.init(jax.random.key(0))
     inputs = batch(0)

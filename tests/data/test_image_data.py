@@ -68,7 +68,7 @@ def test_grey_and_resized(folder, open_source):
     assert (data == 10 * label[:, None, None, None]).all()
 
 
-def test_what_an_image_may_have_is_a_limit_of_what_it_is_resized_to(folder):
+def test_the_pixel_limit_applies_after_resizing(folder):
     file = folder / "in" / "a 1.png"
     assert read_image(file, True, 8, 5, max_pixels=40).shape == (3, 8, 5)
     with pytest.raises(DataError, match=r"height 8 and width 6: that is too large \(--max_image_pixels\)"):
@@ -167,7 +167,7 @@ def test_bad_settings(open_source, net, message):
     ("content", "message"),
     [(b"\n", "the list names no images"), (b"\0\1\n" * 99, "list: .*: is not a text file; each line")],
 )
-def test_what_is_no_list(open_source, tmp_path, content, message):
+def test_files_that_are_not_lists(open_source, tmp_path, content, message):
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
         open_source(layer(tmp_path / "list"))

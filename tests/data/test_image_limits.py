@@ -213,7 +213,7 @@ def test_pycaffe_has_the_limit(folder: Path) -> None:
     assert caffe.io.load_image(folder / "im.png").shape == (40, 50, 3)
 
 
-def test_a_bomb_is_refused_by_default() -> None:
+def test_a_decompression_bomb_is_refused_by_default() -> None:
     """Nothing is decoded: these bytes hold no pixels."""
     head = bomb(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 30000, 30000))
     with pytest.raises(BadImageError, match=f"has 900000000 pixels .* at most {MAX_IMAGE_PIXELS} are decoded"):

@@ -70,7 +70,7 @@ def test_named_with_row_and_layer(tmp_path, labels, layers, message):
         ([0, 9, 2, 2, 0], 'layer { name: "l" type: "EuclideanLoss" bottom: "label" bottom: "label" top: "l" }'),
     ],
 )
-def test_what_is_a_class_or_ignored_or_no_class_number_passes(tmp_path, labels, layers):
+def test_classes_ignored_labels_and_other_numbers_pass(tmp_path, labels, layers):
     batches = loader(tmp_path, labels, layers)
     np.testing.assert_array_equal(next(batches)["label"], labels)
     batches.close()

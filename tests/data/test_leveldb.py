@@ -41,7 +41,7 @@ def test_any_order_of_reading_gives_the_record_at_the_position(leveldb_folder, i
     assert [records[i] for i in indices] == [RECORDS[i] for i in indices]
 
 
-def test_positions_end(leveldb_folder):
+def test_positions_outside_the_database_raise(leveldb_folder):
     records = LevelDb(leveldb_folder)
     assert len(records) == 500
     for index in (-1, 500):

@@ -28,7 +28,7 @@ STEP = st.one_of(
 @needs_plyvel
 @settings(max_examples=60)
 @given(steps=st.lists(STEP, max_size=12), snappy=st.booleans(), seed=st.integers(0, 1000))
-def test_what_the_library_writes_is_what_we_read(tmp_path_factory, steps, snappy, seed):
+def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, seed):
     path = tmp_path_factory.mktemp("plyvel")
     small = {"write_buffer_size": 1 << 16, "block_size": 1 << 10, "max_file_size": 1 << 20}
 
@@ -71,7 +71,7 @@ def test_what_the_library_writes_is_what_we_read(tmp_path_factory, steps, snappy
     compress=st.booleans(),
     prefix=st.binary(max_size=300),
 )
-def test_what_we_write_is_what_the_library_reads(tmp_path_factory, sizes, compress, prefix):
+def test_the_library_reads_written_files(tmp_path_factory, sizes, compress, prefix):
     path = tmp_path_factory.mktemp("ours")
     wanted = [(prefix + b"%04d" % i, value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
     write_leveldb(path / "db", wanted, compress)

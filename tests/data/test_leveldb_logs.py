@@ -48,7 +48,7 @@ def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, left)
 
 
 @pytest.mark.parametrize("zeros", [7, 500, 70_000])
-def test_zeros_after_a_log_are_room_never_written_to(tmp_path, caplog, zeros):
+def test_zeros_after_a_log_are_preallocated_space(tmp_path, caplog, zeros):
     records = logged(tmp_path / "db", [10, 40_000])
     end = (tmp_path / "db" / "000003.log").stat().st_size
     with open(tmp_path / "db" / "000003.log", "ab") as file:

@@ -8,7 +8,7 @@ from caffejax.errors import DataError
 
 
 def test_writing_never_overwrites(leveldb_folder):
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         write_leveldb(leveldb_folder, [(b"a", b"b")])
     assert list(LevelDb(leveldb_folder)) == RECORDS
 

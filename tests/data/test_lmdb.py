@@ -77,7 +77,7 @@ def test_empty_database(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000, bytes(100_000)])
-def test_file_that_is_no_lmdb(tmp_path, content):
+def test_a_file_that_is_not_an_lmdb(tmp_path, content):
     (tmp_path / "data.mdb").write_bytes(content)
     with pytest.raises(DataError, match=str(tmp_path)):
         len(Lmdb(tmp_path))
@@ -96,7 +96,7 @@ def test_overwritten_pages(folder, tmp_path):
     content = (folder / "data.mdb").read_bytes()
     half = len(content) // 2
     (tmp_path / "data.mdb").write_bytes(content[:half] + bytes(len(content) - half))
-    with pytest.raises(DataError, match=r"record 0 or one after it cannot be read: page \d+ .*is damaged"):
+    with pytest.raises(DataError, match=r"record 0 or one after it cannot be read: .*page \d+.* is damaged"):
         list(Lmdb(tmp_path))
 
 
@@ -108,7 +108,7 @@ def test_writing_grows_the_map(tmp_path):
 
 def test_writing_never_overwrites(folder):
     before = (folder / "data.mdb").read_bytes()
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         write_lmdb(folder, [(b"a", b"b")])
     assert (folder / "data.mdb").read_bytes() == before
 

@@ -64,7 +64,7 @@ def test_a_file_that_is_removed_while_it_is_read_is_read_on(content: bytes, tmp_
 
 
 @pytest.mark.parametrize("kind", ["databases within", "several values"])
-def test_what_caffe_never_writes_is_refused(tmp_path: Path, kind: str) -> None:
+def test_keys_that_caffe_never_writes_are_refused(tmp_path: Path, kind: str) -> None:
     with lmdb.open(str(tmp_path), max_dbs=1, lock=False) as environment:
         inner = environment.open_db(b"inner", dupsort=kind == "several values")
         with environment.begin(write=True) as txn:
@@ -73,7 +73,7 @@ def test_what_caffe_never_writes_is_refused(tmp_path: Path, kind: str) -> None:
         list(Lmdb(tmp_path))
 
 
-def test_closed_files_are_let_go(content: bytes, tmp_path: Path) -> None:
+def test_closed_files_are_released(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(content)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):

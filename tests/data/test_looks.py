@@ -93,7 +93,7 @@ def test_lmdb(
     assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
 
 
-def test_a_look_leaves_no_database_open(
+def test_probing_leaves_no_database_open(
     tmp_path: Path, data_layer: Callable[..., str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
@@ -115,7 +115,7 @@ def test_leveldb(
     assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]
 
 
-def test_of_a_leveldb_only_the_first_keys_are_looked_at(
+def test_only_the_first_keys_of_a_leveldb_are_probed(
     tmp_path: Path, data_layer: Callable[..., str], raw_datum: Callable[..., bytes]
 ) -> None:
     write_leveldb(tmp_path / "db", ((b"%04d" % i, raw_datum(i % 99)) for i in range(5000)), compress=False)
@@ -193,7 +193,7 @@ def test_window_data(events: list[str], windows: Path, images: list[str]) -> Non
     assert len(seen.batch) >= 4
 
 
-def test_of_a_window_file_only_the_first_image_is_looked_at(windows: Path) -> None:
+def test_only_the_first_image_of_a_window_file_is_probed(windows: Path) -> None:
     lines = windows.read_text().splitlines()
     windows.write_text("\n".join([*lines[:-1], "0 0.1 2 two 9 9"]))
     net = Net(window_net(windows))

@@ -85,7 +85,7 @@ def test_hdf5_shuffles_every_round_anew_and_keeps_rows_together(open_source, hdf
 
 
 @pytest.mark.parametrize("state", [{}, {"examples": -1}, {"examples": "3"}])
-def test_what_is_no_position_is_refused(open_source, h5_list, hdf5_layer, raw_db, data_layer, state):
+def test_values_that_are_not_positions_are_refused(open_source, h5_list, hdf5_layer, raw_db, data_layer, state):
     for net in (hdf5_layer(h5_list, "a"), data_layer(raw_db)):
         with pytest.raises(DataError, match="is not the position"):
             open_source(net).set_state(state)

@@ -70,7 +70,7 @@ def test_the_position_is_the_consumers(workers):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_an_exception_comes_whole_and_in_its_place_and_stays(workers):
+def test_an_exception_is_raised_unchanged_at_its_batch_and_again(workers):
     source = Pipeline(Counting(bad=3), 10, workers)
     batches = [next(source) for _ in range(3)]
     assert [int(batch[0]) for batch in batches] == [0, 1, 2]

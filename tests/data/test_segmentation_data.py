@@ -93,7 +93,7 @@ def test_whole_images_come_one_by_one_in_their_own_size(folder, open_source, kin
         assert label.dtype == np.float32
 
 
-def test_what_is_smaller_than_the_crop_is_padded(folder, open_source):
+def test_images_smaller_than_the_crop_are_padded(folder, open_source):
     net = layer("ImageSegData", folder / "list.txt", f"{PIXEL} ignore_label: 77", "crop_size: 25 mean_value: 100.25")
     net = net.replace('top: "label"', 'top: "label" top: "size"')
     data, label, size = next(open_source(net))

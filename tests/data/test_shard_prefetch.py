@@ -18,7 +18,7 @@ from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
 from caffejax.layers.data_source import SharedSource
-from caffejax.options import Options, Reading, Run, Share, resolved
+from caffejax.options import Options, Reading, Run, Share, resolve_options
 from caffejax.schema import read_net
 
 SIZE = 5
@@ -167,7 +167,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
         ),
     ],
 )
-def test_what_is_no_share(values: tuple[Any, Any, Any], messages: list[str]) -> None:
+def test_invalid_shares_are_refused(values: tuple[Any, Any, Any], messages: list[str]) -> None:
     with pytest.raises(CaffejaxError) as caught:
         Share(*values)
     assert [problem.message for problem in caught.value.problems] == messages
@@ -175,9 +175,9 @@ def test_what_is_no_share(values: tuple[Any, Any, Any], messages: list[str]) -> 
 
 def test_a_share_is_no_keyword_and_stays_where_keywords_are_given() -> None:
     reading = Reading(share=Share(1, 1, 2))
-    assert resolved(Run(), reading, {"seed": 3})[1] == Reading(seed=3, share=Share(1, 1, 2))
+    assert resolve_options(Run(), reading, {"seed": 3})[1] == Reading(seed=3, share=Share(1, 1, 2))
     assert "share" not in Options.__annotations__
     with pytest.raises(CaffejaxError, match=r"^there is no option 'share'$"):
-        resolved(Run(), reading, {"share": Share()})
+        resolve_options(Run(), reading, {"share": Share()})
     with pytest.raises(CaffejaxError, match=r"^share must be a Share, not \(0, 1, 1\)$"):
         Reading(share=(0, 1, 1))  # type: ignore[arg-type]

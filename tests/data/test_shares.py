@@ -265,7 +265,7 @@ def test_batches_of_several_devices_are_one_batch_of_all(
         assert same(joined, next(large))
 
 
-def test_what_goes_wrong_in_a_batch_is_its_owners_to_say(open_loader: Callable[..., Loader], tmp_path: Path) -> None:
+def test_errors_of_a_batch_are_raised_by_its_owner(open_loader: Callable[..., Loader], tmp_path: Path) -> None:
     for i in range(6):
         cv2.imwrite(str(tmp_path / f"{i}.png"), np.full((4, 4, 3), i, np.uint8))
     (tmp_path / "3.png").write_bytes(b"no image")

@@ -55,7 +55,7 @@ def test_the_next_good_one_stands_in_and_each_bad_one_is_warned_of_once(make, op
     assert all(any(name in w for w in warnings) for name in ("0", "3", "4", "9"))
 
 
-def test_what_stands_in_follows_from_the_position(make, open_source):
+def test_the_replacement_of_a_bad_image_depends_on_its_position(make, open_source):
     net = make(BAD)
     for start in range(10):
         resumed = open_source(net, skip_bad=True)
@@ -63,7 +63,7 @@ def test_what_stands_in_follows_from_the_position(make, open_source):
         assert labels(resumed, 4) == [STAND_INS[(start + i) % 10] for i in range(12)]
 
 
-def test_without_it_a_bad_one_is_fatal(make, open_source):
+def test_without_skip_bad_a_bad_image_is_fatal(make, open_source):
     source = open_source(make(BAD[1:]))
     assert labels(source, 1) == [0, 1, 2]
     with pytest.raises(DataError, match=r"3.*(is not a Datum|cannot be decoded)"):
@@ -76,7 +76,7 @@ def test_too_many_in_a_row_are_an_error(make, open_source):
         labels(source, 3)
 
 
-def test_another_shape_is_an_error_all_the_same(open_source, data_layer, raw_datum, tmp_path):
+def test_another_shape_is_still_an_error(open_source, data_layer, raw_datum, tmp_path):
     shapes = [(2, 6, 7)] * 3 + [(2, 6, 8)]
     records = [(b"%03d" % i, raw_datum(i, shape)) for i, shape in enumerate(shapes)]
     records[2] = (b"002", b"\x08\xff")
@@ -85,7 +85,7 @@ def test_another_shape_is_an_error_all_the_same(open_source, data_layer, raw_dat
         next(open_source(data_layer(tmp_path / "db", 3), skip_bad=True))
 
 
-def test_what_is_no_image_of_the_database_is_no_bad_image(open_source, data_layer, tmp_path, raw_datum):
+def test_records_without_an_image_are_not_skipped(open_source, data_layer, tmp_path, raw_datum):
     write_leveldb(tmp_path / "db", ((b"%03d" % i, raw_datum(i)) for i in range(100)), compress=False)
     table = next((tmp_path / "db").glob("*.ldb"))
     net = data_layer(tmp_path / "db", 3, data="backend: LEVELDB")

@@ -107,7 +107,7 @@ def test_layers_of_other_phases_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Data", "HDF5Data", "MemoryData"])
-def test_a_size_that_is_missing_is_left_to_the_layer_to_miss(kind: str) -> None:
+def test_a_missing_size_is_reported_by_the_layer(kind: str) -> None:
     net = read_net(net_of(kind, size=0))
     assert split_batch_sizes(net, 4) == net
     text_format.Merge("layer { name: 'n' type: 'NoSuchType' top: 'x' }", net)

@@ -34,7 +34,7 @@ def test_overlaps_of_boxes(box, window):
 
 
 @given(boxes, boxes)
-def test_what_a_window_shows_lies_in_it(box, window):
+def test_visible_objects_are_inside_the_window(box, window):
     if window[0] == window[2] or window[1] == window[3]:
         return
     inside, there = clip_to_window(np.array([box], np.float32), np.array(window, np.float32))

@@ -93,7 +93,7 @@ def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_batches_are_those_that_were_meant(graph: Graph, kind: str) -> None:
+def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
     data = UserData("data", KINDS[kind](), graph)
     found = list(islice(data, 8))
     data.close()
@@ -107,7 +107,7 @@ def test_batches_are_those_that_were_meant(graph: Graph, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("taken", [0, 2, 3, 5], ids=lambda n: f"after {n}")
-def test_goes_on_where_a_place_says(graph: Graph, kind: str, taken: int) -> None:
+def test_continues_at_a_restored_position(graph: Graph, kind: str, taken: int) -> None:
     first = UserData("data", KINDS[kind](), graph)
     for _ in range(taken):
         next(first)
@@ -158,13 +158,13 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_data_that_cannot_be_is_said_to_be_wrong(graph: Graph, case: str) -> None:
+def test_impossible_data_is_refused(graph: Graph, case: str) -> None:
     data, message = BAD[case]
     with pytest.raises(DataError, match=message):
         next(UserData("data", data, graph))
 
 
-def test_all_problems_of_a_batch_are_told_at_once(graph: Graph) -> None:
+def test_all_problems_of_a_batch_are_reported_at_once(graph: Graph) -> None:
     with pytest.raises(DataError) as caught:
         next(UserData("data", [{"x": X[..., None], "yy": Y}], graph))
     assert len(caught.value.problems) == 2
@@ -202,7 +202,7 @@ def test_images_in_another_order_of_axes_are_said_to_be(graph: Graph) -> None:
      {"epoch": 0, "done": 1, "unit": []}, {"epoch": 0, "done": 50}, {"epoch": 0, "done": 2, "unit": "rows"}],
     ids=str,
 )  # fmt: skip
-def test_places_that_are_none_are_refused(graph: Graph, place: Any) -> None:
+def test_invalid_positions_are_refused(graph: Graph, place: Any) -> None:
     data = UserData("data", BATCHES, graph)
     next(data)
 

@@ -246,7 +246,7 @@ def test_old_files_say_video_data(folder: Path) -> None:
         ("clips", f"{CLIP} encoded: true", "", "encoded is not supported"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_problems_are_reported(
     folder: Path, open_source: Any, file: str, text: str, transform: str, match: str
 ) -> None:
     with pytest.raises(DataError, match=match):

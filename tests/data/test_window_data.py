@@ -129,7 +129,7 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_window_with_its_context_is_what_lies_there():
+def test_a_window_with_context_shows_the_surrounding_pixels():
     """Scale 1: the square is cut out of the image as it is."""
     image = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
     pixels, row, column = Warp(17, 4, False)(image, np.array([10, 12, 17, 19]), False)

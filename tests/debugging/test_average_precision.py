@@ -37,7 +37,7 @@ def plain(detections: list[tuple[float, float, float]], positives: int, version:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(DETECTIONS, st.integers(0, 5))
-def test_as_defined(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
+def test_versions_equal_their_definitions(version: str, scored: list[tuple[int, tuple[int, int]]], missed: int) -> None:
     detections = [(score / 8, float(t), float(f)) for score, (t, f) in scored]
     positives = sum(int(t) for _, t, _ in detections) + missed
     expected = plain(detections, positives, version) if positives else 0
@@ -45,7 +45,7 @@ def test_as_defined(version: str, scored: list[tuple[int, tuple[int, int]]], mis
 
 
 @pytest.mark.parametrize(("version", "expected"), [("11point", 1), ("MaxIntegral", 1), ("Integral", 1)])
-def test_all_found_and_nothing_else(version: str, expected: float) -> None:
+def test_perfect_detections_score_one(version: str, expected: float) -> None:
     assert average_precision([(0.9, 1, 0), (0.5, 1, 0)], 2, version) == pytest.approx(expected)
 
 
@@ -61,7 +61,7 @@ def test_recalls_of_tenths_are_float32(found: int, tenths: int) -> None:
     assert average_precision([(1, 1, 0)] * found, 10, "11point") == pytest.approx(tenths / 11)
 
 
-def test_nothing_found_or_to_be_found() -> None:
+def test_nothing_detected_or_nothing_to_detect() -> None:
     assert average_precision([], 3, "Integral") == 0
     assert average_precision([(0.5, 0, 1)], 0, "11point") == 0
 

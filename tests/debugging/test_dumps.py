@@ -85,18 +85,22 @@ def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> Non
     assert first is not None
     assert first.layer == layer
     # each layer by itself, nothing else parts
-    assert {row.layer for row in compare(dump, replay(dump, net, each_layer=True)).parted} == {layer}
+    assert {row.layer for row in compare(dump, replay(dump, net, each_layer=True)).differences} == {layer}
 
 
 @pytest.mark.slow
 def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
     """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
     loud = changed(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
-    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    parted = {
+        (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
+    }
     # the layer that does not make that, and those that read it through the Split
     assert parted == {("pool", "top"), ("pool_pool_0_split", "top")}
     loud = changed(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
-    parted = {(row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).parted}
+    parted = {
+        (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
+    }
     assert parted == {("both", "diff"), ("ip1", "grad"), ("ip1", "diff"), ("ip2", "grad")}  # they share their weights
 
 
@@ -108,7 +112,7 @@ def test_each_layer_reads_what_the_dump_has() -> None:
     assert compare(dump, replay(lacking, net, each_layer=True)).ok
     wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
     found = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
-    assert {row.layer for row in found.parted if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
+    assert {row.layer for row in found.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -179,7 +183,7 @@ def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
     for member in members:
         off = dump.arrays[member].copy()
         off.flat[random.integers(off.size)] += 0.01 * (np.abs(off).max() + 1)
-        (row,) = compare(dump, changed(dump, member, off)).parted
+        (row,) = compare(dump, changed(dump, member, off)).differences
         assert (row.layer, row.name) == whose(dump, member), member
 
 
@@ -188,28 +192,28 @@ def test_nan_is_equal_where_both_have_it(dump: Dump) -> None:
     spoiled[0, 0, 0, :2] = np.nan, np.inf
     both = changed(dump, "blob/sum", spoiled)
     assert compare(both, both).ok
-    (row,) = compare(dump, both).parted
+    (row,) = compare(dump, both).differences
     assert (row.layer, row.distance and row.distance.at) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
     other = spoiled.copy()
     other[0, 0, 0, 1] = -np.inf
-    assert len(compare(both, changed(dump, "blob/sum", other)).parted) == 1
+    assert len(compare(both, changed(dump, "blob/sum", other)).differences) == 1
 
 
-def test_what_is_absent_or_of_another_shape(dump: Dump) -> None:
+def test_missing_arrays_and_wrong_shapes(dump: Dump) -> None:
     def without(*starts: str) -> Dump:
         return dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if not k.startswith(starts)})
 
-    assert {r.verdict for r in compare(dump, without("blob/sum")).parted} == {"only in A"}
-    assert {r.verdict for r in compare(without("blob/sum"), dump).parted} == {"only in B"}
+    assert {r.verdict for r in compare(dump, without("blob/sum")).differences} == {"only in A"}
+    assert {r.verdict for r in compare(without("blob/sum"), dump).differences} == {"only in B"}
     # kinds that a dump does not hold at all were not recorded; of blobs written over, the last value may be all
     for kinds in (("diff/", "grad/", "top_diff/"), ("param/",), ("input/",), ("top/", "top_diff/")):
         assert compare(dump, without(*kinds)).ok, kinds
-    assert {r.layer for r in compare(dump, without("grad/conv")).parted} == {"conv/1x1"}
-    (row,) = compare(dump, changed(dump, "blob/ip1", np.zeros((3, 4)))).parted
+    assert {r.layer for r in compare(dump, without("grad/conv")).differences} == {"conv/1x1"}
+    (row,) = compare(dump, changed(dump, "blob/ip1", np.zeros((3, 4)))).differences
     assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
     fewer = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
-    assert [(row.layer, row.verdict) for row in compare(dump, fewer).parted] == [("norm", "only in A")]
+    assert [(row.layer, row.verdict) for row in compare(dump, fewer).differences] == [("norm", "only in A")]
     assert not compare(without(""), without("")).ok  # there was nothing to compare
 
 
@@ -225,7 +229,7 @@ def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
     found = compare(
         dump, replay(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
     )
-    assert {(row.name, row.verdict) for row in found.parted} == {
+    assert {(row.name, row.verdict) for row in found.differences} == {
         ("label", "only in A"),
         ("loss", "only in A"),
         ("prob", "only in B"),
@@ -258,12 +262,12 @@ def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
-def test_an_odd_number_among_zeros_parts(odd: float) -> None:
+def test_one_nonzero_value_among_zeros_differs(odd: float) -> None:
     found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
     assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
-def test_zeros_prove_nothing(dump: Dump) -> None:
+def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
     zeros = dataclasses.replace(dump, arrays={name: np.zeros_like(array) for name, array in dump.arrays.items()})
     assert re.search(r"\d+ tops of these prove nothing: all 0 in both", str(compare(zeros, zeros)))
     assert "prove nothing" not in str(compare(dump, dump))

@@ -62,7 +62,7 @@ def test_pycaffe_stops(text: str, indices: list[float], said: str, callback: boo
     assert np.isfinite(net.forward()["y"]).all()
 
 
-def test_what_is_cut_off_to_an_index_is_one() -> None:
+def test_truncated_values_count_as_indices() -> None:
     assert np.isfinite(set_up(PICK % "i", [0, 3.9, -0.9, 1]).forward()["y"]).all()
 
 
@@ -98,7 +98,7 @@ def wrong_net(tmp_path: Path) -> Path:
     ],
     ids=["test", "time", "extract_features", "train"],
 )
-def test_commands_stop(
+def test_commands_stop_at_indices_out_of_range(
     wrong_net: Path, command: Callable[[Path, Path], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = wrong_net.parent / "w.caffemodel"

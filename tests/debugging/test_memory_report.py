@@ -75,7 +75,7 @@ def test_recurrent_layers_count_every_step() -> None:
     assert memory_report(Net(net)).layers[1].multiply_adds == 5 * 2 * (3 * 16 + 4 * 16)
 
 
-def test_host_layers_are_not_looked_into() -> None:
+def test_host_layers_are_not_traced_for_state() -> None:
     found = memory_report(Net(FILTER, "TRAIN"))
     assert found.layers[1].multiply_adds is None
     assert found.training is None

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from caffejax.debugging.visualize import (
-    encoded,
-    enlarged,
+    encode_picture,
+    enlarge,
     feature_maps,
     filter_maps,
     filter_params,
@@ -60,7 +60,9 @@ def test_colours_of_filters_come_out_as_they_are(rgb: bool) -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[0, 2 if not rgb else 0] = 1  # red
     weights[1, 0 if not rgb else 2] = 1  # blue
-    picture = cv2.imdecode(np.frombuffer(encoded(grid(filter_maps(weights, rgb=rgb))), np.uint8), cv2.IMREAD_COLOR_RGB)
+    picture = cv2.imdecode(
+        np.frombuffer(encode_picture(grid(filter_maps(weights, rgb=rgb))), np.uint8), cv2.IMREAD_COLOR_RGB
+    )
     assert picture[1, 1].tolist() == [255, 0, 0]
     assert picture[1, 4].tolist() == [0, 0, 255]
 
@@ -84,10 +86,10 @@ def test_rows_of_blobs_of_any_shape(shape: tuple[int, ...], maps: tuple[int, ...
 
 def test_pictures_are_enlarged_by_whole_pixels() -> None:
     small = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    large = enlarged(small, 9)
+    large = enlarge(small, 9)
     assert large.shape == (6, 9)
     np.testing.assert_array_equal(large[1::3, 1::3], small)
-    assert enlarged(np.zeros((900, 20, 3), np.uint8), 512).shape == (900, 20, 3)
+    assert enlarge(np.zeros((900, 20, 3), np.uint8), 512).shape == (900, 20, 3)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,11 @@ def test_pictures_are_enlarged_by_whole_pixels() -> None:
     [(np.zeros((0, 3, 3)), "nothing to draw"), (np.zeros((5, 0, 3)), "nothing to draw"),
      (np.zeros((300**2, 1, 100), np.float16), r"make a picture of 600 x 30300 pixels.*--maps=N")],
 )  # fmt: skip
-def test_what_cannot_be_drawn(maps: np.ndarray, message: str) -> None:
+def test_drawings_that_are_refused(maps: np.ndarray, message: str) -> None:
     with pytest.raises(CaffejaxError, match=message):
         grid(maps)
     with pytest.raises(CaffejaxError, match=r"'\.doc' is not a picture format"):
-        encoded(np.zeros((2, 2), np.uint8), ".doc")
+        encode_picture(np.zeros((2, 2), np.uint8), ".doc")
 
 
 def test_the_first_filters_are_those_larger_than_a_pixel() -> None:

@@ -29,7 +29,7 @@ def test_every_case_shows_a_difference() -> None:
         assert "error: none" not in text, title
 
 
-def test_what_the_tests_leave_out_is_told() -> None:
+def test_unmet_recorded_cases_are_listed() -> None:
     """Recorded cases that are not met as recorded."""
     assert "SmoothL1LossOHEM/default" in PAGE
     assert "BN/segnet_overwrites" in PAGE

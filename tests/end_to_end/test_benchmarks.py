@@ -39,5 +39,5 @@ def exists(file: Path, module: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_what_is_imported_exists(file: Path) -> None:
+def test_imported_names_exist(file: Path) -> None:
     assert not [f"{module}.{name}" for module, name in imported(file) if not exists(file, module, name)]

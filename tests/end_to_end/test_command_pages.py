@@ -32,7 +32,7 @@ def test_every_page_with_code_is_run() -> None:
     assert {page for page in ELSEWHERE if f'"{page}.md"' not in tests} == {"accelerators", "scaling"}
 
 
-def test_messages_that_are_told_of_without_being_made_are_there() -> None:
+def test_messages_in_tables_exist_in_the_source() -> None:
     """Those in tables of the page on errors, with ... for what differs."""
     told = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
     messages = [message for message in told if " " in message]

@@ -201,7 +201,7 @@ def test_links_between_pages_lead_to_files() -> None:
     assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_page_on_the_architecture_names_what_is_there() -> None:
+def test_the_page_on_the_architecture_names_existing_files() -> None:
     text = (REPOSITORY / "docs" / "development" / "architecture.md").read_text()
     roots = [Path(caffejax.__file__).parent, REPOSITORY]
     files = set(re.findall(r"`([\w/]+/[\w]+\.py)`", text))

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_are_asked() -> None:
+def test_every_example_is_run_and_listed() -> None:
     scripts = {path.stem for path in EXAMPLES.glob("*.py")}
     assert scripts == {*SAYS, "lenet_from_arrays", "digits"}
     listed = re.findall(r"\[(\w+)\.py\]", (EXAMPLES / "README.md").read_text())

@@ -14,7 +14,7 @@ def test_every_name_is_there(name: str) -> None:
     assert name in dir(caffejax)
 
 
-def test_other_names_are_not() -> None:
+def test_unknown_names_raise() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         caffejax.nonsense  # noqa: B018
 

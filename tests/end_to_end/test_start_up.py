@@ -76,7 +76,7 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_file_provides_is_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blobs_from_a_file_are_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
     original = bucketed_random.bucketed_draw
     monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *given: drawn.append(1) or original(*given))

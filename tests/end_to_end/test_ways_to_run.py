@@ -186,17 +186,17 @@ def assert_same(found: Numbers, wanted: Numbers) -> None:
 
 @every_net
 @pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
-def test_run_in_pycaffe_it_gives_the_same(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
+def test_nets_give_the_same_in_pycaffe(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
     assert_same(in_pycaffe(case, case.net(), way), expected(case))
 
 
 @every_net
-def test_run_layer_by_layer_it_gives_the_same(case: Case) -> None:
+def test_nets_run_layer_by_layer_give_the_same(case: Case) -> None:
     assert_same(one_by_one(case, plain_net(case)), expected(case))
 
 
 @every_net
-def test_recomputed_it_gives_the_same(case: Case) -> None:
+def test_rematerialized_nets_give_the_same(case: Case) -> None:
     assert_same(whole(case, case.net(remat="auto", memory_limit=1)), expected(case))
 
 
@@ -227,11 +227,11 @@ def cut_in_pieces(message: NetParameter, net: Net) -> None:
 
 
 @every_net
-def test_split_at_host_layers_layers_it_gives_the_same(case: Case) -> None:
+def test_nets_split_at_host_layers_give_the_same(case: Case) -> None:
     assert_same(whole(case, case.net(cut_in_pieces)), expected(case))
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
-def test_split_at_host_layers_layers_in_pycaffe_it_gives_the_same(case: Case) -> None:
+def test_layers_with_host_layers_give_the_same_in_pycaffe(case: Case) -> None:
     """Of nets with layers in place: what these read has to outlive what is written over it."""
     assert_same(in_pycaffe(case, case.net(cut_in_pieces), at_once), expected(case))

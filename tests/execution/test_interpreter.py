@@ -10,7 +10,7 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, names
 
 from caffejax import Net
-from caffejax.execution import PassInputs, compute, one_by_one, run, run_parts, schedule_of
+from caffejax.execution import PassInputs, compute, run, run_parts, schedule_of, split_by_layer
 
 
 def test_a_range_runs_on_what_was_made_before_it() -> None:
@@ -24,10 +24,10 @@ def test_a_range_runs_on_what_was_made_before_it() -> None:
     np.testing.assert_array_equal(run(tail, given, before=before).values["conv"], whole.values["conv"])
 
 
-def test_what_nobody_reads_any_more_is_let_go() -> None:
+def test_blobs_without_further_readers_are_released() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
     given = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
-    apart = one_by_one(net.schedule)
+    apart = split_by_layer(net.schedule)
     held = [set(result.values) for _, _, result in run_parts(apart, given, wanted=["tanh"])]
     assert held == [{"data"}, {"conv"}, {"tanh"}]
     assert set(run(apart, given).values) == {"data", "conv", "tanh"}

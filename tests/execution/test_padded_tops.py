@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerError, LayerTraits, LayerType, Net, Signature, Traced, pycaffe
-from caffejax.layers import registered
+from caffejax.layers import register_temporarily
 
 NET = """
   layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 6 dim: 3 } } }
@@ -35,7 +35,7 @@ def found(ctx: Any, x: jax.Array) -> jax.Array:
 
 @pytest.fixture(autouse=True)
 def found_type() -> Iterator[None]:
-    with registered(LayerType(Signature("Found"), Traced(found), traits=LayerTraits(pads_rows=True))):
+    with register_temporarily(LayerType(Signature("Found"), Traced(found), traits=LayerTraits(pads_rows=True))):
         yield
 
 
@@ -52,7 +52,7 @@ def test_compiled_code_has_all_rows_and_the_surface_those_there_are(rows: int, t
     blobs, _ = net.forward(params, state, {"data": x}, blobs=("found", "ip"))
     assert blobs["found"].shape == (6, 3)
     assert blobs["ip"].shape == (6, 2)
-    trimmed = net.trimmed(blobs)
+    trimmed = net.strip_padding(blobs)
     np.testing.assert_array_equal(trimmed["found"], x[x[:, 0] >= 0])
     weight, bias = params["ip"][0], params["ip"][1]
     expected = np.maximum(x[x[:, 0] >= 0] @ np.asarray(weight).T + bias, 0)
@@ -90,7 +90,9 @@ def test_round_host_layers_blobs_have_the_rows_there_are(rows: int) -> None:
 def test_before_host_layers_it_says_why_it_cannot_be_jitted() -> None:
     net = Net(NET + HOST, "TRAIN")
     variables = net.init(jax.random.key(0))
-    with pytest.raises(LayerError, match=r"layer 'found' \(Found\): stands before .* outside of jax.jit"):
+    with pytest.raises(
+        LayerError, match=r"layer 'found' \(Found\): precedes layers on the host, .* outside of jax.jit"
+    ):
         jax.jit(net.apply)(*variables, {"data": numbers(3)})
 
 

@@ -78,7 +78,7 @@ def test_the_same_numbers(options: dict[str, Any]) -> None:
     blobs = ["e1", "c2", "loss"]
     assert_same(step(net, 6, blobs=blobs), step(plain, 6, blobs=blobs))
     assert net.recomputing is not None
-    assert all(groups.recomputed for groups in net.recomputing._chosen.values())
+    assert all(groups.n_recomputed for groups in net.recomputing._chosen.values())
 
 
 @pytest.mark.long
@@ -117,7 +117,7 @@ def test_layers_that_run_as_one_stay_together() -> None:
     net = least(residual_net())
     assert net.recomputing is not None
     chosen = net.recomputing.groups(PassInputs(*net.init(KEY), inputs_of(net, 4), KEY, {}))
-    assert chosen.recomputed
+    assert chosen.n_recomputed
     groups = [[layer for step in group for layer in step.layers] for group in chosen.groups]
     assert tuple(itertools.chain(*groups)) == net.graph.layers
     for group in groups:
@@ -126,7 +126,7 @@ def test_layers_that_run_as_one_stay_together() -> None:
 
 
 @pytest.mark.long
-def test_what_fits_is_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
+def test_layers_that_fit_are_not_recomputed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "caffejax.net")
     step(Net(residual_net(), "TRAIN", remat="auto"), 4)
     assert not caplog.messages
@@ -242,4 +242,4 @@ def test_the_groups_chosen_are_the_best(seed: int) -> None:
         fits = [s for s in all_groupings(n) if peak(s) <= max(limit, lowest)]
         assert (chosen.peak, chosen.fits, chosen.peak_without_remat) == (peak(starts), limit >= lowest, peak([0]))
         assert chosen.peak <= max(limit, lowest)
-        assert chosen.recomputed == min(s[-1] for s in fits)
+        assert chosen.n_recomputed == min(s[-1] for s in fits)

@@ -13,7 +13,7 @@ from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place, names
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
 from caffejax.execution import schedule_of
 from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
-from caffejax.layers import ByChannel, Context, registered
+from caffejax.layers import ByChannel, Context, register_temporarily
 
 LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
 WITHOUT_SCALE = INPUT + in_place("BatchNorm", blob="data") + in_place("ReLU", blob="data")
@@ -57,7 +57,7 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
     relu = LayerType(
         Signature("TestRectify"), Traced(lambda ctx, x: jnp.maximum(x, 0)), traits=LayerTraits(is_relu=bool)
     )
-    with registered(doubling), registered(relu):
+    with register_temporarily(doubling), register_temporarily(relu):
         text = INPUT + CONVOLUTION + in_place("TestDouble") + in_place("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")
         assert fused(fast) == [["conv", "testdouble", "testrectify"]]

@@ -140,7 +140,7 @@ def _in_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
     whole = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
     read = jax.export.deserialize(export_stablehlo(whole, platforms=["cpu"], batch=False).serialize())
     found = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
-    return {name: np.asarray(blob) for name, blob in whole.net.trimmed(found).items() if name in subject.outputs}
+    return {name: np.asarray(blob) for name, blob in whole.net.strip_padding(found).items() if name in subject.outputs}
 
 
 _FORMS = {"onnx": _in_onnx, "flax": _in_flax, "stablehlo": _in_stablehlo}

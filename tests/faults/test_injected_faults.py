@@ -21,7 +21,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens(job: Job, seed: int) -> None:
+def test_random_faults_leave_consistent_files(job: Job, seed: int) -> None:
     assert job.findings(seed) == []
 
 

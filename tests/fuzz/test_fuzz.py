@@ -35,7 +35,7 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_was_found_once_stays_mended(case: Path, tmp_path: Path) -> None:
+def test_kept_findings_stay_fixed(case: Path, tmp_path: Path) -> None:
     format, number = case.parent.name, int(case.name.partition("@")[2])
     outcome = judge(format, number, read_files(case), tmp_path / "case")
     assert not outcome.is_finding, explained(format, case.name, outcome)

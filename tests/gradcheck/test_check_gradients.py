@@ -25,8 +25,8 @@ from caffejax import (
 )
 from caffejax.data.synthetic_inputs import complete_inputs
 from caffejax.gradcheck.check_gradients import OK, Derivations, cases, compare, derive
-from caffejax.gradcheck.layer_gradients import Case, by_net, by_rule
-from caffejax.layers import registered
+from caffejax.gradcheck.layer_gradients import Case, net_gradients, rule_gradients
+from caffejax.layers import register_temporarily
 from caffejax.net import Variables
 from recorded import MANIFEST, by_name, case_id, recorded_type
 
@@ -101,8 +101,8 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
             continue
         with jax.enable_x64(True):
             changed = with_rule(case, giving(case, [mutate(g) for g in right.rule or ()]))
-            net = by_net(changed) if kind.gradient.overrides_autodiff else None
-            wrong = Derivations(right.differences, right.autodiff, by_rule(changed), net)
+            net = net_gradients(changed) if kind.gradient.overrides_autodiff else None
+            wrong = Derivations(right.differences, right.autodiff, rule_gradients(changed), net)
         for row in (r for r, b in zip(compare("layer", case, wrong), before, strict=True) if b.zero is zero):
             if row.type == "ROIWarping" and "rois" in row.argument:  # a gradient through corners that are rounded
                 continue
@@ -151,7 +151,7 @@ def cube() -> Iterator[Change]:
         ) -> LayerType:
             runs = Traced(forward, params=lambda ctx, x: [ParamSpec((1,))])
             return until_the_end.enter_context(
-                registered(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
+                register_temporarily(LayerType(Signature("Cube"), runs, Gradient(rule, preferred)))
             )
 
         yield change
@@ -197,7 +197,7 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch:
     assert report.ok
     assert "not the derivative, as declared" in str(report)
     module = sys.modules["caffejax.gradcheck.check_gradients"]  # the package has a function of the same name
-    monkeypatch.setattr(module, "by_net", lambda case: [2 * g for g in by_net(case)])
+    monkeypatch.setattr(module, "net_gradients", lambda case: [2 * g for g in net_gradients(case)])
     assert "the net does not use the rule" in str(check_gradients("Cube", bottoms=[(3, 4)]))
 
 

@@ -13,7 +13,7 @@ from caffejax import Gradient, Net, check_gradients, layer_types, save_weights
 from caffejax.cli import main
 from caffejax.data.synthetic_inputs import complete_inputs
 from caffejax.errors import CaffejaxError
-from caffejax.layers import registered
+from caffejax.layers import register_temporarily
 
 NET = """
 name: "small"
@@ -67,10 +67,10 @@ def test_command(net_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_command_on_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_a_wrong_rule(net_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     relu = layer_types()["ReLU"]
     wrong = Gradient(lambda ctx, x, *, y, dy: dy)
-    with registered(dataclasses.replace(relu, gradient=wrong)):
+    with register_temporarily(dataclasses.replace(relu, gradient=wrong)):
         assert main(["gradcheck", f"--model={net_file}", "--layers=relu"]) == 1
     printed = capsys.readouterr()
     assert "rule is wrong" in printed.out

@@ -10,7 +10,7 @@ import pytest
 from caffejax import Net, check_gradients, layer_types
 from caffejax.gradcheck import Report
 from caffejax.gradcheck import layer_gradients as cases
-from caffejax.layers import registered
+from caffejax.layers import register_temporarily
 
 SELECTOR = np.array([1.0, 0.0, 1.0, 1.0])
 
@@ -64,7 +64,7 @@ def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
         return (1.01 * first, *rest)
 
     gradient = dataclasses.replace(kind.gradient, backward=wrong)
-    with registered(dataclasses.replace(kind, gradient=gradient)):
+    with register_temporarily(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows
     assert layer_types()["Filter"] is kind
     assert row.verdict == "backward is wrong"
@@ -88,7 +88,7 @@ def test_in_a_net_other_layers_are_compared_in_all_ways() -> None:
 def test_a_host_layer_without_a_rule_must_not_have_a_gradient() -> None:
     kind = layer_types()["Filter"]
     gradient = dataclasses.replace(kind.gradient, backward=None)
-    with registered(dataclasses.replace(kind, gradient=gradient)):
+    with register_temporarily(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows
     assert row.verdict == "has no backward, but a gradient"
     assert (row.rule_autodiff, row.autodiff_differences) == (None, None)

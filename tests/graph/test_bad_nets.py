@@ -89,9 +89,7 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
         ),
     ],
 )
-def test_what_is_wrong_with_the_text_hides_nothing_else_and_nothing_follows_from_it(
-    text: str, lines: list[str]
-) -> None:
+def test_text_problems_neither_hide_nor_cause_other_problems(text: str, lines: list[str]) -> None:
     with pytest.raises(SchemaError) as caught:
         Net(text)
     found = [f"{p.layer}: {p.message}" for p in caught.value.problems]
@@ -99,14 +97,14 @@ def test_what_is_wrong_with_the_text_hides_nothing_else_and_nothing_follows_from
     assert all(line in said for line, said in zip(lines, found, strict=True)), found
 
 
-def test_a_solver_says_all_that_is_wrong_with_its_net(tmp_path: Path) -> None:
+def test_a_solver_reports_all_problems_of_its_net(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(MISSPELT)
     (tmp_path / "solver.prototxt").write_text(f'net: "{tmp_path / "net.prototxt"}" base_lr: 1 lr_policy: "fixed"')
     with pytest.raises(SchemaError, match=r"(?s)layer .conv.*num_output.*layer .big.*the kernel"):
         Solver(tmp_path / "solver.prototxt")
 
 
-def test_a_net_that_no_file_can_be_called_is_not_there() -> None:
+def test_a_net_with_an_impossible_file_name_is_reported_as_missing() -> None:
     with pytest.raises(SchemaError, match="no such file"):
         Solver(f'net: "{"a" * 5000}" base_lr: 1 lr_policy: "fixed" # {{')
 
@@ -131,7 +129,7 @@ layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { 
 """
 
 
-def test_settings_of_forks_are_followed_or_refused_never_ignored() -> None:
+def test_fork_settings_are_followed_or_refused() -> None:
     assert Net(POOL % "").graph.blobs["pool"].shape == (1, 1, 3, 3)
     assert Net(POOL % "ceil_mode: false").graph.blobs["pool"].shape == (1, 1, 2, 2)
     with pytest.raises(

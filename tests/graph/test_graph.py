@@ -57,7 +57,7 @@ def test_in_phase_and_back_is_the_same() -> None:
     assert train.in_phase("TEST") != graph(PHASES, "TEST")
 
 
-def test_in_phase_settles_types_by_the_layer_anew(tmp_path: Path) -> None:
+def test_in_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
     """An HDF5Output has a file of its own, which nothing but its own layer writes."""
     text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
@@ -68,7 +68,7 @@ def test_in_phase_settles_types_by_the_layer_anew(tmp_path: Path) -> None:
     assert all(kind.on_host for kind in kinds)
 
 
-def test_what_sources_feed_is_not_fed_by_hand(database: Path) -> None:
+def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
     found = graph(
         f"""layer {{ name: "in" type: "Input" top: "x" top: "y" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
         layer {{ name: "data" type: "Data" top: "image" top: "label"
@@ -82,7 +82,7 @@ def test_what_sources_feed_is_not_fed_by_hand(database: Path) -> None:
     assert found.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
 
 
-def test_a_net_may_be_fed_nothing() -> None:
+def test_a_net_may_have_no_inputs() -> None:
     found = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
     assert found.input_names == found.user_inputs == found.inputs == ()
 

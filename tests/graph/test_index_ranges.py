@@ -63,7 +63,7 @@ def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: 
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_labels_are_class_numbers_but_for_the_ignored_one(kind: str) -> None:
+def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
     for more, ignored in (("", None), (CLASSES[kind], 9)):
         found = net(kind, {"x": (4, 3), "label": (4,)}, more)
         (wanted,) = index_ranges(found.graph)["label"]
@@ -78,7 +78,7 @@ def test_labels_are_class_numbers_but_for_the_ignored_one(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["MultinomialLogisticLoss", "HingeLoss"])
-def test_an_ignored_label_that_caffe_does_not_know_there_is_no_class(kind: str) -> None:
+def test_an_ignore_label_of_a_fork_is_not_a_class(kind: str) -> None:
     found = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
     (wanted,) = index_ranges(found.graph)["label"]
     assert (wanted.classes, wanted.ignored) == (3, None)

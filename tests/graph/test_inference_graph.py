@@ -115,7 +115,7 @@ def test_losses_and_scores_give_way_to_what_they_score(text: str, predicted: tup
     assert sorted(Net(text).for_inference().outputs) == list(predicted)
 
 
-def test_what_is_fed_keeps_its_name_where_it_is_written_over() -> None:
+def test_inputs_keep_their_names_if_overwritten() -> None:
     net = Net(ON_INPUT)
     small = net.for_inference()
     assert small.input_names == ("data",)

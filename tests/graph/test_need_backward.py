@@ -35,7 +35,7 @@ def test_force_backward_is_stronger_than_propagate_down(header: str, passes: int
 
 
 @pytest.mark.parametrize(("header", "passes"), [("", 0), ("force_backward: true", 1)])
-def test_so_it_is_in_pycaffe(header: str, passes: int) -> None:
+def test_pycaffe_gives_the_same_result(header: str, passes: int) -> None:
     net = caffe.Net(header + NET, caffe.TRAIN)
     net.blobs["x"].data[...] = 1
     net.forward()

@@ -56,7 +56,7 @@ def test_looks_go_with_their_layers(graph: Graph, copied: Callable[[Any], Any]) 
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copy_finishes_what_its_source_gives_alike(graph: Graph, copied: Callable[[Any], Any]) -> None:
+def test_a_copy_applies_the_same_device_transform(graph: Graph, copied: Callable[[Any], Any]) -> None:
     images = np.arange(24, dtype=np.uint8).reshape(4, 1, 2, 3)
     labels = np.arange(4, dtype=np.float32)
     data, rows, _ = copied(graph).layers
@@ -67,7 +67,7 @@ def test_a_copy_finishes_what_its_source_gives_alike(graph: Graph, copied: Calla
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_a_copied_graph_has_the_shapes_that_were_seen(graph: Graph, copied: Callable[[Any], Any]) -> None:
+def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, copied: Callable[[Any], Any]) -> None:
     other = copied(graph)
     assert other.blobs == graph.blobs
     assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)

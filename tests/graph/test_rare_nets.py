@@ -57,7 +57,7 @@ def test_blobs_in_the_definition_take_the_place_of_fillers() -> None:
         Net(INPUT + text.replace("dim: 2 }", "dim: 3 }").replace("data: 5", "data: 5 data: 6")).init(jax.random.key(0))
 
 
-def test_labels_that_are_no_class_do_not_count_as_right() -> None:
+def test_labels_out_of_range_do_not_count_as_right() -> None:
     text = 'layer { name: "acc" type: "Accuracy" bottom: "a" bottom: "label" top: "acc" }'
     net = Net(INPUT.replace('top: "b" input_param {', 'top: "label" input_param {').replace(
         "shape { dim: 8 dim: 2 }", "shape { dim: 8 dim: 2 } shape { dim: 8 }") + text)  # fmt: skip

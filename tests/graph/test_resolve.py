@@ -48,7 +48,7 @@ def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
         (2, 2, "min_size: 9 denser_prior_boxes: true", 2),
     ],
 )
-def test_how_many_boxes_a_cell_has(boxes: int, classes: int, prior: str, n: int) -> None:
+def test_the_number_of_boxes_of_a_cell(boxes: int, classes: int, prior: str, n: int) -> None:
     assert priors(boxes, classes, prior).shape == (6, n, 4)
 
 

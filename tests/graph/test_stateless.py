@@ -46,7 +46,7 @@ def test_a_net_is_memoryless_if_its_state_stays(case: str) -> None:
     assert all(jax.tree.leaves(same)) == expected
 
 
-def test_who_runs_on_the_host_may_remember_anything() -> None:
+def test_host_layers_count_as_stateful() -> None:
     net = Net(
         """layer { name: "x" type: "Input" top: "x" top: "s" input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
         layer { name: "y" type: "Filter" bottom: "x" bottom: "s" top: "y" }""",

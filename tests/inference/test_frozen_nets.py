@@ -181,7 +181,7 @@ HOST = (
 )
 
 
-def test_with_layers_on_the_host() -> None:
+def test_nets_with_host_layers() -> None:
     net = Net(HOST, "TEST")
     assert net.has_host_layers
     variables, inputs = variables_of(net), inputs_of(net) | {"keep": np.array([0, 1], np.float32)}

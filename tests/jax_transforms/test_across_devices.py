@@ -47,7 +47,7 @@ def test_devices_meet_once_each_way(options: dict[str, Any], each_way: int, eigh
         across_devices.unchecked_axes_are_refused,
     ],
 )
-def test_that(question: Any, eight_devices: ProcessPoolExecutor) -> None:
+def test_transforms_hold_on_eight_devices(question: Any, eight_devices: ProcessPoolExecutor) -> None:
     eight_devices.submit(question).result()
 
 

@@ -42,6 +42,8 @@ def asked_of() -> list[Any]:
 
 
 @pytest.mark.parametrize(("case", "devices", "backward"), asked_of())
-def test_what_one_device_computes(case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor) -> None:
+def test_sharded_results_equal_one_device(
+    case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor
+) -> None:
     with asked("joined", subject(case, "fast")):
         eight_devices.submit(joined.check, case.name, devices, backward).result()

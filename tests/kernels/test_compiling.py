@@ -29,7 +29,7 @@ def test_garbage_is_collected_again_after_compiling(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("committed", [False, True])
 def test_filled_equals_full(dtype: Any, committed: bool) -> None:
     device = jax.devices("cpu")[-1] if committed else None
-    array, expected = compiling.filled((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
+    array, expected = compiling.full((2, 3), 2, dtype, device), jnp.full((2, 3), 2, dtype, device=device)
     np.testing.assert_array_equal(array, expected)
     assert (array.dtype, array.committed, array.devices()) == (expected.dtype, committed, expected.devices())
 

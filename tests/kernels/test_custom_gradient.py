@@ -72,7 +72,7 @@ def test_batches_are_loops(axes: Any) -> None:
         np.testing.assert_allclose(found, parts if axis == 0 else parts.sum(0), rtol=1e-6)
 
 
-def test_only_what_is_wanted_is_asked_for() -> None:
+def test_only_requested_diffs_are_computed() -> None:
     asked: list[Any] = []
 
     def noting(saved: Any, dy: Any, wanted: Any) -> Any:
@@ -100,7 +100,7 @@ def test_trees_integers_keys_and_zeros() -> None:
     np.testing.assert_array_equal(found["b"], jnp.zeros(3))
 
 
-def test_alone_is_for_what_is_not_differentiated() -> None:
+def test_alone_is_called_without_differentiation() -> None:
     g = with_gradient(forward, backward, alone=lambda x, w: jnp.zeros(3))
     np.testing.assert_array_equal(g(X, W), jnp.zeros(3))
     value, _ = jax.value_and_grad(lambda x: g(x, W).sum())(X)

@@ -13,7 +13,7 @@ STRIDED = {"stride": [2, 1], "dilation": [1, 2], "low": [1, 0], "high": [0, 3], 
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_right_calls_are_computed(function: str) -> None:
+def test_valid_calls_are_computed(function: str) -> None:
     random = np.random.default_rng(0)
     for _ in range(10):
         call = right_call(random, function)
@@ -24,7 +24,7 @@ def test_right_calls_are_computed(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_wrong_calls_are_errors(function: str) -> None:
+def test_invalid_calls_raise_errors(function: str) -> None:
     random = np.random.default_rng(1)
     refused = 0
     while refused < 40:
@@ -47,7 +47,7 @@ def convolution(x: tuple[int, ...], weight: tuple[int, ...], y: tuple[int, ...],
 X, WEIGHT, Y = (2, 5, 6, 4), (6, 2, 3, 3), (2, 2, 5, 6)
 
 
-def test_the_call_that_is_changed_is_right() -> None:
+def test_the_unaltered_call_runs() -> None:
     call = convolution(X, WEIGHT, Y, 6)
     call.run([numbers(np.random.default_rng(0), operand) for operand in call.operands])
 

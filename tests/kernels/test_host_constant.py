@@ -24,7 +24,7 @@ def test_it_has_the_numbers_under_every_transformation() -> None:
     np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(f)))(jnp.ones((2, 4))), np.stack([wanted] * 2))
 
 
-def test_shapes_are_found_without_it() -> None:
+def test_shapes_are_inferred_without_the_source() -> None:
     made: list[int] = []
 
     def f(x: jax.Array) -> jax.Array:
@@ -37,6 +37,6 @@ def test_shapes_are_found_without_it() -> None:
     assert made
 
 
-def test_one_that_no_memory_holds_is_refused_at_once() -> None:
+def test_a_batch_larger_than_memory_is_refused_at_once() -> None:
     with pytest.raises(LayerError, match=r"needs 4.00 TiB for a table of shape \(1099511627776,\)"):
         table(lambda: np.zeros(1), (1 << 40,), np.float32)

@@ -37,7 +37,7 @@ def value(operation: Operation) -> Any:
 
 @pytest.mark.parametrize(("operation", "derivative"), [(BOTH, 10), (ROUGH, 1)], ids=["smooth", "not smooth"])
 @pytest.mark.parametrize("compiled", [jax.jit, lambda f: f], ids=["jit", "eager"])
-def test_a_cpu_has_its_own(operation: Operation, derivative: int, compiled: Any) -> None:
+def test_a_cpu_uses_its_own_implementation(operation: Operation, derivative: int, compiled: Any) -> None:
     """And its derivatives, where it can be transformed."""
     f = value(operation)
     np.testing.assert_array_equal(compiled(f)(X), 10 * X**2)
@@ -64,14 +64,14 @@ def test_exported_code_has_xlas_own(platforms: list[str]) -> None:
     assert "1.000000e+01" not in exported.mlir_module()
 
 
-def test_another_platform_has_xlas_own() -> None:
+def test_another_platform_uses_xlas_implementation() -> None:
     text = jax.jit(value(BOTH)).trace(X).lower(lowering_platforms=("tpu",)).as_text()
     assert "1.000000e+01" not in text
     assert "1.000000e+01" in jax.jit(value(BOTH)).lower(X).as_text()
 
 
 @pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
-def test_a_platform_may_have_its_own(platform: str, number: int) -> None:
+def test_a_platform_may_have_its_own_implementation(platform: str, number: int) -> None:
     """And the derivatives and batches of that, but not in exported code."""
     own = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
 
@@ -101,7 +101,7 @@ with jax.set_mesh(explicit):
 """
 
 
-def test_a_program_that_is_cut_for_devices_has_xlas_own() -> None:
+def test_a_partitioned_program_uses_xlas_implementation() -> None:
     """Under shard_map it is one device's."""
     environment = os.environ | with_devices(4)
     done = subprocess.run([sys.executable, "-c", DEVICES], capture_output=True, text=True, env=environment, check=True)

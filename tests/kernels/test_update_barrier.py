@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from caffejax.training.train_step import updated_apart
+from caffejax.training.train_step import separate_updates
 
 PARAMS = {"large": (jnp.arange(6.0), None), "small": (jnp.ones(2),)}
 GRADS = jax.tree.map(lambda a: a + 1, PARAMS)
 
 
 @pytest.mark.parametrize("most", [0, 2, math.inf])
-def test_numbers_stay(most: float) -> None:
-    for run in (updated_apart, jax.jit(updated_apart, static_argnums=2)):
+def test_the_barrier_keeps_the_numbers(most: float) -> None:
+    for run in (separate_updates, jax.jit(separate_updates, static_argnums=2)):
         found, expected = map(jax.tree.flatten, (run(PARAMS, GRADS, most), (PARAMS, GRADS)))
         assert found[1] == expected[1]
         for a, b in zip(found[0], expected[0], strict=True):
@@ -27,5 +27,5 @@ def test_numbers_stay(most: float) -> None:
 def test_params_are_kept_apart_on_several_devices(devices: int, most: float, kept: int) -> None:
     everywhere = NamedSharding(AbstractMesh((devices,), ("rows",)), PartitionSpec())
     like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=everywhere), (PARAMS, GRADS))
-    traced = jax.jit(updated_apart, static_argnums=2).trace(*like, most)
+    traced = jax.jit(separate_updates, static_argnums=2).trace(*like, most)
     assert traced.lower(lowering_platforms=("cuda",)).as_text().count("optimization_barrier") == kept

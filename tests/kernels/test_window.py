@@ -17,8 +17,8 @@ from caffejax.kernels.window import Window
         (10, 1, 4, (0, -1), (0, 0)),  # nor is anything cut off
     ],
 )
-def test_evened(size: int, kernel: int, stride: int, padding: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_even_padding(size: int, kernel: int, stride: int, padding: tuple[int, int], expected: tuple[int, int]) -> None:
     window = Window((kernel,), (stride,), (padding,), (1,))
-    found = window.evened((size,))
+    found = window.even_padding((size,))
     assert found.padding == (expected,)
     assert found.output((size,)) == window.output((size,))

@@ -104,7 +104,7 @@ def _assert_as_recorded(case: dict[str, Any], replay: Replay, results: tuple[Any
         expected = replay.recorded[f"top/{name}"]
         assert top.shape == expected.shape
         np.testing.assert_allclose(top, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {name}")
-    rewritten = replay.net.rewritten(replay.params)
+    rewritten = replay.net.rewrite_params(replay.params)
     for i, expected in replay.changed():
         blob = (rewritten if replay.layer.params[i].spec.learnable else state)["layer"][i]
         np.testing.assert_allclose(blob, expected, atol=case["atol"], rtol=case["rtol"], err_msg=f"{way}: {i}")

@@ -30,7 +30,7 @@ def suppression(case: str) -> Any:
 @pytest.mark.parametrize("case", CASES)
 @given(seed=st.integers(0, 2**31), share=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
 @settings(max_examples=25)
-def test_kept_are_those_that_going_through_all_keeps(case: str, seed: int, share: float, size: int) -> None:
+def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(case: str, seed: int, share: float, size: int) -> None:
     random = np.random.default_rng(seed)
     # whole numbers, so that boxes are equal and overlaps at the threshold
     corners = random.integers(-size // 4, size, (3, 2, 40, 2))

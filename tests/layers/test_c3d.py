@@ -137,7 +137,7 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
         ),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))
 

@@ -15,7 +15,7 @@ from replay import Replay, assert_as_recorded, net, run
 
 from caffejax import CaffejaxError, Net, layer_types
 from caffejax.layers.boxes import decode_offsets, encode_offsets
-from caffejax.layers.detection.multibox_targets import Truth, hardest, match
+from caffejax.layers.detection.multibox_targets import Truth, match, select_hardest
 from caffejax.layers.row_padding import strip_padding
 from recorded import GOLDEN
 
@@ -61,7 +61,7 @@ def test_files_of_other_forms(folder: Path, form: str) -> None:
         assert found[0].keys() == {"image_id", "category_id", "bbox", "score"}
 
 
-def test_files_that_are_not_there(folder: Path) -> None:
+def test_missing_files(folder: Path) -> None:
     replay = Replay({"path": folder / "save_voc", "phase": "TEST"})  # builds without them
     (folder / "save_voc_sizes.txt").unlink()
     with pytest.raises(CaffejaxError, match=r"save_voc_sizes\.txt: .*cannot be read"):
@@ -203,7 +203,7 @@ def test_mining(seed: int, count: int) -> None:
     assert np.flatnonzero(chosen).tolist() == sorted(best)
 
 
-choose = jax.jit(hardest)
+choose = jax.jit(select_hardest)
 
 
 @pytest.mark.parametrize(

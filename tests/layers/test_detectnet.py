@@ -257,7 +257,7 @@ def test_detections_are_grouped_as_by_opencv(rows: Any, threshold: int, eps: flo
     assert not top[0][len(means) :].any()
 
 
-def test_what_is_too_low_or_too_seldom_is_no_detection() -> None:
+def test_low_or_rare_boxes_are_not_detections() -> None:
     rows = [(10, 10, 40, 40)] * 4 + [(100, 10, 140, 25)] * 4 + [(200, 10, 240, 60)] * 3
     coverage = np.array([0.9] * 3 + [0.5] + [0.9] * 7).reshape(1, 1, 1, 11)
     boxes = np.array(rows).T.reshape(1, 4, 1, 11) - 8 * np.arange(11) * np.array([1, 0, 1, 0])[:, None, None]

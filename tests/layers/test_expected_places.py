@@ -73,7 +73,7 @@ def test_shapes_of_all_tops() -> None:
         ('type: "imagexy" width: 1 height: 1 channels: 2 xy: "ones"', (2, 2), [[1, 0], [0, 1]]),
     ],
 )
-def test_what_fillers_make(text: str, shape: tuple[int, ...], rows: Any) -> None:
+def test_values_of_fillers(text: str, shape: tuple[int, ...], rows: Any) -> None:
     filler = text_format.Parse(text, caffe_pb2.FillerParameter())
     if rows is None:
         with pytest.raises(CaffejaxError, match="more than 1"):

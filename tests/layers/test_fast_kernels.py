@@ -17,7 +17,7 @@ from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
 from caffejax.kernels.convolution_cpu import formulation
 from caffejax.kernels.convolution_op import correlate
-from caffejax.kernels.matrix_product import rows_times
+from caffejax.kernels.matrix_product import multiply_rows
 from caffejax.kernels.window import Window
 from caffejax.net import Net
 
@@ -200,8 +200,8 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
     ("ours", "theirs", "shapes"),
     [
         (lambda x, w, b: correlate(x, w, STRIDED, b), strided_by_xla, [(2, 4, 7, 6), (6, 2, 3, 3), (6,)]),
-        (lambda x, w, b: rows_times(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
-        (lambda x, w, b: rows_times(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
+        (lambda x, w, b: multiply_rows(x, w) + b, lambda x, w, b: x @ w.T + b, [(3, 4), (5, 4), (5,)]),
+        (lambda x, w, b: multiply_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
     ],
 )
 def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, wanted: tuple[int, ...]) -> None:

@@ -162,6 +162,6 @@ MAP = (1, 2, 5, 6)
         ("Mean", "mean_param { operation: ADD value: 1 value: 2 value: 3 }", [MAP], "multiple of the 3 values"),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))

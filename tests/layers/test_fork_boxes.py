@@ -141,6 +141,6 @@ BOXES = "width: 2 height: 3"
         ("EvalDetection", "eval_detection_param { biases: 1 biases: 2 }", [(2, 25, 7, 7), (2, 5)], "2 objects, not 2"),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[Shape], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))

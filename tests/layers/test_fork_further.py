@@ -185,6 +185,6 @@ def test_mycaffe_calls_lstm_lstm() -> None:
         ),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[Shape], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[Shape], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))

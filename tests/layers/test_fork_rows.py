@@ -16,7 +16,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("kind", "param", "shapes", "top"), NOTHING, ids=[n[0] for n in NOTHING])
-def test_no_rows_are_no_mistake(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
+def test_zero_rows_are_allowed(kind: str, param: str, shapes: list[tuple[int, ...]], top: tuple[int, ...]) -> None:
     built = Net(net(kind, param, shapes), "TRAIN")
     inputs = {f"b{i}": jnp.ones(s) for i, s in enumerate(shapes)}
     blobs, _ = built.jit(built.apply)(*built.init(jax.random.key(0)), inputs)
@@ -37,6 +37,6 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("kind", "param", "shapes", "words"), WORDS)
-def test_words(kind: str, param: str, shapes: list[tuple[int, ...]], words: str) -> None:
+def test_invalid_settings_are_refused(kind: str, param: str, shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=f"layer 'layer' .{kind}.: .*{words}"):
         Net(net(kind, param, shapes), "TEST")

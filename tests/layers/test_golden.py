@@ -90,7 +90,7 @@ def check_first() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in REJECTED if c["type"] in layer_types()], ids=case_id)
-def test_what_the_fork_rejects(case: dict[str, Any]) -> None:
+def test_settings_that_the_fork_rejects(case: dict[str, Any]) -> None:
     def run() -> None:
         net = Net(case["path"].with_suffix(".prototxt"), case["phase"])
         inputs = {name: np.ones(net.graph.blobs[name].shape) for name in net.input_names}

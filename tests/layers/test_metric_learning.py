@@ -29,7 +29,7 @@ def product(kind: str, base: float, passes: int = 1) -> tuple[Net, Any, Any, Any
 
 
 @pytest.mark.parametrize(("kind", "times"), [("SINGLE", 1), ("DOUBLE", 2), ("TRIPLE", 3), ("QUADRUPLE", 4)])
-def test_the_own_angle_is_multiplied(kind: str, times: int) -> None:
+def test_the_angle_of_the_labels_class_is_multiplied(kind: str, times: int) -> None:
     tops, weight, x, labels = product(kind, 0)
     product_ = x @ (weight / np.linalg.norm(weight, axis=1, keepdims=True)).T
     norm = np.linalg.norm(x, axis=1)
@@ -111,7 +111,7 @@ def test_triplets() -> None:
     np.testing.assert_allclose(diff, [[0.5, 0, 0, 0], [0, 0.5, 0, 0]])
 
 
-def test_the_own_score_is_rescaled() -> None:
+def test_the_score_of_the_labels_class_is_rescaled() -> None:
     x, labels = [[1.0, 2, -3], [-1, 2, 3]], [1, 0]
     text = "label_specific_rescale_param {{ positive_weight: 0.5 negative_weight: 2 {} }}"
     (top, weight), diff = values_and_diff("LabelSpecificRescale", text.format(""), x, labels)
@@ -183,7 +183,7 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"])
 @pytest.mark.parametrize("label", [-1, 3, 1e9])
-def test_labels_that_are_no_class(kind: str, label: float) -> None:
+def test_labels_out_of_range(kind: str, label: float) -> None:
     text = {"MarginInnerProduct": MARGIN.format("DOUBLE", 1, FILL), "CenterLoss": "center_loss_param { num_output: 3 }"}
     built = Net(net(kind, text.get(kind, ""), [(2, 3), (2,)]))
     inputs = {"b0": jnp.ones((2, 3)), "b1": jnp.asarray([0, label], jnp.float32)}
@@ -206,6 +206,6 @@ def test_labels_that_are_no_class(kind: str, label: float) -> None:
         ("LabelSpecificRescale", "", [(2, 3), (3,)], "one label per item"),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))

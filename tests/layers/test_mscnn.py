@@ -24,7 +24,7 @@ def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST",
     given = {f"b{i}": a for i, a in enumerate(arrays)}
     keys = None if key is None else jax.random.key(key)
     names = [f"t{i}" for i in range(tops)]
-    found = built.trimmed(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
+    found = built.strip_padding(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
     return [np.asarray(found[name]) for name in names]
 
 
@@ -254,7 +254,7 @@ def test_detection_loss_learns_from_all_objects_and_some_background() -> None:
     assert 0 < (learnt & ~objects).sum() < 0.8 * (~objects).sum()
 
 
-def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
+def test_an_unknown_class_makes_the_loss_nan() -> None:
     x, truth = np.zeros((1, 6, 2, 2)), np.zeros((1, 6, 2, 2))
     truth[:, 1:5] = 10
     text = "detection_loss_param { cls_num: 2 field_w: 30 field_h: 60 downsample_rate: 16 }"
@@ -328,7 +328,7 @@ def test_a_class_that_there_is_not_makes_the_loss_nan() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense(kind: str, text: str, shapes: Any, tops: int, words: str) -> None:
+def test_contradictory_settings_are_refused(kind: str, text: str, shapes: Any, tops: int, words: str) -> None:
     with pytest.raises(CaffejaxError) as caught:
         Net(net(kind, text, shapes, tops), "TRAIN")
     assert words in str(caught.value)
@@ -349,7 +349,7 @@ def test_labels_that_a_net_makes_must_have_the_shape() -> None:
         Net(inputs + text, "TRAIN")
 
 
-def test_ground_truth_of_images_and_classes_that_there_are_not() -> None:
+def test_ground_truth_of_missing_images_and_classes_is_refused() -> None:
     text = f"proposal_target_param {{ {TARGET} }}"
     for row, words in ([2, 0, 0, 9, 9, 1, 0], "in images 0 to 1"), ([0, 0, 0, 9, 9, 3, 0], "must not be above 2"):
         with pytest.raises(LayerError, match=words):

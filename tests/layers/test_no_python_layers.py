@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_all_are_named_and_none_is_imported(folder: Path) -> None:
+def test_all_names_are_listed_and_nothing_is_imported(folder: Path) -> None:
     with pytest.raises(CaffejaxError) as caught:
         Net(folder / "net.prototxt", no_python_layers=True)
     first, second = str(caught.value).splitlines()
@@ -106,7 +106,7 @@ def test_in_python(folder: Path) -> None:
     assert not (folder / "imported").exists()
 
 
-def test_what_is_built_in_runs_no_code_of_others(folder: Path) -> None:
+def test_built_in_layers_run_no_foreign_code(folder: Path) -> None:
     net = Net(BUILT_IN, file=str(folder / "x.prototxt"), no_python_layers=True)
     assert "rois" in net.graph.outputs
     assert not (folder / "imported").exists()

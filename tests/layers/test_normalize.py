@@ -23,7 +23,7 @@ from caffejax import CaffejaxError, Net
         ("blobs { data: 2 }", (2, 3), 1),
     ],
 )
-def test_which_fork_is_meant(text: str, shape: tuple[int, ...], blobs: int) -> None:
+def test_settings_select_the_fork(text: str, shape: tuple[int, ...], blobs: int) -> None:
     assert len(Net(net("Normalize", text, [shape]), "TRAIN").graph.layer("layer").params) == blobs
 
 

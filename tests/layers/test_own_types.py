@@ -27,7 +27,7 @@ from caffejax import (
     Site,
     Traced,
 )
-from caffejax.layers import registered
+from caffejax.layers import register_temporarily
 
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
 OWN = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
@@ -54,7 +54,7 @@ def count(ctx: Context, x: Any) -> list[ParamSpec]:
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
     for runs in Traced(scaled, params=scale), Traced(counted, params=count, stateful=True):
-        with registered(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
+        with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
             net = Net(INPUT + OWN, kernels=kernels)
             params, state = net.init(jax.random.key(0))
             blobs, new = net.forward(params, state, {"x": X})
@@ -67,11 +67,11 @@ def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
 
 def test_elementwise_layers_may_run_on_the_host() -> None:
     runs = OnHost(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
-    with registered(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
+    with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
         np.testing.assert_allclose(Net(INPUT + OWN).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
 
 
-def test_what_belongs_to_one_layer_goes_with_its_net() -> None:
+def test_types_made_for_one_layer_are_released_with_their_net() -> None:
     made: list[weakref.ref[Any]] = []
 
     def make(ctx: Context, site: Site) -> LayerType:
@@ -81,7 +81,7 @@ def test_what_belongs_to_one_layer_goes_with_its_net() -> None:
         made.append(weakref.ref(forward))
         return replace(ctx.type, implementation=Traced(forward))
 
-    with registered(LayerType(Signature("Own"), PerLayer(make))):
+    with register_temporarily(LayerType(Signature("Own"), PerLayer(make))):
         net = Net(INPUT + OWN)
         np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 2 * X)
         np.testing.assert_array_equal(net.forward({}, {}, {"x": X})[0]["y"], 2 * X)
@@ -99,7 +99,7 @@ def test_statistics_do_not_count_rows_of_padding() -> None:
         + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
     )
     runs = Traced(counted, params=count, stateful=True)
-    with registered(LayerType(Signature("Own"), runs, traits=LayerTraits(row_wise=True))):
+    with register_temporarily(LayerType(Signature("Own"), runs, traits=LayerTraits(row_wise=True))):
         net = Net(text)
         params, state = net.init(jax.random.key(0))
         _, state = net.apply(params, state, {"x": X, "w": np.array([1, 0, 1, 1], np.float32)})
@@ -127,9 +127,9 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
 
 
 @pytest.mark.parametrize("name", wrong_parts())
-def test_what_is_wrong_with_a_type_is_said_with_the_layer(name: str) -> None:
+def test_errors_of_a_type_name_the_layer(name: str) -> None:
     kind, message = wrong_parts()[name]
-    with registered(kind), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
+    with register_temporarily(kind), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
         Net(INPUT + OWN)
 
 
@@ -141,15 +141,15 @@ def test_what_is_wrong_with_a_type_is_said_with_the_layer(name: str) -> None:
         ({"shape": (3,), "value": np.ones(2)}, r"value of a ParamSpec must have its shape, \(3,\), not \(2,\)"),
     ],
 )
-def test_what_is_wrong_with_a_param_spec(spec: Any, message: str) -> None:
+def test_invalid_param_specs(spec: Any, message: str) -> None:
     with pytest.raises(LayerError, match=message):
         ParamSpec(**spec)
 
 
-def test_what_is_wrong_when_a_type_is_registered() -> None:
+def test_registration_errors() -> None:
     with (
         pytest.raises(ValueError, match="LayerParameter has no field 'own_param'"),
-        registered(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
+        register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
     ):
         pass
     with pytest.raises(ValueError, match="`gathers` need `classes`"):
@@ -158,7 +158,7 @@ def test_what_is_wrong_when_a_type_is_registered() -> None:
 
 def test_a_rule_with_too_few_gradients_is_named() -> None:
     kind = LayerType(Signature("Own"), Traced(scaled, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy)))
-    with registered(kind):
+    with register_temporarily(kind):
         net = Net(INPUT + OWN, backward="rules")
         params, _ = net.init(jax.random.key(0))
         with pytest.raises(LayerError, match="one gradient per argument, but returned 0 for 1"):

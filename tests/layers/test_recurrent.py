@@ -117,7 +117,7 @@ def test_exposed_state_starts_and_ends_the_sequence(backward: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "n_blobs", "n_states"), [("LSTM", 3, 2), ("RNN", 5, 1)])
-def test_what_is_carried_is_no_blob_and_in_no_weight_file(
+def test_recurrent_state_is_not_a_blob_and_not_in_weight_files(
     kind: str, n_blobs: int, n_states: int, tmp_path: Path
 ) -> None:
     model = recurrent(kind, 3)
@@ -135,7 +135,7 @@ def test_what_is_carried_is_no_blob_and_in_no_weight_file(
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
-def test_what_is_carried_keeps_its_type(kind: str, dtype: Any) -> None:
+def test_recurrent_state_keeps_its_dtype(kind: str, dtype: Any) -> None:
     model = recurrent(kind, 3)
     params, state = model.init(jax.random.key(0))
     x = jax.tree.map(lambda a: a.astype(dtype), inputs(3))

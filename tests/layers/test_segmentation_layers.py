@@ -284,7 +284,7 @@ def test_mat_write(tmp_path: Path) -> None:
         ("MatWrite", 'mat_write_param { prefix: "x" period: 0 }', [IMAGE], "period must be at least 1"),
     ],
 )
-def test_what_is_refused(kind: str, text: str, shapes: list[Any], words: str) -> None:
+def test_refused_settings(kind: str, text: str, shapes: list[Any], words: str) -> None:
     with pytest.raises(CaffejaxError, match=rf"layer 'layer' \({kind}\): .*{words}"):
         Net(net(kind, text, shapes, tops=kind != "MatWrite"), "TRAIN")
 

@@ -87,6 +87,6 @@ def test_sequences_begin_in_the_first_row() -> None:
         ("Gather", "gather_param { axis: 1 }", [(8, 4)], "gather_param"),
     ],
 )
-def test_what_does_not_fit(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
+def test_invalid_settings_are_refused(kind: str, text: str, shapes: list[tuple[int, ...]], match: str) -> None:
     with pytest.raises(GraphError, match=match):
         Net(net(kind, text, shapes))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from caffejax import LayerType, Signature, Traced
-from caffejax.layers import dispatch, registered
+from caffejax.layers import dispatch, register_temporarily
 from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto
 
@@ -59,7 +59,7 @@ def test_random_layers_alike_draw_for_themselves() -> None:
 
 
 def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    with registered(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
+    with register_temporarily(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
         assert traced(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
 
 
@@ -73,7 +73,7 @@ def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"kernels": "reference"}, {"precision": "bfloat16"}, {"phase": "TRAIN"}])
-def test_what_a_layer_computes_with_is_part_of_its_trace(options: Any) -> None:
+def test_settings_of_a_layer_are_part_of_its_trace(options: Any) -> None:
     text = stack(1, "InnerProduct", "inner_product_param { num_output: 6 }")
     nets = Net(text), Net(text, **options)
     assert len({net.graph.layer("InnerProduct0").context for net in nets}) == 2

@@ -14,7 +14,7 @@ from caffejax.net import Net
 from caffejax.schema.caffe_pb2 import BlobProto, BlobShape
 
 
-def test_one_of_kernel_h_and_kernel_w_beside_kernel_size_counts_for_nothing() -> None:
+def test_a_single_kernel_h_or_kernel_w_beside_kernel_size_is_ignored() -> None:
     """As in Caffe's check: `kernel_size OR kernel_h and kernel_w`, where one alone is neither."""
     x = np.random.default_rng(0).normal(size=(1, 2, 7, 8))
     wanted, _ = run(net("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", [x.shape]), x)
@@ -166,7 +166,7 @@ def test_masks_of_layers_that_learn_take_no_gradient(above: str) -> None:
     np.testing.assert_allclose(np.asarray(grads["conv"][0]).reshape(2, 2), [largest, largest], rtol=1e-6)
 
 
-def test_indices_outside_the_table_are_seen() -> None:
+def test_indices_outside_the_table_are_detected() -> None:
     built = Net(net("Embed", "embed_param { num_output: 2 input_dim: 3 }", [(3,)]))
     tops, _ = built.apply(*built.init(jax.random.key(0)), {"b0": jnp.asarray([-1.0, 2.9, 3.0])})
     np.testing.assert_array_equal(np.isnan(tops["t0"]).all(axis=1), [True, False, True])

@@ -16,7 +16,7 @@ from caffejax.errors import CaffejaxError, LayerError
 from caffejax.execution import PassInputs, compute, part_of
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
-from caffejax.layers import layer_type, layer_types, registered
+from caffejax.layers import layer_type, layer_types, register_temporarily
 from caffejax.net import Net
 from recorded import MANIFEST, by_name, first_of_each
 
@@ -141,7 +141,7 @@ def test_a_batch_without_a_size() -> None:
     assert exported.call(np.zeros((5, 3, 8, 8), np.float32)).shape == (5, 4, 6, 6)
 
 
-def test_floats_that_do_not_go_together() -> None:
+def test_float16_bottoms_are_refused() -> None:
     built = Net(net("Convolution", "convolution_param { num_output: 4 kernel_size: 3 }", [(2, 3, 8, 8)]))
     words = r"layer 'layer' \(Convolution\): cannot take a bottom of shape \(2, 3, 8, 8\) float16: "
     with pytest.raises(LayerError, match=words):
@@ -159,7 +159,9 @@ def test_types_of_other_packages_are_asked_as_any(error: type[Exception]) -> Non
             raise error("takes two rows")
         return x.astype(jnp.float32)
 
-    with registered(LayerType(Signature("TestPicky"), Traced(picky), traits=LayerTraits(accepts_integers=True))):
+    with register_temporarily(
+        LayerType(Signature("TestPicky"), Traced(picky), traits=LayerTraits(accepts_integers=True))
+    ):
         built = Net(net("TestPicky", "", [(2, 3)]))
         assert built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8)})[0]["t0"].dtype == jnp.float32
         with pytest.raises(LayerError, match=r"layer 'layer' \(TestPicky\): .*takes two rows") as caught:
@@ -175,7 +177,10 @@ def test_mistakes_in_own_code_say_where_they_are() -> None:
         return x if x[0, 0] > 0 else -x
 
     for run, kind in ((broken, "KeyError"), (branching, "TracerBoolConversionError")):
-        with registered(LayerType(Signature("TestBroken"), Traced(run))), pytest.raises(CaffejaxError) as caught:
+        with (
+            register_temporarily(LayerType(Signature("TestBroken"), Traced(run))),
+            pytest.raises(CaffejaxError) as caught,
+        ):
             Net(net("TestBroken", "", [(2, 3)]))
         assert f"({kind} in {run.__name__}, {__file__}:" in str(caught.value)
         assert "layer 'layer' (TestBroken)" in str(caught.value)
@@ -209,7 +214,7 @@ def test_a_kernel_reads_no_further_than_its_arrays_go() -> None:
         onednn.convolution(one((1, 5, 5, 3)), one((4, 2, 3, 3)), None, plain)
 
 
-def test_what_is_written_to_a_file_may_be_integers(tmp_path: Path) -> None:
+def test_integer_blobs_can_be_written_to_a_file(tmp_path: Path) -> None:
     text = f'hdf5_output_param {{ file_name: "{tmp_path}/out.h5" }}'
     built = Net(net("HDF5Output", text, [(2, 3), (2,)], tops=0))
     built.forward({}, {}, {"b0": np.ones((2, 3), np.uint8), "b1": np.ones(2, np.int32)})

@@ -118,7 +118,7 @@ def test_detections_on_numpy_arrays(settings: tuple[str, ...]) -> None:
         compare_on_host(context, location, confidence * 0 - 1 if scores == "none" else confidence, prior)
 
 
-def test_what_the_compiled_layer_refuses_is_refused_on_the_host() -> None:
+def test_host_code_refuses_the_same_settings_as_compiled_code() -> None:
     layer = Net(net("DetectionOutput", "detection_output_param { num_classes: 3 }", [(1, 36), (1, 27), (1, 2, 36)]))
     context = layer.graph.layer("layer").context
     wrong = [np.zeros(shape, np.float32) for shape in ((1, 36), (1, 26), (1, 2, 36))]

@@ -173,14 +173,14 @@ def test_region_loss_of_boxes_that_share_a_cell(x: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("kind", "text"), [("Yolov3", V3 % ""), ("RegionLoss", V2 % "")])
-def test_what_follows_the_end_of_a_list_does_not_count(x: np.ndarray, kind: str, text: str) -> None:
+def test_labels_after_the_end_of_a_list_are_ignored(x: np.ndarray, kind: str, text: str) -> None:
     for a, b in zip(*(loss_and_gradient(kind, text, x, LABELS[None, None, :n]) for n in (3, 5)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("label", [-1, 3])
 @pytest.mark.parametrize(("kind", "text"), [("Yolov3", V3 % ""), ("RegionLoss", V2 % "")])
-def test_a_box_of_no_class(x: np.ndarray, kind: str, text: str, label: int) -> None:
+def test_a_box_without_a_class_is_background(x: np.ndarray, kind: str, text: str, label: int) -> None:
     strange = LABELS.copy()
     strange[1, 0] = label
     assert np.isnan(loss_and_gradient(kind, text, x, strange[None, None])[0])

@@ -107,7 +107,7 @@ def test_stepping_by_hand_is_recorded_too(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_how_a_run_ended_early_is_said(tmp_path: Path) -> None:
+def test_the_reason_for_an_early_end_is_recorded(tmp_path: Path) -> None:
     stopped = small_solver(tmp_path)
     stopped.callbacks.append(lambda s: s.request("stop") if s.iteration == 2 else None)
     trained(stopped, JsonLines(tmp_path / "stopped.jsonl"))
@@ -160,7 +160,7 @@ def test_a_run_that_was_killed_in_its_first_line(left: int, tmp_path: Path) -> N
         ("/proc/none/m.jsonl", r"/proc/none/m\.jsonl: cannot be written"),
     ],
 )
-def test_what_cannot_be_opened_is_refused_before_training(
+def test_sources_that_cannot_be_opened_are_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -193,7 +193,7 @@ def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [row["NumIters"] for row in read_log(path).loss] == [2, 3, 4]
 
 
-def test_of_several_processes_only_the_first_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_of_several_processes_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "is_first", lambda: False)
     trained(small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
     assert not (tmp_path / "m.jsonl").exists()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from small_run import Heard, small_solver, trained
 
-from caffejax.debugging.visualize import enlarged, filter_maps, grid
+from caffejax.debugging.visualize import enlarge, filter_maps, grid
 from caffejax.errors import CaffejaxError
 from caffejax.metrics import TensorBoard, tensorboard
 from caffejax.metrics.tensorboard import graph_def
@@ -96,7 +96,7 @@ def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], He
     assert images.keys() == {"filters/conv"}
     image = images["filters/conv"][6]
     picture = cv2.imdecode(np.frombuffer(image.encoded_image_string, np.uint8), cv2.IMREAD_UNCHANGED)
-    expected = enlarged(grid(filter_maps(np.asarray(solver.variables.params["conv"][0]))))
+    expected = enlarge(grid(filter_maps(np.asarray(solver.variables.params["conv"][0]))))
     np.testing.assert_array_equal(picture, expected)
     assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
 
@@ -131,7 +131,7 @@ def test_graphs_of_larger_nets_hang_together(config: str) -> None:
     assert len(set(names) - read) < len(names) / 4
 
 
-def test_a_run_that_goes_on_takes_the_place_of_what_came_after(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_later_rows(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import SessionLog
 
     trained(small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
@@ -148,7 +148,7 @@ def test_without_tests_params_are_written_at_snapshots(tmp_path: Path) -> None:
     assert values_of(events_in(file), "histo")["params/conv/0"].keys() == {2, 3}
 
 
-def test_where_nothing_can_be_written(
+def test_unwritable_folders_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -76,7 +76,7 @@ def test_copies_of_other_batches_and_of_parts(copied: Callable[[Any], Any]) -> N
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_frozen_nets_are_made_ready_anew(copied: Callable[[Any], Any]) -> None:
+def test_copied_frozen_nets_are_compiled_again(copied: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     frozen = net.freeze(net.init(KEY))
     wanted = frozen({"x": INPUTS["x"]})
@@ -136,7 +136,7 @@ def with_python(tmp_path: Path) -> Net:
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
-def test_python_layers_are_made_anew(with_python: Net, copied: Callable[[Any], Any]) -> None:
+def test_python_layers_are_created_again(with_python: Net, copied: Callable[[Any], Any]) -> None:
     other = copied(with_python)
     assert other.has_host_layers
     np.testing.assert_array_equal(other.forward({}, {}, {"x": INPUTS["x"]})[0]["b"], INPUTS["x"])

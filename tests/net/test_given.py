@@ -146,7 +146,7 @@ def test_keys_of_both_forms_start_a_net(lenet: Net, variables: Variables) -> Non
         lenet.init(0)  # type: ignore[arg-type]
 
 
-def test_all_that_is_wrong_with_params_is_named(lenet: Net, variables: Variables) -> None:
+def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> None:
     params: Any = {name: blobs for name, blobs in variables.params.items() if name != "ip2"}
     params |= {"conv1": {0: params["conv1"][0]}, "conv2": {0: params["conv2"][0], 1: jnp.zeros(50, int)}}
     params["ip1"] = {0: jnp.zeros((500, 801)), 1: "bias"}

@@ -50,7 +50,7 @@ def assert_equal(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_is_saved_is_loaded_again(end: str) -> None:
+def test_saved_weights_load_again(end: str) -> None:
     net = Net(NET, "TRAIN")
     params, state = drawn(net)
     net.save(params, state, f"x{end}")
@@ -87,7 +87,7 @@ def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     assert "left:    1 (head), in the net only; 1 (conv), named in `without`" in repr(report)
 
 
-def test_what_does_not_fit_is_refused_unless_left_out() -> None:
+def test_misfits_are_refused_unless_excluded() -> None:
     net, wider = Net(NET), Net(NET.replace("num_output: 5", "num_output: 6"))
     net.save(*drawn(net), "x.npz")
     with pytest.raises(WeightsError, match=r"layer 'a': blob 0 is .*; rename the layer to train it from scratch") as e:
@@ -129,6 +129,6 @@ def test_layers_of_one_name_need_a_caffemodel() -> None:
 
 
 @pytest.mark.parametrize("end", [end for end in ENDS if not end.endswith("/7")])
-def test_files_that_are_not_there_are_named(end: str) -> None:
+def test_missing_files_are_named_at_once(end: str) -> None:
     with pytest.raises(WeightsError, match=f"none{end}: no such"):
         Net(NET).load(f"none{end}")

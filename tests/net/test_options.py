@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
-from caffejax.options import Options, Reading, Run, SolverOptions, TrainConfig, choices, resolved
+from caffejax.options import Options, Reading, Run, SolverOptions, TrainConfig, choices, resolve_options
 from caffejax.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
@@ -57,7 +57,7 @@ def test_every_wrong_value_of_reading_is_named() -> None:
     [("memory_limit", 1.5), ("memory_limit", True), ("seed", True), ("workers", "2"), ("skip_bad", 1), ("remat", None)],
 )
 def test_a_value_of_the_wrong_kind_is_named(option: str, value: Any) -> None:
-    (message,) = messages(lambda: resolved(Run(), Reading(), {option: value}))
+    (message,) = messages(lambda: resolve_options(Run(), Reading(), {option: value}))
     assert message.startswith(f"{option} must be ")
 
 
@@ -71,7 +71,7 @@ def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
         "workers must be an integer of at least 0, not -2",
         "skip_bad must be True or False, not None",
     ]
-    assert sorted(messages(lambda: resolved(Run(), Reading(), options))) == sorted(expected)
+    assert sorted(messages(lambda: resolve_options(Run(), Reading(), options))) == sorted(expected)
     assert sorted(messages(lambda: Net(INPUT, **options))) == sorted(expected)  # type: ignore[arg-type]
 
 
@@ -79,15 +79,15 @@ def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
     ("name", "nearest"), [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad")]
 )
 def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> None:
-    (message,) = messages(lambda: resolved(Run(), Reading(), {name: 1}))
+    (message,) = messages(lambda: resolve_options(Run(), Reading(), {name: 1}))
     assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
 
 
 def test_keywords_stand_in_place_of_fields() -> None:
     run, reading = Run(kernels="reference", memory_limit=10), Reading(seed=7, workers=2)
-    assert resolved(run, reading, {}) == (run, reading)
+    assert resolve_options(run, reading, {}) == (run, reading)
     options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}
-    assert resolved(run, reading, options) == (Run("fast", backward="rules"), Reading(seed=1, workers=2))
+    assert resolve_options(run, reading, options) == (Run("fast", backward="rules"), Reading(seed=1, workers=2))
     assert (run, reading) == (Run("reference", memory_limit=10), Reading(7, 2))  # as they were
 
 
@@ -117,7 +117,7 @@ def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the
     assert not Options.__required_keys__
 
 
-def test_what_an_option_of_few_values_may_be() -> None:
+def test_options_with_choices_refuse_other_values() -> None:
     assert choices(Run, "kernels") == ("fast", "reference")
     assert choices(Run, "precision") == ("float32", "tf32", "bfloat16")
     for name in ("kernels", "precision", "backward", "remat"):

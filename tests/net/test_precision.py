@@ -134,7 +134,7 @@ def factors(equation: Any) -> set[Any]:
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @each_net
-def test_what_is_multiplied_in_what(name: str, backward: Any) -> None:
+def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
     """In both passes, whatever lies between them."""
     options = {"kernels": "reference", "backward": backward}
     high, highest = jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST
@@ -270,7 +270,7 @@ def test_a_bfloat16_run_goes_on_from_its_float32_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_accept_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(CONFIGS / "digits" / "lenet_train_test.prototxt")
     settings = (CONFIGS / "digits" / "lenet_solver.prototxt").read_text()
     (tmp_path / "solver.prototxt").write_text(

@@ -35,12 +35,12 @@ def net(layer: str, channels: int = 3, **options: str) -> Net:
         'type: "Embed" embed_param { input_dim: 2000000000 num_output: 2000000000 }',
     ],
 )
-def test_what_there_is_no_room_for_is_refused_before_anything_is_allocated(layer: str) -> None:
+def test_oversized_data_is_refused_before_allocation(layer: str) -> None:
     with pytest.raises(GraphError, match=r"layer 'l' .*needs .* there are .* in all: check the layer"):
         net(layer).init(jax.random.key(0))
 
 
-def test_data_that_there_is_no_room_for_are_refused() -> None:
+def test_data_larger_than_memory_is_refused() -> None:
     data = """layer { name: "d" type: "DummyData" top: "x"
         dummy_data_param { shape { dim: 1000000 dim: 1000000 } } }"""
     with pytest.raises(GraphError, match=r"layer 'd' \(DummyData\): needs .* 3.64 TiB of tops .* there are"):

@@ -139,7 +139,7 @@ def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
 
 
 @pytest.mark.long
-def test_a_state_that_somebody_cuts(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_a_state_sharded_by_the_user(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     write_data(tmp_path, "lenet")
     text = solver_text(tmp_path, "lenet", 4)
     whole, cut, explicit = (eight_devices.submit(cut_by_hand, text, kind).result() for kind in (None, False, True))

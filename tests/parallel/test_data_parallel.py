@@ -52,7 +52,7 @@ def test_weights_are_rounded_and_biases_are_not(
     ],
     ids=str,
 )
-def test_where_everything_is_added_up_in_float32(eight_devices: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
+def test_sums_in_float32_on_several_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
     write_data(tmp_path, NET)
     one, other = (trained(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
     for layer, blobs in one.items():

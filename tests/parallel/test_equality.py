@@ -37,7 +37,7 @@ def test_eight_devices_follow_one(eight_devices: ProcessPoolExecutor, tmp_path: 
     ],
     ids=str,
 )
-def test_ways_to_spread(
+def test_devices_and_options_train_equally(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, devices: int, options: dict[str, Any], more: str
 ) -> None:
     write_data(tmp_path, "lenet")

@@ -21,7 +21,7 @@ LAST = {  # which axis of a weight comes last in memory
 AS_THEY_ARE = [(256, 512, 3, 3), (256, 512), (256,), (), (256, 64, 1, 1)]  # the last would not fill tiles
 
 
-def test_which_weights_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_with_other_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SingleDeviceSharding(jax.devices()[0])
     shapes = {shape: jax.ShapeDtypeStruct(shape, np.float32) for shape in (*LAST, *AS_THEY_ARE)}
     assert all(tpu_conv_layout(x, here) is here for x in shapes.values()), "on a CPU"

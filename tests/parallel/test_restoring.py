@@ -18,7 +18,7 @@ from spread_nets import assert_equal, solver_text, train, write_data
         pytest.param("resnet", {"shard": "params"}, marks=pytest.mark.long),
     ],
 )
-def test_goes_on_bit_for_bit(
+def test_resumes_bit_for_bit_from_a_checkpoint(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     """Also each device's running statistics, and what a recurrent layer carries."""
@@ -34,7 +34,7 @@ def test_goes_on_bit_for_bit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
-def test_goes_on_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
+def test_resumes_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
     """4 devices, then 2, 8 and 1: each goes on with the example that comes next."""
     write_data(tmp_path, "lenet")
     devices, resume, losses = (4, 2, 8, 1), "", []
@@ -48,7 +48,7 @@ def test_goes_on_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor,
 
 
 @pytest.mark.long
-def test_one_device_goes_on_where_many_were_and_back(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
+def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExecutor, tmp_path: Path) -> None:
     """Nets with statistics of each device: one device has the first's, as Caffe's root."""
     name = "resnet"
     write_data(tmp_path, name)

@@ -58,7 +58,7 @@ def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None
     ],
     ids=str,
 )
-def test_processes_that_do_not_come_or_come_twice(tmp_path: Path, of: int, came: list[int], message: str) -> None:
+def test_missing_and_duplicate_processes(tmp_path: Path, of: int, came: list[int], message: str) -> None:
     commands = training(of, write_solver(tmp_path), "--start_timeout=2")
     with Cluster(tmp_path, [commands[i] for i in came]) as cluster:
         assert cluster.wait(60) == [1] * len(came)
@@ -96,7 +96,7 @@ def test_flags_that_cannot_work(
 
 
 @pytest.mark.parametrize("text", ["data", "data=0", "rows=2", "data=2,data=2", "data=2;model=2"])
-def test_a_mesh_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_an_invalid_mesh_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     with pytest.raises(SystemExit):
         main(["train", write_solver(tmp_path), f"--mesh={text}"])
     assert "is not of the form data=4,model=2" in capsys.readouterr().err
@@ -111,7 +111,7 @@ def test_a_mesh_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str],
         ("{taken}", "cannot take the address"),
     ],
 )
-def test_addresses_that_cannot_be(address: str, message: str) -> None:
+def test_invalid_addresses_are_refused(address: str, message: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -128,7 +128,7 @@ def test_addresses_that_cannot_be(address: str, message: str) -> None:
         pytest.param("--precision=bfloat16", "differ in the options", marks=pytest.mark.long),
     ],
 )
-def test_processes_that_would_train_otherwise(tmp_path: Path, flags: str, message: str) -> None:
+def test_processes_with_different_settings(tmp_path: Path, flags: str, message: str) -> None:
     solver = write_solver(tmp_path)
     other = tmp_path / "other.prototxt"
     other.write_text((tmp_path / "solver.prototxt").read_text().replace("batch_size: 2", "batch_size: 3"))
@@ -161,7 +161,9 @@ layer { name: "size" type: "Reduction" bottom: "some" top: "size" loss_weight: 1
     ],
     ids=["host layer", "batch", "mesh", "debug_nans", "no scheduler"],
 )
-def test_what_cannot_be_spread_is_refused(tmp_path: Path, net: str, flags: list[str], message: str) -> None:
+def test_nets_that_cannot_train_on_several_devices_are_refused(
+    tmp_path: Path, net: str, flags: list[str], message: str
+) -> None:
     flags = flags if any("devices" in flag for flag in flags) else ["--devices=4", *flags]
     with Cluster(tmp_path, [[*TRAIN, write_solver(tmp_path, net), *flags]]) as cluster:
         assert cluster.wait(60) == [1]
@@ -237,6 +239,6 @@ def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch:
     ],
     ids=str,
 )
-def test_ways_to_spread_that_are_none(options: dict[str, object], message: str) -> None:
+def test_invalid_distributed_flags(options: dict[str, object], message: str) -> None:
     with pytest.raises(caffejax.CaffejaxError, match=message):
         caffejax.Parallel(**options)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_a_loop_counts_as_often_as_it_runs() -> None:
     assert 2.5 < often / once <= 3
 
 
-def test_calls_to_the_host_and_float64_are_seen() -> None:
+def test_calls_to_the_host_and_float64_are_counted() -> None:
     def ask(x: jax.Array) -> jax.Array:
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
@@ -141,7 +141,7 @@ def test_slices_chips_and_starts() -> None:
         ),
     ],
 )
-def test_who_does_a_collective_with_whom(
+def test_replica_groups_of_collectives(
     shape: str, opcode: str, attributes: str, collective: tuple[str, int, int, int]
 ) -> None:
     text = f"ENTRY %m (p: f32[8]) -> f32[8] {{\n  ROOT %c = {shape} {opcode}(%p), channel_id=1, {attributes}\n}}\n"
@@ -169,6 +169,6 @@ def test_a_sum_of_which_each_device_takes_a_slice_is_a_reduce_scatter() -> None:
     assert count(FUSED)["collectives"] == (Collective("reduce-scatter", 4 * 500 * 100, 1, over=8),)
 
 
-def test_text_that_is_no_program_counts_nothing() -> None:
+def test_text_that_is_not_a_program_counts_as_zero() -> None:
     assert count("")["traffic"] == 0
     assert count("ENTRY %x (a: f32[]) -> f32[] {\n  garbage\n}\n")["fusions"] == 0

@@ -77,7 +77,7 @@ def test_the_largest_batch(
     assert len(tried) <= tries
 
 
-def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_remedy_is_named_where_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner.CompileJob, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
     assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
 
@@ -96,7 +96,7 @@ def test_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_out_of_memory_messages_are_parsed(message: str, bytes_: int | None) -> None:
-    assert planner.needed_by(message) == bytes_
+    assert planner.parse_needed_bytes(message) == bytes_
 
 
 def test_images_have_the_dtype_of_their_source(on_cpu: None) -> None:

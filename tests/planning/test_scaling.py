@@ -8,7 +8,7 @@ import pytest
 from caffejax.planning import Plan, target_of
 from caffejax.planning.hardware import CHIPS
 from caffejax.planning.hlo import Collective, Program
-from caffejax.planning.planner import link_seconds, scaled
+from caffejax.planning.planner import link_seconds, scale_step
 
 # easy numbers: a byte takes a second on links, and four on the network
 CHIP = replace(CHIPS["cuda:h100"], link=1.0, network=0.25, joined=8)
@@ -44,7 +44,7 @@ def test_seconds_of_collectives(collectives: Any, rows: int, model: int, links: 
 
 
 def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
-    short, long = (scaled(300.0, of("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
+    short, long = (scale_step(300.0, of("all-reduce", size, 8), CHIP, 8) for size in (80, 800))
     assert (short.best, short.worst) == (300, 440)
     assert short.efficiency == pytest.approx((300 / 440, 1))
     assert (long.best, long.worst) == (1500, 1700)  # 200 of the backward pass are beside it

@@ -100,7 +100,7 @@ def test_in_place_layers_read_what_was_made_anew(net: Any) -> None:
     assert (net.backward()["x"] == 0).all()
 
 
-def test_a_blob_is_computed_when_looked_at_and_returned_when_looked_at_often(
+def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, ...]] = []
@@ -119,14 +119,14 @@ def test_a_blob_is_computed_when_looked_at_and_returned_when_looked_at_often(
     assert asked == [("c",), everything] * 2 + [("a", "c")] * 3
 
 
-def test_a_look_after_a_write_shows_the_pass_that_was(net: Any) -> None:
+def test_a_read_after_a_write_shows_the_earlier_pass(net: Any) -> None:
     net.blobs["x"].data[...] = 1
     net.forward()
     net.blobs["x"].data[...] = 100
     assert (net.blobs["a"].data == 2).all()
 
 
-def test_a_look_does_not_advance_statistics() -> None:
+def test_reading_a_blob_does_not_advance_statistics() -> None:
     net = caffe.Net(
         """
         layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 8 dim: 2 } } }
@@ -142,7 +142,7 @@ def test_a_look_does_not_advance_statistics() -> None:
         np.testing.assert_allclose(net.params["bn"][2].data, sum(0.999**k for k in range(i + 1)), rtol=1e-6)
 
 
-def test_dropout_is_the_same_for_all_that_is_asked_of_a_pass_and_new_in_the_next() -> None:
+def test_dropout_is_fixed_within_a_pass_and_new_in_the_next() -> None:
     net = caffe.Net(
         """
         force_backward: true
@@ -195,9 +195,9 @@ def test_nan_in_a_blob_is_not_taken_for_a_change(net: Any) -> None:
     held = net.blobs["x"].data
     net.forward()
     version = net.blobs["x"].data_memory.version
-    assert net.blobs["x"].data_memory.settled_version() == version
+    assert net.blobs["x"].data_memory.current_version() == version
     held[0, 0] = 0
-    assert net.blobs["x"].data_memory.settled_version() > version
+    assert net.blobs["x"].data_memory.current_version() > version
 
 
 steps = st.lists(
@@ -241,7 +241,7 @@ def test_host_and_device_never_disagree(actions: list[str]) -> None:
     np.testing.assert_array_equal(blob.data, value)
 
 
-def test_an_uploaded_array_is_not_the_hosts() -> None:
+def test_an_uploaded_array_does_not_share_the_hosts_memory() -> None:
     blob = SyncedBlob((1000,))
     view = blob.data
     view[...] = 1
@@ -251,7 +251,7 @@ def test_an_uploaded_array_is_not_the_hosts() -> None:
     assert (np.asarray(blob.data_on(DEVICE)) == 2).all()
 
 
-def test_what_nobody_touched_is_not_uploaded_again() -> None:
+def test_untouched_blobs_are_not_uploaded_again() -> None:
     memory = Memory(jnp.ones(3))
     assert memory.on_device((3,), DEVICE) is memory.on_device((3,), DEVICE)
     memory.view((3,))

@@ -102,7 +102,7 @@ def test_context_around_a_window(job: Path) -> None:
     )
 
 
-def test_beyond_the_image_lies_the_mean(job: Path) -> None:
+def test_pixels_outside_the_image_are_the_mean(job: Path) -> None:
     detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
     image = load_image(job / "0.png")
     seen = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
@@ -122,7 +122,7 @@ def test_a_mean_image_fills_up_too(job: Path) -> None:
     np.testing.assert_allclose(seen[:, :2], 0, atol=1e-4)
 
 
-def test_what_cannot_be_detected(job: Path) -> None:
+def test_detections_that_are_refused(job: Path) -> None:
     with pytest.raises(ValueError, match="context of 5 needs a square input"):
         Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=5)
     detector = Detector(job / "deploy.prototxt", job / "net.caffemodel")

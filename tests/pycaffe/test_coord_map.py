@@ -132,7 +132,7 @@ def test_padding_shifts() -> None:
     assert after[2] == before[2] - 4
 
 
-def test_neurons_change_nothing() -> None:
+def test_neuron_layers_keep_the_coordinates() -> None:
     n = net()
     relu = L.ReLU(L.BatchNorm(L.Dropout(n.deconv)))
     assert coord_map_from_to(relu, n.data) == coord_map_from_to(n.deconv, n.data)
@@ -174,7 +174,7 @@ def test_crop_finds_the_offset() -> None:
     assert caffejax.Net(n.to_proto(), "TEST").graph.blobs["cut"].shape == (1, 1, 50, 50)
 
 
-def test_what_was_cropped_to_gives_no_coordinates() -> None:
+def test_the_reference_of_a_crop_has_no_coordinate_map() -> None:
     """The way through the second bottom of a Crop, which has another scale, is not taken."""
     image = data()
     small = L.Pooling(image, kernel_size=2, stride=2)
@@ -197,7 +197,7 @@ def test_what_was_cropped_to_gives_no_coordinates() -> None:
         ),
     ],
 )
-def test_what_cannot_be_cropped(spoil: Any, error: type[Exception], message: str) -> None:
+def test_crops_that_are_refused(spoil: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         crop(*spoil(net()))
 

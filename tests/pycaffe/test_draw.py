@@ -15,7 +15,7 @@ import pytest
 
 import caffejax.pycaffe as caffe
 from caffejax.errors import CaffejaxError
-from caffejax.layers import LayerType, Signature, Traced, registered
+from caffejax.layers import LayerType, Signature, Traced, register_temporarily
 from caffejax.pycaffe import draw
 from caffejax.schema import caffe_pb2, parse_text, read_net
 from caffejax.view import svg_drawing
@@ -98,7 +98,7 @@ def test_own_types_may_have_a_style(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = LayerType(Signature("Mine"), Traced(lambda ctx, x: x))
     monkeypatch.setitem(STYLES, "Mine", style)
     described = layer('name: "m" type: "Mine" top: "y" param { lr_mult: 3 }')
-    with registered(mine):
+    with register_temporarily(mine):
         assert draw.get_layer_label(described, "TB", display_lrm=True) == "m (Mine large) width: 3 lr mult: 3.0, 1.0"
         assert draw.get_edge_label(described) == "to y"
         assert draw.choose_color_by_layertype("Mine") == "#123456"
@@ -272,7 +272,7 @@ def test_graphviz_gets_the_dot_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         draw.draw_net(read_net(NET), "TB", "xyz")
 
 
-def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+def test_drawings_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CaffejaxError, match="rankdir must be one of LR, RL, TB, BT, not 'XY'"):
         draw.draw_net(read_net(NET), "XY", "dot")
     with pytest.raises(CaffejaxError, match="the ending of the name must be a format"):

@@ -44,7 +44,7 @@ def test_files_of_caffe(name: str) -> None:
 
 
 @given(st.data())
-def test_blobs_there_and_back(data: st.DataObject) -> None:
+def test_blobs_round_trip(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
     array = data.draw(arrays(np.float32, shape, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
     blob = array_to_blobproto(array, diff=-array)
@@ -69,7 +69,7 @@ def test_a_shape_that_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64, np.int64])
-def test_datums_there_and_back(dtype: Any) -> None:
+def test_datums_round_trip(dtype: Any) -> None:
     array = np.random.default_rng(0).integers(0, 256, (3, 4, 5)).astype(dtype)
     datum = array_to_datum(array, label=7)
     assert (datum.channels, datum.height, datum.width, datum.label) == (3, 4, 5, 7)
@@ -142,7 +142,7 @@ def test_loading_grey_deep_and_transparent_images(tmp_path: Path) -> None:
     np.testing.assert_array_equal(image, (bgra[:, :, 2::-1] / 255).astype(np.float32))
 
 
-def test_loading_what_is_no_image(tmp_path: Path) -> None:
+def test_loading_a_file_that_is_not_an_image(tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.jpg").write_text("no image")
     for name, message in (("empty.png", "of 0 bytes"), ("text.jpg", "of 8 bytes"), ("absent.jpg", "no such file")):
@@ -217,7 +217,7 @@ def test_constant_images_stay_constant() -> None:
 
 
 @pytest.mark.parametrize(("shape", "order"), [((4, 5), 1), ((0, 5, 3), 1), ((4, 5, 3), 6)])
-def test_what_cannot_be_resized(shape: tuple[int, ...], order: int) -> None:
+def test_resizes_that_are_refused(shape: tuple[int, ...], order: int) -> None:
     with pytest.raises(ValueError, match=r"an image must|interp_order must"):
         resize_image(np.zeros(shape), (2, 2), order)
 

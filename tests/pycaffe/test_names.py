@@ -79,7 +79,7 @@ def test_types_have_the_names_and_bases_of_caffes_compiled_module(write: Write) 
     assert blobs[-1] in blobs
 
 
-def test_what_is_not_there_says_so(write: Write) -> None:
+def test_unsupported_functions_raise(write: Write) -> None:
     assert not caffe.has_nccl()
     assert (caffe.solver_count(), caffe.solver_rank()) == (1, 0)
     caffe.set_multiprocess(True)

@@ -164,6 +164,6 @@ def test_a_net_can_be_given_a_name() -> None:
 
 
 @pytest.mark.parametrize("phase", ["TEST", "net.caffemodel"])
-def test_a_phase_that_is_none_is_refused(write: Write, phase: str) -> None:
+def test_an_unknown_phase_is_refused(write: Write, phase: str) -> None:
     with pytest.raises(caffejax.CaffejaxError, match=f'give a phase, caffe.TEST or caffe.TRAIN, not "{phase}"'):
         caffe.Net(write("net.prototxt", SMALL), phase)

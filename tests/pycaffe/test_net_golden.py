@@ -27,7 +27,7 @@ LAYER_BY_LAYER = ("share_permissive", "propagate_one_branch", "loss_weight_non_l
 @pytest.mark.parametrize(
     ("name", "layer_by_layer"), [*((n, False) for n in recorded_nets()), *((n, True) for n in LAYER_BY_LAYER)]
 )
-def test_what_caffe_computed(name: str, layer_by_layer: bool) -> None:
+def test_numbers_that_caffe_computed(name: str, layer_by_layer: bool) -> None:
     values = dict(np.load(GOLDEN / "nets" / f"{name}.npz"))
     built = json.loads((GOLDEN / "nets" / f"{name}.json").read_text())["runs"][0]
     phase = caffe.TRAIN if built["phase"] == "TRAIN" else caffe.TEST

@@ -118,13 +118,13 @@ def test_no_tops() -> None:
 
 
 @pytest.mark.parametrize("bad", ["data", None, 3, ("a", "b")])
-def test_an_input_that_is_no_top(bad: object) -> None:
+def test_an_input_that_is_not_a_top(bad: object) -> None:
     with pytest.raises(TypeError) as caught:
         L.Convolution(bad)
     assert str(caught.value) == f"Convolution input 0 is not a Top (type is {type(bad)})"  # Caffe's words, no more
 
 
-def test_a_tuple_of_tops_is_told_apart() -> None:
+def test_a_tuple_instead_of_a_top_gets_a_hint() -> None:
     """In a note: scripts compare the message."""
     with pytest.raises(TypeError) as caught:
         L.Silence(dummy(), ntop=0)

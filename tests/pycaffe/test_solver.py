@@ -228,7 +228,7 @@ CASES = ["sgd_batchnorm_test", "sgd_shared_params", "adam_batchnorm_iter_size3"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_caffe_reached(case: str) -> None:
+def test_solvers_equal_recorded_iterations(case: str) -> None:
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     solver = caffe.get_solver(str(GOLDEN / case / "solver.prototxt"))
     solver.net.copy_from(str(GOLDEN / case / "init.caffemodel"))

@@ -161,7 +161,7 @@ FURTHER = [write_input, write_one_number, write_by_layer, copy_weights, write_sh
     [*WAYS, pytest.param(reshape, marks=pytest.mark.slow)]
     + [pytest.param(way, marks=pytest.mark.long) for way in FURTHER],
 )
-def test_what_comes_after_is_as_if_it_had_never_been_frozen(
+def test_later_passes_are_unaffected_by_freezing(
     way: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -235,7 +235,7 @@ layer { name: "ip" type: "InnerProduct" bottom: "noise" top: "ip"
 """
 
 
-def test_what_is_random_is_drawn_anew_and_is_what_a_look_shows() -> None:
+def test_random_layers_draw_again_and_reads_show_the_drawn_values() -> None:
     net = caffe.Net(RANDOM, caffe.TEST)
     seen = []
     for _ in range(2):
@@ -289,7 +289,7 @@ layer { name: "found" type: "DetectionOutput" bottom: "loc" bottom: "flat" botto
 
 
 @pytest.mark.slow
-def test_detections_are_frozen_and_as_many_as_there_are() -> None:
+def test_frozen_detections_have_only_valid_rows() -> None:
     net, random = caffe.Net(DETECTOR, caffe.TEST), np.random.default_rng(0)
     net.prototxt = DETECTOR
     corners = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
@@ -304,6 +304,6 @@ def test_detections_are_frozen_and_as_many_as_there_are() -> None:
         np.testing.assert_allclose(net.blobs[name].data, expected(net)[name], **CLOSE)
     for data, found in passes:
         net.blobs["data"].data[...] = data
-        np.testing.assert_allclose(found, plain(DETECTOR).trimmed(expected(net))["found"], **CLOSE)
+        np.testing.assert_allclose(found, plain(DETECTOR).strip_padding(expected(net))["found"], **CLOSE)
         net.forward()
         np.testing.assert_allclose(net.blobs["found"].data, found, **CLOSE)

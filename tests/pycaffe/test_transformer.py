@@ -37,7 +37,7 @@ def test_steps_in_their_order() -> None:
     np.testing.assert_allclose(t.deprocess("data", done[np.newaxis]), image, atol=1e-6)
 
 
-def test_nothing_set_does_nothing() -> None:
+def test_without_settings_the_image_is_unchanged() -> None:
     image = random(3, 6, 7)
     t = transformer(10, 6, 7, 3)
     t.inputs["data"] = (10, 3, 3, 6)
@@ -46,7 +46,7 @@ def test_nothing_set_does_nothing() -> None:
 
 
 @given(st.data())
-def test_there_and_back(data: st.DataObject) -> None:
+def test_values_round_trip(data: st.DataObject) -> None:
     channels = data.draw(st.sampled_from([1, 2, 3, 5]))
     t = transformer(1, channels, 4, 5)
     t.set_transpose("data", (2, 0, 1))

@@ -1,6 +1,6 @@
 """The table of settings that are ignored names fields of forks, and nothing else."""
 
-from caffejax.schema import caffe_pb2, hints_in, unknown_settings
+from caffejax.schema import caffe_pb2, ignored_fields, unknown_settings
 from caffejax.schema.fork_fields import HINTS, fork_fields
 
 
@@ -10,7 +10,7 @@ def test_hints_are_fields_of_forks_each_with_a_reason() -> None:
         assert all(fields.values())
 
 
-def test_a_setting_is_obeyed_ignored_or_refused() -> None:
+def test_a_setting_is_followed_ignored_or_refused() -> None:
     param = caffe_pb2.BatchNormParameter(scale_bias=True, relu=True, engine=caffe_pb2.BatchNormParameter.CUDNN)
     param.scale_filler.scale = 2
     param.scale_filler.alpha = 3  # every filler obeys it, or has no use for it
@@ -18,5 +18,5 @@ def test_a_setting_is_obeyed_ignored_or_refused() -> None:
         "relu (of intel)",
         "scale_filler.scale (of intel)",
     ]
-    assert [setting for setting, _ in hints_in(param)] == ["engine (of happynear, intel, nvidia)"]
-    assert list(hints_in(caffe_pb2.BatchNormParameter(engine=caffe_pb2.BatchNormParameter.DEFAULT))) == []
+    assert [setting for setting, _ in ignored_fields(param)] == ["engine (of happynear, intel, nvidia)"]
+    assert list(ignored_fields(caffe_pb2.BatchNormParameter(engine=caffe_pb2.BatchNormParameter.DEFAULT))) == []

@@ -184,7 +184,7 @@ def layers(draw: st.DrawFn) -> caffe_pb2.LayerParameter:
 
 
 @given(layers())
-def test_what_is_printed_reads_back(layer):
+def test_printed_text_is_parsed_to_the_same_message(layer):
     assert parse_text(format_text(layer), LAYER).SerializeToString() == layer.SerializeToString()
 
 

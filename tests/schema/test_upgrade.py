@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from caffejax.errors import SchemaError
-from caffejax.glog import warnings_kept
+from caffejax.glog import collect_warnings
 from caffejax.schema import caffe_pb2, format_text, parse_text, read_net, read_solver, upgrade_net
 
 NETS = Path(__file__).resolve().parents[1] / "golden" / "nets"
@@ -34,7 +34,7 @@ def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
         with pytest.raises(SchemaError, match=f"{source.name}: .*'layer' .*'layers' "):
             read_net(source)
         return
-    with warnings_kept() as said:
+    with collect_warnings() as said:
         for _ in range(2):  # the second time it is silent
             read_net(source)
     warned = [message for message in recorded["messages"] if not message.startswith("File already")]
@@ -81,7 +81,7 @@ def test_padding_folds_into_the_layer_behind():
         read_net(PADDING % "relu")
 
 
-def test_of_a_v1_layer_beside_v0_layers_only_the_blobs_names_stay():
+def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
     """Caffe upgrades every entry of `layers` as V0 once one is (UpgradeV0LayerParameter): the rest of V1's is lost."""
     net = parse_text(
         """

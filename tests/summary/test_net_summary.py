@@ -179,7 +179,7 @@ def test_it_prints_as_a_table_in_python_and_notebooks() -> None:
     assert re.search("&lt;b&gt;.*Input", summary._repr_html_())
 
 
-def test_host_layers_are_said_not_to_count() -> None:
+def test_host_layers_are_reported_as_not_counted() -> None:
     net = Net("""layer { name: "in" type: "Input" top: "x" top: "s"
         input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }
       layer { name: "f" type: "Filter" bottom: "x" bottom: "s" top: "y" }""")

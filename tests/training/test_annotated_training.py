@@ -23,7 +23,7 @@ layer { name: "boxes" type: "Reduction" bottom: "label" top: "boxes" loss_weight
 
 
 @pytest.mark.parametrize("iter_size", [1, 2])
-def test_goes_on_bit_for_bit(iter_size, tmp_path, monkeypatch):
+def test_resumes_bit_for_bit_from_a_checkpoint(iter_size, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("caffejax.data.annotated.annotated_data.COUNTED", 4)
     rng = np.random.default_rng(0)

@@ -40,7 +40,7 @@ def tree(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_goes_on_as_caffe_does(case: str) -> None:
+def test_resumes_as_caffe_does(case: str) -> None:
     """From either form of its state, also with the file beside it: the working directory is another."""
     with closing(Solver(GOLDEN / "solver" / case / "solver.prototxt")) as solver:
         for state in STATES:  # of the second nothing is compiled again

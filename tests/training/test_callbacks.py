@@ -50,7 +50,7 @@ def test_each_event_is_told_once_to_each_in_order(tmp_path: Path) -> None:
     assert next(event[2] for event in one if event[0] == "on_snapshot") == f"{tmp_path / 'x'}.orbax/3"
 
 
-def test_the_end_is_told_whatever_ended_it(tmp_path: Path) -> None:
+def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
     class Boom(Callback):
         def on_step(self, solver: Solver) -> None:
             raise ZeroDivisionError("boom")
@@ -72,7 +72,7 @@ def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> 
     assert told == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
 
 
-def test_what_would_never_happen_is_said(tmp_path: Path) -> None:
+def test_callbacks_that_are_never_called_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Mine\.on_iteration is never called; the events are on_start, on_step, "):
         type("Mine", (Callback,), {"on_iteration": print, "on_step": print})
     made = solver(tmp_path)

@@ -78,7 +78,7 @@ def test_the_best_checkpoint_is_that_of_the_highest_map(tmp_path):
     assert list(tmp_path.glob("x.orbax/*"))
 
 
-def test_classification_still_means(tmp_path):
+def test_classification_outputs_are_still_averaged(tmp_path):
     [scores] = solver(tmp_path, "").test()
     np.testing.assert_allclose(scores.outputs["detection_eval"][0, 0], np.mean(BATCHES, axis=0), rtol=1e-6)
     assert scores.precisions == {}
@@ -92,9 +92,9 @@ def test_other_outputs_and_settings_are_refused(tmp_path):
     with pytest.raises(SolverError, match=r"unknown eval_type 'detect'; .* or detection; did you mean"):
         solver(tmp_path, 'eval_type: "detect"')
     with pytest.raises(
-        SolverError, match="unknown ap_version 'integral'; it is 11point or 101point or MaxIntegral or Integral"
+        SolverError, match="unknown ap_version 'area'; it is 11point or 101point or MaxIntegral or Integral"
     ):
-        solver(tmp_path, 'ap_version: "integral"')
+        solver(tmp_path, 'ap_version: "area"')
 
 
 def naive(rows: list[list[float]], label: int) -> float:

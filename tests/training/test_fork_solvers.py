@@ -199,7 +199,7 @@ def test_all_settings_that_are_not_followed_are_refused_together() -> None:
     ]
 
 
-def test_what_does_not_change_training_is_said_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_without_effect_on_training_are_ignored_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         param = read_solver(BASE + 'lr_policy: "fixed" solver_data_type: FLOAT16 device_id: [2, 3]\n')
         solver_param.check_solver(param)

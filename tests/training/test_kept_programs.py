@@ -16,7 +16,7 @@ from caffejax import LayerType, Signature, Traced
 from caffejax.execution import interpreter
 from caffejax.kernels import compiling, program_cache
 from caffejax.kernels.program_cache import Programs
-from caffejax.layers import registered
+from caffejax.layers import register_temporarily
 from caffejax.schema.caffe_pb2 import SolverParameter
 from caffejax.training.solver import Solver
 
@@ -108,7 +108,7 @@ CHANGES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_program_is_compiled_anew(change: str, folder: Path, traces: list[Any]) -> None:
+def test_another_program_is_compiled_again(change: str, folder: Path, traces: list[Any]) -> None:
     trained()
     before = len(traces)
     CHANGES[change]()
@@ -190,7 +190,7 @@ def test_a_program_under_another_name_is_not_taken(folder: Path, traces: list[An
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no such permissions here")
-def test_what_others_may_write_is_not_run(folder: Path, traces: list[Any]) -> None:
+def test_programs_writable_by_others_are_not_loaded(folder: Path, traces: list[Any]) -> None:
     wanted = trained()
     (file,) = folder.iterdir()
     file.chmod(0o666)
@@ -202,7 +202,7 @@ def test_what_others_may_write_is_not_run(folder: Path, traces: list[Any]) -> No
 
 
 def test_nothing_is_kept_of_types_that_others_registered(folder: Path, traces: list[Any]) -> None:
-    with registered(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
+    with register_temporarily(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
         trained()
     assert not folder.exists()
     trained()

@@ -11,7 +11,7 @@ from caffejax import Net, Solver
 from caffejax.debugging import memory_report
 from caffejax.errors import SolverError
 from caffejax.host_memory import free_memory
-from caffejax.human_readable import bytes_in
+from caffejax.human_readable import parse_bytes
 from caffejax.training import build
 
 BATCH = 64
@@ -43,14 +43,14 @@ def estimate(batch: int = BATCH, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])
-def test_what_does_not_fit_is_refused_and_what_is_named_fits(share: float) -> None:
+def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
     takes = estimate()
     limit = int(takes * share)
     with pytest.raises(SolverError) as caught:
         solver(memory_limit=limit)
     said = str(caught.value)
     sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", said)[:3]
-    about, more, room = (bytes_in(number + unit.removeprefix("bytes")) for number, unit in sizes)
+    about, more, room = (parse_bytes(number + unit.removeprefix("bytes")) for number, unit in sizes)
     assert about == pytest.approx(takes, rel=0.01)
     assert room == pytest.approx(limit, rel=0.01)
     assert more == pytest.approx(takes - limit, rel=0.01)
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused_and_what_is_named_fits(share: float) -> No
         assert any(part.startswith("--precision=bfloat16") for part in named)
 
 
-def test_all_together_where_nothing_alone_would_do() -> None:
+def test_remedies_are_combined_where_no_single_one_is_enough() -> None:
     limit = int(estimate(1) * 0.8)
     with pytest.raises(SolverError, match=r"; --remat=auto --precision=bfloat16 with a batch of \d+ would fit \("):
         solver(memory_limit=limit)
@@ -91,7 +91,7 @@ def test_free_memory_counts_unless_a_limit_is_given(monkeypatch: pytest.MonkeyPa
         solver(memory_limit=limit).close()
 
 
-def test_nothing_is_refused_that_fits_or_cannot_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert free_memory() > 10 * estimate()
     solver().close()
     solver(remat="auto", memory_limit=1).close()  # what to aim at

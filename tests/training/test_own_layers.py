@@ -7,7 +7,7 @@ import pytest
 import caffejax
 from caffejax import LayerType, Signature, Traced
 from caffejax.errors import GraphError
-from caffejax.layers import layer_types, registered
+from caffejax.layers import layer_types, register_temporarily
 
 SOLVER = """
 base_lr: 0.1 lr_policy: "fixed" random_seed: 1
@@ -23,7 +23,7 @@ net_param {
 
 
 def test_without_a_rule_a_layer_trains_by_autodiff():
-    with registered(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3))):
+    with register_temporarily(LayerType(Signature("TestCube"), Traced(lambda ctx, x: x**3))):
         solver = caffejax.Solver(SOLVER % "TestCube")
         solver.step(1)
         weight, bias = solver.train_state.params["ip"].values()

@@ -40,7 +40,7 @@ def leaves(s: Solver) -> list[np.ndarray]:
     "snapshot", ["snap.orbax", "snap.orbax/5", "snap_iter_5.solverstate", "snap_iter_5.solverstate.h5"]
 )
 @pytest.mark.parametrize(("type", "more"), [("SGD", ""), ("SGD", "iter_size: 3"), ("Adam", ""), ("AdaDelta", "")])
-def test_goes_on_bit_for_bit(tmp_path: Path, type: str, more: str, snapshot: str) -> None:
+def test_resumes_bit_for_bit_from_a_checkpoint(tmp_path: Path, type: str, more: str, snapshot: str) -> None:
     """From every kind of snapshot; weights, history, keys and iteration."""
     if snapshot.endswith(".h5"):
         more += " snapshot_format: HDF5"
@@ -147,7 +147,7 @@ def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
         Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])
 
 
-def test_what_stands_in_the_way_of_a_snapshot_is_named(tmp_path: Path) -> None:
+def test_obstacles_to_a_snapshot_are_named(tmp_path: Path) -> None:
     (tmp_path / "snap.orbax").write_text("a file where the checkpoints go")
     s = solver(tmp_path)
     s.step(1)
@@ -217,7 +217,7 @@ layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1
 
 
 @pytest.mark.parametrize("snapshot", ["x.orbax/2", "x_iter_2.solverstate"])
-def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> None:
+def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str) -> None:
     def job() -> Solver:
         return Solver(
             f'net_param {{ {RECURRENT} }} base_lr: 0.01 lr_policy: "fixed" random_seed: 2 test_iter: 2 '
@@ -237,7 +237,7 @@ def test_what_a_test_net_carries_is_restored(tmp_path: Path, snapshot: str) -> N
 
 
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])
-def test_what_is_carried_may_be_damaged_in_a_snapshot(damage: Any) -> None:
+def test_damaged_recurrent_state_in_a_snapshot_is_refused(damage: Any) -> None:
     net = Net(RECURRENT)
     evaluator = Evaluator(net, jax.devices()[0])
     with pytest.raises(DataError, match=r"layer 'lstm' .*its recurrent state is damaged in the snapshot"):

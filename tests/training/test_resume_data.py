@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_goes_on_bit_for_bit(folder: Path, workers: int) -> None:
+def test_resumes_bit_for_bit_from_a_checkpoint(folder: Path, workers: int) -> None:
     def solver(workers: int) -> Solver:
         return Solver("solver.prototxt", skip_bad=True, workers=workers)
 

@@ -88,7 +88,7 @@ def test_training_goes_on_and_tries_again(
 
 @pytest.mark.parametrize("max_iter", [8, 7])
 @pytest.mark.parametrize("obstacle", [in_the_way, no_folder])
-def test_the_last_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Path], max_iter: int) -> None:
+def test_the_last_snapshot_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Path], max_iter: int) -> None:
     s = solver(tmp_path, on_snapshot_error="continue", max_iter=max_iter)
     s.callbacks.append(lambda s: obstacle(tmp_path) if s.iteration == 1 else None)
     with pytest.raises(CaffejaxError, match=r"cannot (be written|write)"):
@@ -96,7 +96,7 @@ def test_the_last_must_be_written(tmp_path: Path, obstacle: Callable[[Path], Pat
     assert s.iteration == max_iter
 
 
-def test_a_step_that_fails_leaves_nothing_but_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_step_leaves_only_the_other_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = CheckpointFolder(tmp_path / "x.orbax")
     folder.save(1, {"params": {}}, {})
     with pytest.raises(WeightsError, match=r"x\.orbax/2: cannot be written"):
@@ -108,7 +108,7 @@ def test_a_step_that_fails_leaves_nothing_but_others(tmp_path: Path, capfd: pyte
     assert capfd.readouterr().err == ""
 
 
-def test_what_comes_late_of_a_step_that_failed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensorstore's threads still write when it has said that it failed."""
     late = tmp_path / "2.orbax-checkpoint-tmp" / "arrays"
 

@@ -69,7 +69,7 @@ def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = D
         "max_iter: 3",
     ],
 )
-def test_all_is_as_with_single_steps(more: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_several_steps_equal_single_steps(more: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     same(tmp_path, more, caplog)
 
 

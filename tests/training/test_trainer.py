@@ -28,7 +28,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "y" top: "loss" 
 class Counting:
     """Makes updates that change the iteration only, and records the calls of `update`."""
 
-    waited = 0.0
+    wait_seconds = 0.0
     last_update: Params | None = None
 
     @property
@@ -187,9 +187,7 @@ def test_the_smoothed_loss_is_the_mean_of_the_last_ones(tmp_path: Path) -> None:
     loop.close()
 
 
-def test_a_test_that_is_asked_for_does_not_stand_for_one_that_is_due(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_requested_test_does_not_replace_a_due_test(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As in Caffe: its solver tests whenever the iteration says so, whatever was tested before."""
     loop, _ = training(tmp_path, "max_iter: 2 test_iter: 1 test_interval: 2")
     with caplog.at_level(logging.INFO, logger="caffejax"):

@@ -103,7 +103,7 @@ MISSING = (
 )
 
 
-def test_data_that_is_missing_or_too_much_is_said_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_and_surplus_data_are_reported_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SolverError, match=MISSING.format("the train net", "data")) as caught:
         Solver("solver.prototxt")
     caught.match(MISSING.format("test net #0", "test_data"))

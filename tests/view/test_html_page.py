@@ -11,7 +11,7 @@ from viewed_nets import SPELLS, config, hostile
 from caffejax.errors import CaffejaxError
 from caffejax.summary import FAMILIES
 from caffejax.view import write_page
-from caffejax.view.html_page import asset, in_html, page
+from caffejax.view.html_page import asset, escape_json, page
 
 LENET = config("lenet")
 
@@ -47,7 +47,7 @@ def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "\ud800", '"\\'])
 def test_json_in_html(text: str) -> None:
-    written = in_html([text])
+    written = escape_json([text])
     assert written.isascii()
     assert not set(written) & set("<>&")
     assert json.loads(written) == [text]

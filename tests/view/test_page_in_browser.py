@@ -9,7 +9,7 @@ import pytest
 from viewed_nets import CONFIGS, SAID, WRONG, config
 
 from caffejax.graph import build_graph, net_state
-from caffejax.graph.resolve import included
+from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
 from caffejax.summary import summarize
 
@@ -54,7 +54,7 @@ def wires(net: Path, phase: Any) -> set[tuple[str, str]]:
     state = net_state(message, phase)
     makers: dict[str, str] = {}
     found = set()
-    for layer in (x for x in message.layer if included(x, state)):
+    for layer in (x for x in message.layer if is_included(x, state)):
         if list(layer.bottom) == list(layer.top):
             continue
         found |= {(makers[b], layer.name) for b in layer.bottom}
@@ -132,7 +132,7 @@ def test_search(opened: Opened, query: str, wanted: Callable[[Any], bool]) -> No
     page = opened(config("googlenet"))
     message = read_net(config("googlenet"))
     state = net_state(message, "TRAIN")
-    expected = [layer.name for layer in message.layer if included(layer, state) and wanted(layer)]
+    expected = [layer.name for layer in message.layer if is_included(layer, state) and wanted(layer)]
     page.keyboard.press("/")
     page.keyboard.type(query)
     names = page.locator("#matches [data-match] .name").all_text_contents()
@@ -191,7 +191,7 @@ def test_phases(opened: Opened) -> None:
         page.locator(f'[data-phase="{phase}"]').click()
         page.keyboard.press("e")
         state = net_state(message, phase)  # type: ignore[arg-type]
-        names = [layer.name for layer in message.layer if included(layer, state)]
+        names = [layer.name for layer in message.layer if is_included(layer, state)]
         titles = page.locator(".layer > title").all_text_contents()
         assert sorted(title.partition(" (")[0] for title in titles) == sorted(names)
         assert page.locator('[aria-pressed="true"]').all_text_contents() == [phase]

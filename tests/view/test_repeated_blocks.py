@@ -8,16 +8,16 @@ import pytest
 from viewed_nets import CONFIGS, DATA, config, conv, inception, irregular
 
 from caffejax.graph import net_state
-from caffejax.graph.resolve import included
+from caffejax.graph.resolve import is_included
 from caffejax.schema import read_net
-from caffejax.view.layer_graph import WiredLayer, wired
+from caffejax.view.layer_graph import WiredLayer, connect_layers
 from caffejax.view.repeated_blocks import Block, Box, blocks_of, boxes_of
 
 
 def layers_of(net: Path | str) -> tuple[WiredLayer, ...]:
     message = read_net(net)
     state = net_state(message, "TRAIN")
-    return wired([layer for layer in message.layer if included(layer, state)])
+    return connect_layers([layer for layer in message.layer if is_included(layer, state)])
 
 
 def found_in(net: Path | str) -> tuple[tuple[Box, ...], tuple[Block, ...]]:

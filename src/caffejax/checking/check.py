@@ -14,16 +14,16 @@ from ..checkpoints.matching import match_blobs, nothing_matches
 from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, WeightsError
-from ..glog import warnings_kept
+from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
 from ..options import Reading
 from ..paths import find
-from ..schema import read_solver, read_what_is_right
+from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..training import solver_param
 from .check_report import PhaseReport, Report, WeightsReport, findings_of
-from .model_files import kind_of, weights_beside
+from .model_files import find_weights, kind_of
 
 _FLOAT = 4  # bytes of a float32
 _TRAINED = 3  # numbers in memory for each parameter: the parameter, its gradient and its history
@@ -47,11 +47,11 @@ def check_file(
         return Report(str(file), "other", findings_of([Problem(f"cannot be read: {error.strerror}")], "text"))
     text = content.decode("utf-8-sig", "replace")
     kind = "other" if b"\0" in content else kind_of(text)
-    with warnings_kept(f"{file}: ") as notes:
+    with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
-                named = [Path(w) for w in weights] or weights_beside(file)
-                return _net_report(file, *read_what_is_right(file), named, reading, notes)
+                named = [Path(w) for w in weights] or find_weights(file)
+                return _net_report(file, *read_valid_part(file), named, reading, notes)
             if kind == "solver":
                 return _solver_report(file, read_solver(file), reading, notes)
         except CaffejaxError as error:

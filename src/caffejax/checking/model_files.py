@@ -38,7 +38,7 @@ def kind_of(text: str) -> Kind:
     return "solver" if names & solvers else "other"
 
 
-def weights_beside(file: Path) -> list[Path]:
+def find_weights(file: Path) -> list[Path]:
     """Return the weights files in the folder of a net's file that have the same base name."""
     return [path for ending in _WEIGHTS if (path := file.with_name(file.stem + ending)).is_file()]
 

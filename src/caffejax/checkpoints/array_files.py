@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic import replacing, replacing_path
+from ..atomic import replace_file, replace_path
 from ..errors import Problem, WeightsError
 from ..host_memory import free_memory
-from ..human_readable import in_words
-from ..paths import not_there
+from ..human_readable import format_bytes
+from ..paths import missing_problem
 from ..schema.blob_proto import Array
 
 AnyPath = str | os.PathLike[str]
@@ -49,7 +49,7 @@ def read_npz(path: AnyPath) -> dict[str, Array]:
         with zipfile.ZipFile(path) as archive:
             return _members(archive, path)
     except FileNotFoundError as error:
-        raise WeightsError(not_there(path)) from error
+        raise WeightsError(missing_problem(path)) from error
     except zipfile.BadZipFile as error:
         message = f"not an .npz file, or damaged or cut short: {_reason(path, error)}"
         raise WeightsError(Problem(message, str(path))) from error
@@ -62,7 +62,7 @@ def _members(archive: zipfile.ZipFile, path: AnyPath) -> dict[str, Array]:
     members = archive.infolist()
     size, free = sum(member.file_size for member in members), free_memory()
     if size > free:
-        message = f"its arrays take {in_words(size)}, but {in_words(free)} of memory are free"
+        message = f"its arrays take {format_bytes(size)}, but {format_bytes(free)} of memory are free"
         raise WeightsError(Problem(message, str(path)))
     arrays: dict[str, Array] = {}
     names = Counter(member.filename for member in members)
@@ -108,7 +108,7 @@ def write_npz(path: AnyPath, arrays: Mapping[str, Array]) -> None:
     problems = [f"{name!r}: names in an .npz end at a NUL character; rename it" for name in arrays if "\0" in name]
     if problems:
         raise WeightsError(Problem(problem, str(path)) for problem in problems)
-    with replacing(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with replace_file(path, WeightsError) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():  # np.savez would take names such as "file" for its arguments
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
@@ -144,7 +144,7 @@ def read_safetensors(path: AnyPath) -> dict[str, Array]:
         return load_file(path)
     except (OSError, SafetensorError, KeyError) as error:  # KeyError: a dtype that NumPy does not have
         if not os.path.exists(Path(path)):
-            raise WeightsError(not_there(path)) from error
+            raise WeightsError(missing_problem(path)) from error
         message = f"not a .safetensors file, or damaged or cut short: {error}"
         raise WeightsError(Problem(message, str(path))) from error
 
@@ -160,7 +160,7 @@ def write_safetensors(path: AnyPath, arrays: Arrays) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with replacing_path(path, WeightsError) as partial:
+    with replace_path(path, WeightsError) as partial:
         partial.touch()
         mode = partial.stat().st_mode  # the mode by the umask; safetensors would let only the owner read the file
         try:

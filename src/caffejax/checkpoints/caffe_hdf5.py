@@ -12,11 +12,11 @@ import numpy as np
 from h5py import Group
 from numpy.typing import ArrayLike
 
-from ..atomic import replacing_path
+from ..atomic import replace_path
 from ..errors import Problem, WeightsError
-from ..paths import not_there
+from ..paths import missing_problem
 from ..schema.blob_proto import Array
-from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, find, is_linked, opened
+from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, find, is_linked, open_hdf5_file
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # in a group; a larger number is a sign of damage
@@ -45,9 +45,9 @@ def open_hdf5(path: AnyPath, kind: str) -> Iterator[h5py.File]:
         WeightsError: if the file cannot be read, or HDF5 raises an error in the `with` block.
     """
     if not os.path.exists(Path(path)):
-        raise WeightsError(not_there(path))
+        raise WeightsError(missing_problem(path))
     try:
-        with opened(path) as file:
+        with open_hdf5_file(path) as file:
             yield file
     except (*HDF5_ERRORS, MemoryError) as error:
         raise WeightsError(Problem(f"not a {kind}, or damaged or cut short: {error}", str(path))) from error
@@ -60,7 +60,7 @@ def replace_hdf5(path: AnyPath) -> Iterator[h5py.File]:
     Raises:
         WeightsError: if the file cannot be written. An existing file then stays unchanged.
     """
-    with replacing_path(path, WeightsError) as partial:
+    with replace_path(path, WeightsError) as partial:
         try:
             with h5py.File(partial, "x") as file:
                 yield file

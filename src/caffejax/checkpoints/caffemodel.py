@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import Problem, WeightsError
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
@@ -90,7 +90,7 @@ def write_caffemodel(
         WeightsError: if `blobs` or `diffs` has a layer that the net does not have, or the file cannot be written.
     """
     stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
-    with replacing(path, WeightsError) as file:
+    with replace_file(path, WeightsError) as file:
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, net.name.encode()))
         for layer, layer_blobs, gradients in stored:

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import Problem, WeightsError, did_you_mean, shorten_list
 from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..schema.blob_proto import Array, Legacy4D, shape_text
 
 Stored = Mapping[str, Sequence[Array | None]]
@@ -146,7 +146,7 @@ def fit(
     blobs = [*source, *[None] * (len(shapes) - len(source))]
     if len(blobs) > len(shapes) or any(blob is None and i not in optional for i, blob in enumerate(blobs)):
         count = sum(blob is not None for blob in source)
-        message = f"the file has {counted(count, 'blob')}, the net {len(shapes)}{remedy}"
+        message = f"the file has {format_count(count, 'blob')}, the net {len(shapes)}{remedy}"
         raise WeightsError(Problem(message, layer=name))
     problems = [
         Problem(f"blob {i} is {shape_text(blob.shape)} in the file, {shape_text(shape)} in the net{remedy}", layer=name)
@@ -268,4 +268,4 @@ def report_missing(
 
 def _format_layers(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_LOGGED} more" if len(names) > _MAX_LOGGED else ""
-    return f"{counted(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{more}" if names else "no layer"
+    return f"{format_count(len(names), 'layer')}: {', '.join(names[:_MAX_LOGGED])}{more}" if names else "no layer"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from h5py import Dataset, Group
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import Problem, WeightsError
 from ..schema import wire
 from ..schema.blob_proto import Array, decode_blob, encode_blob, read_bytes
@@ -68,7 +68,7 @@ def write_solverstate(path: str | os.PathLike[str], state: SolverState) -> None:
     if os.fspath(path).endswith(".h5"):
         _write_hdf5(path, state)
         return
-    with replacing(path, WeightsError) as file:
+    with replace_file(path, WeightsError) as file:
         file.writelines([wire.encode_varint(_ITER << 3), wire.encode_varint(state.iteration)])
         file.writelines(wire.encode_delimited(_LEARNED_NET, state.learned_net.encode()))
         for array in state.history:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..human_readable import count_in_words, counted, in_words
+from ..human_readable import format_bytes, format_count, format_number
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _lines(report: Report) -> Iterator[str]:
     where = states if len(states) <= _STATES else f"{len(loading)} states"
     where = where or ("(settings)" if report.kind == "solver" else "-")
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
-    numbers = (count_in_words(parameters), in_words(memory) if memory else "-")
+    numbers = (format_number(parameters), format_bytes(memory) if memory else "-")
     yield _ROW.format(_shorten(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
     yield from _wrap((f"loads in {states}",) if states not in ("", where) else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
@@ -105,12 +105,12 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _wrap((str(finding) for finding in phase.findings), f"{phase.state}: ")
         yield from _wrap(phase.assumed, f"{phase.state}: ")
         if phase.on_host:
-            hosts = f"on the host: {', '.join(phase.on_host)}; {counted(phase.compiled, 'layer')} compiled"
+            hosts = f"on the host: {', '.join(phase.on_host)}; {format_count(phase.compiled, 'layer')} compiled"
             yield from _wrap([hosts], f"{phase.state}: ")
         for match in phase.weights:
             lacking = f", none for {len(match.missing)}: {', '.join(match.missing[:5])}" if match.missing else ""
             unused = f", {match.unused} not used" if match.unused else ""
-            fit = f"{match.file}: blobs for {counted(match.matched, 'layer')} fit{lacking}{unused}"
+            fit = f"{match.file}: blobs for {format_count(match.matched, 'layer')} fit{lacking}{unused}"
             yield from _wrap([fit], f"{phase.state}: ")
             yield from _wrap((str(misfit) for misfit in match.misfits), f"{phase.state}: ")
     yield from _wrap(report.notes, "note: ")
@@ -138,7 +138,7 @@ def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) ->
 def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
     print(f"\n{_count_by_kind([report for report in models if report.loads], models, 'loads', 'load')}.")
     if skipped:
-        for line in _wrap([f"Neither net nor solver: {counted(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
+        for line in _wrap([f"Neither net nor solver: {format_count(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
             print(line)
 
 
@@ -153,7 +153,7 @@ def _count_by_kind(some: list[Report], models: list[Report], does: str, do: str)
     kinds = {"net": "net", "solver": "solver", "other": "unreadable file"}
     totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
     parts = [
-        f"{sum(report.kind == kind for report in some)} of {counted(len(all_of), kinds[kind])}"
+        f"{sum(report.kind == kind for report in some)} of {format_count(len(all_of), kinds[kind])}"
         for kind, all_of in totals.items()
         if all_of
     ]

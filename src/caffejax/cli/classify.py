@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import flags, image_flags
 
 HELP = "classify images"
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     import numpy as np
 
     from .. import pycaffe as caffe
-    from ..atomic import replacing
+    from ..atomic import replace_file
     from ..errors import DataError, Problem
     from ..glog import start_logging
     from ..pycaffe.classifier import Classifier
@@ -70,6 +70,6 @@ def run(options: argparse.Namespace) -> None:
             **settings,
         )
         predictions = classifier.predict(inputs, not options.center_only)
-    with replacing(options.output_file) as file:
+    with replace_file(options.output_file) as file:
         np.save(file, predictions)
-    print(f"Classified {counted(len(inputs), 'image')}; wrote {options.output_file}")
+    print(f"Classified {format_count(len(inputs), 'image')}; wrote {options.output_file}")

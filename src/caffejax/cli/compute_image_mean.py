@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import numpy as np
 
-    from ..atomic import replacing
+    from ..atomic import replace_file
     from ..data.database import READERS
     from ..data.image_decoding import read_datum
     from ..data.write_imageset import MeanImage
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         log.info("Processed %d files.", mean.count)
     if options.output:
         log.info("Write to %s", options.output)
-        with replacing(options.output) as file:
+        with replace_file(options.output) as file:
             file.write(mean.to_binaryproto())
     log.info("Number of channels: %d", len(mean.value))
     for channel, values in enumerate(mean.value):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import flags, image_flags
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
         raise DataError(f"{options.input_file} lists no windows")
     write = _write_csv if options.output_file.endswith(".csv") else _write_hdf5
     write(options.output_file, detections)
-    what = f"{counted(len(detections), 'window')} of {counted(len(windows), 'image')}"
+    what = f"{format_count(len(detections), 'window')} of {format_count(len(windows), 'image')}"
     print(f"Classified {what}; wrote {options.output_file}")
 
 
@@ -104,7 +104,7 @@ def _windows(path: str) -> dict[str, list[np.ndarray]]:
 
 
 def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
-    from ..atomic import replacing
+    from ..atomic import replace_file
 
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -112,7 +112,7 @@ def _write_csv(path: str, detections: list[dict[str, Any]]) -> None:
     writer.writerow(["filename", *_COORDINATES, *(f"class{i}" for i in classes)])
     for detection in detections:
         writer.writerow([detection["filename"], *detection["window"], *_plain(detection["prediction"].ravel())])
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(text.getvalue().encode())
 
 
@@ -125,9 +125,9 @@ def _write_hdf5(path: str, detections: list[dict[str, Any]]) -> None:
     import h5py
     import numpy as np
 
-    from ..atomic import replacing_path
+    from ..atomic import replace_path
 
-    with replacing_path(path) as partial, h5py.File(partial, "w") as file:
+    with replace_path(path) as partial, h5py.File(partial, "w") as file:
         file["filename"] = [str(detection["filename"]) for detection in detections]
         file["window"] = np.stack([detection["window"] for detection in detections])
         file["prediction"] = np.stack([detection["prediction"] for detection in detections])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
 from ..glog import log, start_logging
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..options import MESH_AXES, BatchOf, Parallel, Shard
 from . import flags
 from .supervisor import LOST
@@ -134,15 +134,15 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         if options.device is not None:
             raise CaffejaxError("give --gpu or --device, not both")
         numbers = _numbers(options.gpu)
-        every = all_of("gpu")
+        every = list_devices("gpu")
         devices = every if numbers is None else [device_of("gpu", str(n)) for n in numbers]
     elif options.devices or mesh > 1:
         named = options.device is not None or options.gpu is not None
         kind = pick_device(options, prefer_gpu, device_id).platform if named else jax.default_backend()
-        devices = all_of(kind)
+        devices = list_devices(kind)
         number = options.devices or mesh
         if len(devices) < number:
-            raise CaffejaxError(f"JAX has {counted(len(devices), f'{kind} device')} here, not {number}")
+            raise CaffejaxError(f"JAX has {format_count(len(devices), f'{kind} device')} here, not {number}")
         devices = devices[:number]
     else:
         return pick_device(options, prefer_gpu, device_id)
@@ -159,11 +159,11 @@ def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
             "--gpu=N picks one GPU"
         )
     kind = options.device or ("gpu" if options.gpu is not None else jax.default_backend())
-    here, every = all_of(kind), jax.devices(kind)
+    here, every = list_devices(kind), jax.devices(kind)
     if not options.devices:
         return every
     if len(here) < options.devices:
-        raise CaffejaxError(f"JAX has {counted(len(here), f'{kind} device')} here, not {options.devices}")
+        raise CaffejaxError(f"JAX has {format_count(len(here), f'{kind} device')} here, not {options.devices}")
     by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
     return [device for _, group in by_process for device in itertools.islice(group, options.devices)]
 
@@ -176,7 +176,7 @@ def check_mesh(options: argparse.Namespace, devices: int, where: str = "") -> No
 
 
 @contextmanager
-def ending_together() -> Iterator[None]:
+def end_together() -> Iterator[None]:
     """Return a context in which an error in this process or another training process ends this process at once.
 
     Without it, this process would wait for processes that have ended, or they would wait for this process.
@@ -309,13 +309,13 @@ def device_of(kind: str, number: str) -> jax.Device:
         raise CaffejaxError(
             f"'{number}' is not a device number; only train takes several devices (--gpu=0,1 or --gpu=all)"
         )
-    devices = all_of(kind)
+    devices = list_devices(kind)
     if len(number) > 9 or int(number) >= len(devices):
         raise CaffejaxError(f"there is no {kind} {number}; {kind} devices here: 0 to {len(devices) - 1}")
     return devices[int(number)]
 
 
-def all_of(kind: str) -> list[jax.Device]:
+def list_devices(kind: str) -> list[jax.Device]:
     """Return all devices of this kind ("cpu", "gpu" or "tpu") in this process.
 
     Raises:

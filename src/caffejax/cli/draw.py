@@ -84,13 +84,13 @@ def draw_graph(options: argparse.Namespace, phase: str) -> None:
     """Draw the layers of a phase, TRAIN, TEST or ALL, and their blobs."""
     from pathlib import Path
 
-    from ..atomic import check_place
+    from ..atomic import check_writable
     from ..glog import start_logging
     from ..pycaffe.draw import draw_net_to_file
     from ..schema import caffe_pb2, read_net
 
     start_logging()
-    check_place(options.out)
+    check_writable(options.out)
     net = read_net(Path(options.model))
     number = None if phase == "ALL" else caffe_pb2.Phase.Value(phase)
     with image_flags.refusals(options.model):
@@ -144,11 +144,11 @@ def _draw_blob(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..debugging import features
     from ..debugging.visualize import feature_maps
-    from ..execution.validation import known_names
+    from ..execution.validation import check_blob_names
 
     flags.check_out(options.out, options.image)
     net = net_flags.net_of(options)
-    known_names(net.graph, "--blob", [options.blob])
+    check_blob_names(net.graph, "--blob", [options.blob])
     variables = net_flags.variables_of(net, options.weights, options.strict_weights)
     with ExitStack() as stack:
         if options.image is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from ..glog import start_logging
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import device_flags, flags, net_flags
 
 HELP = "write every blob, diff and gradient of a net to an .npz file"
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
         variables = net_flags.variables_of(net, options.weights, options.strict_weights)
         dump = collect(net, variables, inputs, backward=options.diffs, seed=options.seed)
     write_dump(options.out, dump)
-    counts = [counted(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]
+    counts = [format_count(n, thing) for kind, thing in _COUNTED if (n := len(dump.group(kind)))]
     print(f"Wrote {options.out}: {', '.join(counts)}; loss {dump.arrays['loss']:g}")
 
 

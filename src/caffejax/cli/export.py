@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CaffejaxError, Problem
 from ..glog import log, start_logging
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import flags, image_flags, net_flags
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def run(options: argparse.Namespace) -> None:
         log.warning("%s", warning)
     takes, gives = _WRITERS[form](net, subject, options)
     log.info(
-        "Exported %s: %s to %s", counted(len(subject.layers), "layer"), _format_shapes(takes), _format_shapes(gives)
+        "Exported %s: %s to %s",
+        format_count(len(subject.layers), "layer"),
+        _format_shapes(takes),
+        _format_shapes(gives),
     )
     log.info("Wrote %s", options.out if form == "flax" else options.to)
 
@@ -108,13 +111,13 @@ def _form(options: argparse.Namespace) -> str:
 
 def _check_place(form: str, options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` if the file or folder of the export cannot be written."""
-    from ..atomic import check_place
+    from ..atomic import check_writable
     from ..export.flax import check_folder
 
     if form == "flax":
         check_folder(options.out)
     else:
-        check_place(options.to)
+        check_writable(options.to)
 
 
 def _check_axis(net: Net, axis: int) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
-from ..errors import CaffejaxError, located
+from ..errors import CaffejaxError, locate_errors
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
 from .progress import counter
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     from ..data.loader import Loader
     from ..debugging import features
     from ..net import Net
-    from ..paths import check_there
+    from ..paths import check_exist
 
     names, targets = options.blobs.split(","), options.databases.split(",")
     if len(names) != len(targets):
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError("a database is named twice; give each blob a different one")
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.device_of(options.kind.lower(), number)
-    check_there([options.model, options.weights])
+    check_exist([options.model, options.weights])
     net = Net(Path(options.model), "TEST", reading=flags.reading_of(options))
     variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
         for values in extracted:
             for name, write in zip(names, writers, strict=True):
                 array = np.asarray(values[name], np.float32)
-                with located(file=options.model):
+                with locate_errors(file=options.model):
                     write(array)
                 before, counts[name] = counts[name], counts[name] + (len(array) if array.ndim else 0)
                 if counts[name] // _LOG_EVERY > before // _LOG_EVERY:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..atomic import check_place
+from ..atomic import check_writable
 from ..errors import CaffejaxError
-from ..human_readable import bytes_in
+from ..human_readable import parse_bytes
 from ..options import LIMITS, FlagKind, Reading, Run, choices
 
 DATABASES = ("lmdb", "leveldb")
@@ -68,7 +68,7 @@ def level(text: str) -> int:
 def size(text: str) -> int:
     """Parse a number of bytes, such as "8GiB", to an integer."""
     try:
-        return bytes_in(text)
+        return parse_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -153,6 +153,6 @@ def check_out(out: str, *read: str | None) -> None:
     Raises:
         CaffejaxError: if `out` cannot be written, or is one of the files `read`.
     """
-    place = check_place(out)
+    place = check_writable(out)
     if any(path is not None and os.path.realpath(path) == str(place) for path in read):
         raise CaffejaxError(f"{out}: the output would overwrite the file that is read; name another file with --out")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic import check_place
+from ..atomic import check_writable
 from ..errors import CaffejaxError
 from ..options import LIMITS
 from . import flags, net_flags
@@ -66,10 +66,10 @@ def add_preprocessing_flags(
 
 def check_files(options: argparse.Namespace) -> None:
     """Raise `CaffejaxError` naming every missing file: images, net, weights or mean."""
-    from ..paths import check_there
+    from ..paths import check_exist
 
     mean = [options.mean_file] if options.mean_file else []
-    check_there([options.input_file, options.model_def, options.pretrained_model, *mean])
+    check_exist([options.input_file, options.model_def, options.pretrained_model, *mean])
 
 
 def set_limits(options: argparse.Namespace) -> None:
@@ -123,9 +123,9 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 @contextmanager
 def refusals(model: str) -> Iterator[None]:
     """Return a context that converts errors of preprocessing to `CaffejaxError` with the net's file, `model`."""
-    from ..errors import DataError, located
+    from ..errors import DataError, locate_errors
 
-    with located(file=model):
+    with locate_errors(file=model):
         try:
             yield
         except ValueError as error:
@@ -162,14 +162,14 @@ def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
 
 def write_tiles(maps: np.ndarray, options: argparse.Namespace, what: str) -> None:
     """Write maps as a picture with the settings of the flags; print the picture's size and contents (`what`)."""
-    from ..atomic import replacing
-    from ..debugging.visualize import encoded, enlarged, grid
-    from ..errors import located
+    from ..atomic import replace_file
+    from ..debugging.visualize import encode_picture, enlarge, grid
+    from ..errors import locate_errors
 
     drawn = maps[: options.maps] if options.maps else maps
-    with located(file=options.out):
-        picture = encoded(enlarged(grid(drawn, each=options.each), options.size), Path(options.out).suffix)
-    with replacing(options.out) as file:
+    with locate_errors(file=options.out):
+        picture = encode_picture(enlarge(grid(drawn, each=options.each), options.size), Path(options.out).suffix)
+    with replace_file(options.out) as file:
         file.write(picture)
     print(f"Wrote {options.out}: {what}, {len(drawn)} of {len(maps)} maps of {maps.shape[1]} x {maps.shape[2]}")
 
@@ -180,14 +180,14 @@ def check_figure(path: str) -> None:
     Raises:
         CaffejaxError: if matplotlib is not installed or does not support the extension, or the folder does not exist.
     """
-    check_place(path)
+    check_writable(path)
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise CaffejaxError("pictures need matplotlib: pip install matplotlib") from error
-    suffix, known = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
-    if suffix not in ("", *known):
-        formats = ", ".join(f".{name}" for name in sorted(known))
+    suffix, supported = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
+    if suffix not in ("", *supported):
+        formats = ", ".join(f".{name}" for name in sorted(supported))
         raise CaffejaxError(f"{path}: '.{suffix}' is not a picture format; choose one of {formats}")
 
 
@@ -199,9 +199,9 @@ def check_image(path: str) -> None:
     """
     import numpy as np
 
-    from ..debugging.visualize import encoded
-    from ..errors import located
+    from ..debugging.visualize import encode_picture
+    from ..errors import locate_errors
 
-    check_place(path)
-    with located(file=path):
-        encoded(np.zeros((1, 1), np.uint8), Path(path).suffix)
+    check_writable(path)
+    with locate_errors(file=path):
+        encode_picture(np.zeros((1, 1), np.uint8), Path(path).suffix)

@@ -35,7 +35,7 @@ class get_image_size:  # noqa: N801  named as the command
     def run(options: argparse.Namespace) -> None:
         """Write the sizes."""
         start_logging()
-        from ..atomic import replacing
+        from ..atomic import replace_file
         from ..data.image_decoding import decode_file, read_file
         from ..data.image_list import find_files, read_pairs
 
@@ -48,7 +48,7 @@ class get_image_size:  # noqa: N801  named as the command
             if missing := [stem for stem in stems if stem not in numbers]:
                 raise DataError(Problem(f"has no number for image '{missing[0]}'", options.name_id_file))
             stems = [numbers[stem] for stem in stems]
-        with replacing(options.output) as file, counter(len(paths), "images") as advance:
+        with replace_file(options.output) as file, counter(len(paths), "images") as advance:
             for stem, path in zip(stems, paths, strict=True):
                 _, height, width = decode_file(path, read_file(path), max_pixels=options.max_image_pixels).shape
                 file.write(f"{stem} {height} {width}\n".encode("utf-8", "surrogateescape"))
@@ -74,7 +74,7 @@ class create_label_map:  # noqa: N801
     def run(options: argparse.Namespace) -> None:
         """Write the label map."""
         start_logging()
-        from ..atomic import replacing
+        from ..atomic import replace_file
         from ..data.image_decoding import read_file
         from ..schema import format_text
         from ..schema.caffe_pb2 import LabelMap
@@ -91,7 +91,7 @@ class create_label_map:  # noqa: N801
         label_map = LabelMap()
         for name, label, display_name in items:
             label_map.item.add(name=name, label=label, display_name=display_name)
-        with replacing(options.output) as file:
+        with replace_file(options.output) as file:
             file.write(format_text(label_map).encode())
         log.info("Wrote %d classes to %s", len(items), options.output)
 

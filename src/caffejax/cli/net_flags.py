@@ -65,9 +65,9 @@ def net_of(options: argparse.Namespace) -> Net:
         CaffejaxError: if the prototxt or a file of `--weights` does not exist.
     """
     from ..net import Net
-    from ..paths import check_there
+    from ..paths import check_exist
 
-    check_there([options.model, *flags.several(getattr(options, "weights", None))])
+    check_exist([options.model, *flags.several(getattr(options, "weights", None))])
 
     net = Net(
         Path(options.model),
@@ -94,12 +94,12 @@ def graph_of(options: argparse.Namespace) -> Graph:
     from ..errors import Problem
     from ..glog import log
     from ..graph import net_state
-    from ..paths import check_there
-    from ..schema import read_what_is_right
+    from ..paths import check_exist
+    from ..schema import read_valid_part
 
-    check_there([options.model])
+    check_exist([options.model])
     file = Path(options.model)
-    message, wrong = read_what_is_right(file)
+    message, wrong = read_valid_part(file)
     state = net_state(message, options.phase, options.level, stages(options))
     try:
         candidate = next(assumed_graphs(message, state, file, flags.reading_of(options), wrong))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import flags
 
 HELP = "write the tables of a training log"
@@ -39,6 +39,6 @@ def run(options: argparse.Namespace) -> None:
             continue
         target = Path(options.output_dir) / f"{log.name}.{kind}"
         write_csv(target, rows, options.delimiter)
-        print(f"Wrote {counted(len(rows), 'row')} to {target}")
+        print(f"Wrote {format_count(len(rows), 'row')} to {target}")
         for row in rows if options.verbose else ():
             print(", ".join(f"{column} {value:g}" for column, value in row.items()))

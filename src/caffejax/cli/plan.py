@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..human_readable import counted, in_words
+from ..human_readable import format_bytes, format_count
 from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
@@ -126,47 +126,50 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     return Net(chosen.message, state=chosen.state, file=chosen.file, run=run, reading=reading), solver
 
 
-def _lines(found: Plan) -> list[str]:
-    chip, n = found.target.chip, found.target.devices
-    what = "training step" if found.phase == "TRAIN" else "forward pass"
-    rows = "" if found.model == 1 else f" row of {found.model}"
-    memory = f"{in_words(found.needed)} of {in_words(found.usable)} ({in_words(chip.memory)} less the runtime's share)"
-    each = f"{counted(found.batch, 'example')} each{rows}"
+def _lines(plan: Plan) -> list[str]:
+    chip, n = plan.target.chip, plan.target.devices
+    what = "training step" if plan.phase == "TRAIN" else "forward pass"
+    rows = "" if plan.model == 1 else f" row of {plan.model}"
+    memory = (
+        f"{format_bytes(plan.needed)} of {format_bytes(plan.usable)} ({format_bytes(chip.memory)} less the "
+        "runtime's share)"
+    )
+    each = f"{format_count(plan.batch, 'example')} each{rows}"
     lines = [
-        f"{what} in {found.precision} on {n} x {chip.platform} {chip.name}, {each}",
-        f"memory a device    {memory}: {'fits' if found.fits else 'DOES NOT FIT'}",
+        f"{what} in {plan.precision} on {n} x {chip.platform} {chip.name}, {each}",
+        f"memory a device    {memory}: {'fits' if plan.fits else 'DOES NOT FIT'}",
     ]
-    if found.program is not None:
-        program = found.program
+    if plan.program is not None:
+        program = plan.program
         lines += [
-            f"                   arguments {in_words(program.arguments)}, results {in_words(program.results)}, "
-            f"temporary {in_words(program.temporary)}",
-            f"operations         {found.operations / 1e9:,.1f} G in products and convolutions",
+            f"                   arguments {format_bytes(program.arguments)}, results {format_bytes(program.results)}, "
+            f"temporary {format_bytes(program.temporary)}",
+            f"operations         {plan.operations / 1e9:,.1f} G in products and convolutions",
             f"memory traffic     {program.traffic / 1e9:,.2f} GB",
             f"collectives        {program.n_collectives}",
             *(f"                   {_collective(c, n)}" for c in program.collectives),
             f"fusions, copies    {program.fusions}, {program.copies}",
-            f"compiled in        {found.compile_seconds:.1f} s",
+            f"compiled in        {plan.compile_seconds:.1f} s",
         ]
-    if found.fits:
-        parts = ", ".join(f"{name} {1000 * s:.3g} ms" for name, s in found.seconds.items())
+    if plan.fits:
+        parts = ", ".join(f"{name} {1000 * s:.3g} ms" for name, s in plan.seconds.items())
         lines += [
-            f"best possible      {1000 * found.best:.3g} ms, bound by {found.bound_by} ({parts})",
-            f"                   {found.examples_per_second:,.0f} examples per second on all devices",
+            f"best possible      {1000 * plan.best:.3g} ms, bound by {plan.bound_by} ({parts})",
+            f"                   {plan.examples_per_second:,.0f} examples per second on all devices",
         ]
-    if found.largest_batch is not None:
+    if plan.largest_batch is not None:
         lines.append(
-            f"largest batch      about {found.largest_batch}" if found.largest_batch else "largest batch      none"
+            f"largest batch      about {plan.largest_batch}" if plan.largest_batch else "largest batch      none"
         )
     return lines
 
 
 def _collective(of: Collective, devices: int) -> str:
     among = "" if of.over == devices else f" among {of.over}"
-    return f"{of.count} x {of.kind} of {in_words(of.bytes)}{among}"
+    return f"{of.count} x {of.kind} of {format_bytes(of.bytes)}{among}"
 
 
-def _scaling_lines(found: Plan, scaling: Sequence[Scaled]) -> list[str]:
+def _scaling_lines(plan: Plan, scaling: Sequence[Scaled]) -> list[str]:
     """Return a text line for each number of devices, with the times of a step at best and at worst."""
     lines = []
     for s in scaling:
@@ -178,27 +181,27 @@ def _scaling_lines(found: Plan, scaling: Sequence[Scaled]) -> list[str]:
     return lines
 
 
-def _as_json(found: Plan, scaling: Sequence[Scaled]) -> dict[str, Any]:
+def _as_json(plan: Plan, scaling: Sequence[Scaled]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "target": str(found.target),
-        "devices": found.target.devices,
-        "precision": found.precision,
-        "phase": found.phase,
-        "batch": found.batch,
-        "model": found.model,
-        "fits": found.fits,
-        "memory_needed": found.needed,
-        "memory_usable": found.usable,
-        "operations": found.operations,
-        "program": None if found.program is None else asdict(found.program),
-        "seconds": found.seconds,
-        "best_seconds": found.best,
-        "bound_by": found.bound_by,
-        "examples_per_second": found.examples_per_second,
-        "compile_seconds": found.compile_seconds,
-        "largest_batch": found.largest_batch,
+        "target": str(plan.target),
+        "devices": plan.target.devices,
+        "precision": plan.precision,
+        "phase": plan.phase,
+        "batch": plan.batch,
+        "model": plan.model,
+        "fits": plan.fits,
+        "memory_needed": plan.needed,
+        "memory_usable": plan.usable,
+        "operations": plan.operations,
+        "program": None if plan.program is None else asdict(plan.program),
+        "seconds": plan.seconds,
+        "best_seconds": plan.best,
+        "bound_by": plan.bound_by,
+        "examples_per_second": plan.examples_per_second,
+        "compile_seconds": plan.compile_seconds,
+        "largest_batch": plan.largest_batch,
         "scaling": [
             {
                 "devices": s.devices,

@@ -21,7 +21,7 @@ _OFF = "off"
 
 
 @contextmanager
-def shown(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
+def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
     """Return a context that shows the progress of training below the log.
 
     It has no effect if stderr is no terminal with a cursor, or in other processes than the first.
@@ -131,7 +131,7 @@ def record_training(solver: Solver, options: argparse.Namespace) -> Iterator[Non
         recorders.append(TensorBoard(options.tensorboard))
     solver.callbacks += recorders
     try:
-        with shown(solver, flags.several(options.show)):
+        with show_progress(solver, flags.several(options.show)):
             yield
     finally:
         for recorder in recorders:

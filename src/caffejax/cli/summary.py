@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..glog import start_logging
-from ..human_readable import counted, in_words
-from ..text_table import aligned
+from ..human_readable import format_bytes, format_count
+from ..text_table import align_columns
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _print_memory(options: argparse.Namespace) -> None:
     if options.json:
         print(_to_json(report, compiled))
         return
-    print("\n".join(aligned(_rows(report), _TEXT_COLUMNS)))
+    print("\n".join(align_columns(_rows(report), _TEXT_COLUMNS)))
     _print_training(report)
     if compiled:
         _print_compiled(compiled)
@@ -85,17 +85,18 @@ def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
 def _print_training(report: MemoryReport) -> None:
     if (training := report.training) is None:
         return
-    print(f"\nParameters, gradients, history, statistics and a batch: {in_words(training.fixed)}")
-    print(f"Training, with activations and their diffs: about {in_words(training.peak_without_remat)}")
-    if training.recomputed:
-        groups = f"{training.recomputed} of {len(report.layers)} layers in {counted(len(training.groups) - 1, 'group')}"
-        print(f"Training, computing {groups} twice: about {in_words(training.peak)}")
+    print(f"\nParameters, gradients, history, statistics and a batch: {format_bytes(training.fixed)}")
+    print(f"Training, with activations and their diffs: about {format_bytes(training.peak_without_remat)}")
+    if training.n_recomputed:
+        layers = f"{training.n_recomputed} of {len(report.layers)} layers"
+        groups = format_count(len(training.groups) - 1, "group")
+        print(f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}")
     if not training.fits:
         print("That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less.")
 
 
 def _print_compiled(figures: CompiledMemory) -> None:
-    words = ", ".join(f"{name} {in_words(size)}" for name, size in figures._asdict().items())
+    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in figures._asdict().items())
     print(f"XLA, loss and gradients: {words}")
 
 

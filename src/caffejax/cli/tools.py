@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         CaffejaxError: if the folder does not exist, or has such programs from elsewhere and `--replace` is absent.
     """
-    from ..atomic import replacing
+    from ..atomic import replace_file
 
     folder = Path(options.folder)
     if not folder.is_dir():
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
                 path.unlink()  # the file that it points to is left alone
         except OSError as error:
             raise CaffejaxError(f"{path}: cannot be written: {error.strerror}") from error
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), 0o755)
     for path in foreign:

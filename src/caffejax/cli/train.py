@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
         param.train_state.level = options.level
     if options.stage:
         param.train_state.stage.extend(net_flags.stages(options))
-    with device_flags.ending_together():
+    with device_flags.end_together():
         device_flags.join_processes(options)
         _train(param, options)
 

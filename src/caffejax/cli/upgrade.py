@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser, what: str = "net, solver or .caff
 
 def run(options: argparse.Namespace, kind: str = "") -> None:
     """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
-    from ..atomic import replacing
+    from ..atomic import replace_file
     from ..schema import format_text, read_net, read_solver
 
     start_logging()
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
     else:
         message = (read_solver if kind == "solver" else read_net)(Path(options.input))
         content, form = format_text(message).encode(), "text"
-    with replacing(options.output) as file:
+    with replace_file(options.output) as file:
         file.write(content)
     log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, form, options.output)
 
@@ -51,13 +51,13 @@ def _kind_of(path: str) -> str:
 
 
 def _upgrade_weights(path: str) -> Any:
-    from ..errors import located
+    from ..errors import locate_errors
     from ..schema import parse_binary, upgrade_net
     from ..schema.blob_proto import read_bytes
     from ..schema.caffe_pb2 import NetParameter
 
     net = parse_binary(read_bytes(path), NetParameter, file=path)
-    with located(file=path):
+    with locate_errors(file=path):
         warnings = upgrade_net(net)
     if warnings:
         log.warning("%s: %s", path, "; ".join(warnings))

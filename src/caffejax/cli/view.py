@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _say_where(server: ThreadingHTTPServer) -> None:
     print(f"Showing the net at http://{host!s}:{port}/ until interrupted (Ctrl-C)", flush=True)
 
 
-def _report(seen: NetView, out: Path) -> None:
+def _report(view: NetView, out: Path) -> None:
     """Print the path of the page, then raise an error if the net has problems.
 
     Raises:
@@ -71,6 +71,6 @@ def _report(seen: NetView, out: Path) -> None:
     from ..view.net_view import all_problems
 
     print(f"Wrote {out}")
-    if problems := all_problems(seen):
-        print(f"The page shows {counted(len(problems), 'problem')}", file=sys.stderr)
+    if problems := all_problems(view):
+        print(f"The page shows {format_count(len(problems), 'problem')}", file=sys.stderr)
         raise CaffejaxError(f"{'/'.join(phases)}{': ' if phases else ''}{problem}" for problem, phases in problems)

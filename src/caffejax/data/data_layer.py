@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
-from ..errors import DataError, located
+from ..errors import DataError, locate_errors
 from ..host_memory import memory_problem
 from ..layers.context import Site
 from ..layers.data_source import Look, Source, Tops
@@ -54,7 +54,7 @@ class DataLayer(ABC):
         """Return the implementation for a `LayerType`. Errors of `probe` and `open` name the layer."""
 
         def probe(site: Site) -> Look:
-            with located(layer=site.layer.name, layer_type=site.layer.type):
+            with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 layer = cls(site)
                 if not 1 <= layer.prefetch <= _MAX_PREFETCH:
                     limit = "at least 1 batch must" if layer.prefetch < 1 else f"at most {_MAX_PREFETCH} batches can"
@@ -62,7 +62,7 @@ class DataLayer(ABC):
                 return layer.probe()
 
         def open_source(site: Site, tops: Tops) -> Source:
-            with located(layer=site.layer.name, layer_type=site.layer.type):
+            with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 _check_batch_fits(tops)
                 layer, shard = cls(site), site.reading.share
                 return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.reading.workers, shard)

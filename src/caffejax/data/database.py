@@ -17,9 +17,9 @@ from ..layers.data_source import Look, Tops
 from ..layers.registry import register
 from ..layers.types import LayerType, Signature
 from ..schema import caffe_pb2
+from .atomic_folder import Put
 from .common import CounterRng, refuse_unsupported
 from .data_layer import DataLayer
-from .folder import Put
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
 from .leveldb import LevelDb, leveldb_writer

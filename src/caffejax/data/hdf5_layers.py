@@ -13,13 +13,13 @@ import h5py
 import numpy as np
 
 from .. import paths
-from ..atomic import replacing_path
-from ..errors import DataError, Problem, did_you_mean, located, require
+from ..atomic import replace_path
+from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, Shape, Site
 from ..layers.data_source import Look, Tops
 from ..layers.registry import register
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
-from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, opened
+from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
 from .common import CounterRng, dims, float32_top
 from .data_layer import DataLayer
 from .image_list import shorten
@@ -97,7 +97,7 @@ class Hdf5Batches:
 
     def _read_file(self, file: int) -> Rows:
         layer = self._site.layer
-        with located(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
+        with locate_errors(layer=layer.name, layer_type=layer.type), _open_file(self._files[file]) as content:
             allowance = Allowance(content, self._site.reading.max_hdf5_bytes, "max_hdf5_bytes")
             data_sets = [_data_set(content, name) for name in self._names]
             for data_set in data_sets:
@@ -110,7 +110,7 @@ class Hdf5Batches:
 def _open_file(path: Path) -> Iterator[h5py.File]:
     """Open a file that has been probed before. Errors name the file."""
     try:
-        with opened(path) as content:
+        with open_hdf5_file(path) as content:
             yield content
     except (*HDF5_ERRORS, MemoryError) as error:
         raise DataError(Problem(f"cannot be read: {error}", file=str(path))) from error
@@ -140,7 +140,7 @@ def _row_shapes(files: list[Path], names: list[str], max_bytes: int) -> list[tup
     row_shapes: dict[str, tuple[int, ...]] = {}
     for path in dict.fromkeys(files):
         try:
-            with opened(path) as content:
+            with open_hdf5_file(path) as content:
                 shapes, wrong = _shapes(content, names, max_bytes)
         except HDF5_ERRORS as error:
             missing = "no such file" if not os.path.exists(path) else f"is not an HDF5 file, or is damaged ({error})"
@@ -298,7 +298,7 @@ class _OutputFile:
 
 
 def _create(path: Path, rows: dict[str, np.ndarray]) -> None:
-    with replacing_path(path, DataError) as partial, h5py.File(partial, "w") as file:
+    with replace_path(path, DataError) as partial, h5py.File(partial, "w") as file:
         for name, array in rows.items():
             file.create_dataset(name, data=array, maxshape=(None, *array.shape[1:]), chunks=True)
 

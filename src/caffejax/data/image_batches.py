@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from ..errors import DataError, located
+from ..errors import DataError, locate_errors
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
 from .common import CounterRng, dims, float32_top
@@ -115,7 +115,7 @@ class ImageBatches(Generic[Label]):
     @functools.cached_property
     def threads(self) -> int:
         """The number of threads to read with. Evaluated when reading begins."""
-        with located(**self._location):
+        with locate_errors(**self._location):
             return self._dataset.count_threads()
 
     @property
@@ -142,7 +142,7 @@ class ImageBatches(Generic[Label]):
         Raises:
             DataError: naming the example that cannot be read or has another shape than the first of the batch.
         """
-        with located(**self._location):
+        with locate_errors(**self._location):
             return self._assemble(self._read_examples(start, self.batch_size), start)
 
     def close(self) -> None:

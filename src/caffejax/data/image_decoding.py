@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..errors import DataError, Problem, located
+from ..errors import DataError, Problem, locate_errors
 from ..options import MAX_IMAGE_PIXELS
 from ..paths import content
 from ..schema import caffe_pb2
@@ -394,7 +394,7 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: 
     Raises:
         BadImageError: naming the file, if they cannot be decoded, or have more than `max_pixels`.
     """
-    with located(file=str(path)):
+    with locate_errors(file=str(path)):
         return decode_image(data, COLOUR if colour else GREY, max_pixels)
 
 

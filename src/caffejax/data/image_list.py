@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, Problem
-from ..human_readable import in_words
+from ..human_readable import format_bytes
 from ..layers.context import Site
 from ..paths import content
 
@@ -100,7 +100,9 @@ def _lines(file: Path) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
             raise DataError(
-                Problem(f"has {in_words(len(line))}; a line has at most {in_words(_LONGEST)}", str(file), number)
+                Problem(
+                    f"has {format_bytes(len(line))}; a line has at most {format_bytes(_LONGEST)}", str(file), number
+                )
             )
         yield line.decode("utf-8", "surrogateescape")
 

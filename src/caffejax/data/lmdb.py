@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import lmdb
 
-from ..errors import DataError, Problem, located
-from .folder import Put, as_write_errors, create_folder
+from ..errors import DataError, Problem, locate_errors
+from .atomic_folder import Put, convert_write_errors, create_folder
 
 # The binding refuses to open a folder twice in a process, but two layers may read the same folder.
 _environments: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
@@ -232,7 +232,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
     """
     path = Path(path)
     with create_folder(path) as folder:
-        with as_write_errors(path, lmdb.Error):
+        with convert_write_errors(path, lmdb.Error):
             environment = lmdb.open(str(folder), map_size=1 << 26, lock=False)
         with environment:
             chunk: list[tuple[bytes, bytes]] = []
@@ -240,7 +240,7 @@ def lmdb_writer(path: str | os.PathLike[str]) -> Iterator[Put]:
 
             def flush() -> None:
                 nonlocal held
-                with as_write_errors(path, lmdb.Error), located(file=str(path)):
+                with convert_write_errors(path, lmdb.Error), locate_errors(file=str(path)):
                     _put_all(environment, chunk)
                 chunk.clear()
                 held = 0

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
-from ..graph.resolve import included
+from ..graph.resolve import is_included
 from ..layers import Reads, layer_type
 from ..options import Reading
 from ..paths import find
@@ -63,7 +63,7 @@ def assumed_graphs(
         AbsentError: if the settings of a layer whose source is missing do not determine its shapes.
         GraphError, SchemaError: as `build_graph`, if no size fits.
     """
-    absent = [layer for layer in net.layer if included(layer, state) and has_absent_source(layer, file.parent)]
+    absent = [layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)]
     labels = detectnet_labels(net)
     sizes = size_guesses(net, absent)
     error: CaffejaxError | None = None

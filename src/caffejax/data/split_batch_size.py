@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import Message
 
 from ..errors import GraphError, Problem
-from ..graph.resolve import included
+from ..graph.resolve import is_included
 from ..layers import LayerType, PerLayer, type_of
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 
@@ -58,7 +58,7 @@ def split_batch_sizes(message: NetParameter, by: int, state: NetState | None = N
     net.CopyFrom(message)
     problems: list[Problem] = []
     for layer in net.layer:
-        if layer.bottom or not layer.top or (state is not None and not included(layer, state)):
+        if layer.bottom or not layer.top or (state is not None and not is_included(layer, state)):
             continue
         wrong = _divide(layer, by)
         problems += [Problem(text, layer=layer.name, layer_type=layer.type) for text in wrong]

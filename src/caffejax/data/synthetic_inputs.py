@@ -13,20 +13,20 @@ from ..graph.traits import index_ranges
 from .loader import open_sources
 
 
-def complete_inputs(graph: Graph, given: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
+def complete_inputs(graph: Graph, arrays: Mapping[str, Any], random: np.random.Generator) -> dict[str, np.ndarray]:
     """Return a float64 array for each input blob and each data layer's top of a net.
 
     Args:
         graph: the net's graph.
-        given: arrays for some of the blobs. The others are read from data layers, or are random.
+        arrays: arrays for some of the blobs. The others are read from data layers, or are random.
         random: the generator for random arrays. Random labels are valid classes or boxes.
 
     Raises:
         GraphError: for unknown names, and for shapes that differ from the net's beyond the first axis.
         DataError: if a source cannot be read.
     """
-    _check_arrays(graph, given)
-    inputs = dict(given) if given.keys() >= set(graph.input_names) else {**_read_batches(graph), **given}
+    _check_arrays(graph, arrays)
+    inputs = dict(arrays) if arrays.keys() >= set(graph.input_names) else {**_read_batches(graph), **arrays}
     limits = _index_limits(graph)
     drawing = {layer.bottoms[-1]: layer for layer in graph.layers if layer.type.gradient.indices.sample}
     for name in graph.input_names:
@@ -47,9 +47,9 @@ def _draw(graph: Graph, layer: Layer, random: np.random.Generator) -> Any:
     return draw(layer.context, random, *(graph.blobs[name] for name in layer.bottoms))
 
 
-def _check_arrays(graph: Graph, given: Mapping[str, Any]) -> None:
+def _check_arrays(graph: Graph, arrays: Mapping[str, Any]) -> None:
     problems = []
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name not in graph.input_names:
             problems.append(f"the net has no input '{name}'{did_you_mean(name, graph.input_names)}")
             continue

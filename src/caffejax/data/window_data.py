@@ -21,7 +21,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from ..errors import DataError, Problem, located
+from ..errors import DataError, Problem, locate_errors
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
 from ..layers.registry import register
@@ -294,7 +294,7 @@ class WindowBatches:
         images, labels = (np.zeros(shape.shape, np.float32) for shape in self.tops)
         words = self._rng.words(start, self.batch_size)
         foreground, background = self._kinds
-        with located(layer=self._site.layer.name, layer_type=self._site.layer.type):
+        with locate_errors(layer=self._site.layer.name, layer_type=self._site.layer.type):
             for i, (image, (flip, pick, *_)) in enumerate(zip(images, words.tolist(), strict=True)):
                 windows = foreground if i >= self.batch_size - self._foreground else background
                 number, labels[i], *box = windows[pick % len(windows)].tolist()

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..execution import Part, PassInputs, PassOutputs, Values, one_by_one, run_parts, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Values, run_parts, schedule_of, split_by_layer
 from ..execution.backward import Diffs, Pullback, has_backward, pull_back, with_pullback
 from ..execution.schedule import split_at_host_layers
-from ..execution.validation import known_names
+from ..execution.validation import check_blob_names
 from ..graph import Layer
 from ..inference.policy import freeze_passes
 from ..net import Blobs, Net, Params, Variables
@@ -46,7 +46,7 @@ def features(
         GraphError: immediately, if the net has no such blob.
         LayerError: during iteration, for an index out of range.
     """
-    names = known_names(net.graph, "blobs", blobs)
+    names = check_blob_names(net.graph, "blobs", blobs)
     key = jax.random.key(0) if key is None else key
 
     def blobs_of(params: Params, state: Params, batch: Mapping[str, Any], key: jax.Array) -> tuple[Blobs, Params]:
@@ -116,7 +116,7 @@ class LayerTrace:
         backward: bool = True,
         isolated: IsolatedInputs | None = None,
     ) -> None:
-        self._schedule = split_at_host_layers(one_by_one(schedule_of(net.graph)), trim=net.has_host_layers)
+        self._schedule = split_at_host_layers(split_by_layer(schedule_of(net.graph)), trim=net.has_host_layers)
         self._layers, self._runner = net.graph.layers, net.runner
         self._inputs = PassInputs(params, state, batch, key, {})
         self._with_backward, self._isolated = backward, isolated
@@ -136,9 +136,9 @@ class LayerTrace:
     def backward(self) -> Iterator[tuple[Layer, LayerGradients]]:
         """Run the layers that have run forward backward, last layer first; yield each layer with its gradients."""
         diffs = self._isolated_diffs() if self._isolated is not None else pull_back(self._pullbacks, dict(self._seeds))
-        for layer, found in diffs:
-            params = [found.params.get(p.owner) for p in layer.params]
-            yield layer, LayerGradients([found.blobs.get(name) for name in layer.bottoms], params)
+        for layer, layer_diffs in diffs:
+            params = [layer_diffs.params.get(p.owner) for p in layer.params]
+            yield layer, LayerGradients([layer_diffs.blobs.get(name) for name in layer.bottoms], params)
 
     def gradients(self) -> dict[str, LayerGradients]:
         """Run the layers backward; return the gradients of all layers, by layer key."""

@@ -87,7 +87,7 @@ def grid(maps: np.ndarray, *, each: bool = False) -> np.ndarray:
     return picture
 
 
-def enlarged(picture: np.ndarray, side: int = 512) -> np.ndarray:
+def enlarge(picture: np.ndarray, side: int = 512) -> np.ndarray:
     """Return a picture with each pixel repeated so that the longer side is about `side` pixels long.
 
     A larger picture is returned unchanged.
@@ -96,7 +96,7 @@ def enlarged(picture: np.ndarray, side: int = 512) -> np.ndarray:
     return picture.repeat(times, 0).repeat(times, 1)
 
 
-def encoded(picture: np.ndarray, suffix: str = ".png") -> bytes:
+def encode_picture(picture: np.ndarray, suffix: str = ".png") -> bytes:
     """Return the bytes of an image file with a picture, in the format of the file extension `suffix`.
 
     Raises:

@@ -82,7 +82,7 @@ def with_pullback(
 
     def pullback(top_diffs: Sequence[Any]) -> Diffs:
         cotangents = tuple(_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True))
-        with layer.located():
+        with layer.locate_errors():
             params, bottoms = vjp(cotangents)
         return Diffs(bottoms, {slot: params[slot.layer][slot.index] for slot in slots})
 
@@ -129,7 +129,7 @@ def _host_pullback(layer: Layer, inputs: PassInputs, before: Values, values: Val
         tops = [values[top] for top in layer.tops]
         cotangents = [_like(diff, top) for diff, top in zip(top_diffs, tops, strict=True)]
         context = layer.context.replace(base_key=layer.base_key(inputs.key), propagate_down=layer.bottom_need_backward)
-        with layer.located():
+        with layer.locate_errors():
             blob_diffs, bottom_diffs = backward(context, *map(to_numpy, (blobs, bottoms, tops, cotangents)))
         names, slots = set(differentiated_bottoms(layer)), set(differentiated_params(layer))
         params = zip((p.owner for p in layer.params), blob_diffs, strict=True)

@@ -84,7 +84,7 @@ def compute(
     values, state, total = dict(before), dict(inputs.state), jnp.zeros(())
     for step in part.steps:
         layer = step.first
-        with jax.named_scope(layer.name), layer.located(), matmul_precision(layer.context):
+        with jax.named_scope(layer.name), layer.locate_errors(), matmul_precision(layer.context):
             tops, new = _tops(step, inputs, state, values)
             tops = cross_replica.reduce_scalar_tops(layer.context, tops)
         _write(layer, new, state)
@@ -154,8 +154,8 @@ def run_parts(
 def select_inputs(inputs: PassInputs, part: Part) -> PassInputs:
     """Return the inputs of a pass that a part uses."""
     return inputs._replace(
-        params=part.using(inputs.params),
-        state=part.using(inputs.state),
+        params=part.select(inputs.params),
+        state=part.select(inputs.state),
         blobs={name: value for name, value in inputs.blobs.items() if name in part.makes},
         taps={name: value for name, value in inputs.taps.items() if name in part.makes},
     )
@@ -271,7 +271,7 @@ def trim_tops(part: Part, outputs: PassOutputs) -> PassOutputs:
     """
     tops = {top for layer in part.layers for top in layer.tops}
     if any(isinstance(v, jax.core.Tracer) for name, v in outputs.values.items() if name in tops):
-        with part.layers[0].located():
+        with part.layers[0].locate_errors():
             raise LayerError("precedes layers on the host, and cannot be compiled: call the net outside of jax.jit")
     return outputs._replace(
         values={name: strip_padding(v) if name in tops else v for name, v in outputs.values.items()}

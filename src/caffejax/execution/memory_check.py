@@ -10,7 +10,7 @@ import jax
 from ..errors import GraphError, Problem
 from ..graph import Graph
 from ..host_memory import device_memory, memory, memory_problem
-from ..human_readable import in_words
+from ..human_readable import format_bytes
 from ..summary import layer_sizes
 
 
@@ -38,7 +38,7 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
             continue
         top_shapes = (graph.blobs[top].shape for top in layer.tops)
         shapes = ", ".join(map(str, (*(p.spec.shape for p in layer.params), *top_shapes)))
-        purpose = f"{in_words(parameter_bytes)} of params and {in_words(activation_bytes)} of tops ({shapes})"
+        purpose = f"{format_bytes(parameter_bytes)} of params and {format_bytes(activation_bytes)} of tops ({shapes})"
         remedy = "check the layer's sizes and its inputs'"
         if problem := memory_problem(parameter_bytes + activation_bytes, purpose, remedy, available):
             yield layer.problem(problem)

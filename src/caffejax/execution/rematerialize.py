@@ -2,14 +2,14 @@
 
 There are three steps. `measure_residuals` traces the layers and counts the bytes that each saves for the backward pass.
 `search_groups` chooses the fewest layers to recompute such that training fits into a memory limit. `apply_groups` makes
-each group a part of the schedule, and the interpreter runs these parts by `rematerialized`.
+each group a part of the schedule, and the interpreter runs these parts by `rematerialize`.
 
 `jax.checkpoint` with a policy is not sufficient. A policy decides by primitive which residuals are saved, and knows
 neither their sizes nor a limit, so a search would still be needed. On CPUs it saves no memory: XLA removes the
 optimization barrier by which `jax.checkpoint` separates the two runs, merges the runs, and stores every residual. With
 jax 0.10, the gradient of 12 residual blocks needs 8.3 MB of temporary memory without rematerialization, 8.3 MB with
 `jax.checkpoint` over the groups chosen here or over the whole net (policies `nothing_saveable`, `dots_saveable`), and
-4.8 MB with `rematerialized`.
+4.8 MB with `rematerialize`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..host_memory import memory_budget
-from ..human_readable import counted, in_words
+from ..human_readable import format_bytes, format_count
 from ..kernels.custom_gradient import with_gradient
 from .interpreter import PassInputs, PassOutputs, Values, compute, run
 from .schedule import Part, Schedule, Step
@@ -57,7 +57,7 @@ class Groups:
     fits: bool
 
     @property
-    def recomputed(self) -> int:
+    def n_recomputed(self) -> int:
         """The number of layers that are recomputed."""
         return sum(len(step.layers) for group in self.groups[:-1] for step in group)
 
@@ -102,15 +102,15 @@ def plan_groups(schedule: Schedule, inputs: PassInputs, limit: int) -> Groups:
 
 
 def _log_groups(groups: Groups, limit: int, layers: int) -> None:
-    peak, without = in_words(groups.peak), in_words(groups.peak_without_remat)
-    if groups.recomputed:
+    peak, without = format_bytes(groups.peak), format_bytes(groups.peak_without_remat)
+    if groups.n_recomputed:
         log.info(
-            f"Recomputing {groups.recomputed} of {layers} layers in {counted(len(groups.groups) - 1, 'group')}: "
-            f"training takes about {peak} instead of {without}; the limit is {in_words(limit)}."
+            f"Recomputing {groups.n_recomputed} of {layers} layers in {format_count(len(groups.groups) - 1, 'group')}: "
+            f"training takes about {peak} instead of {without}; the limit is {format_bytes(limit)}."
         )
     if not groups.fits:
         log.warning(
-            f"training takes about {peak}, more than the limit of {in_words(limit)}, even with recomputation; "
+            f"training takes about {peak}, more than the limit of {format_bytes(limit)}, even with recomputation; "
             "a smaller batch (and iter_size for more passes per update) takes less"
         )
 
@@ -257,17 +257,19 @@ def _origins(jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
         jaxpr: a `jax.extend.core.Jaxpr`.
         arguments: the origin of each argument. The origin of an array made inside the jaxpr is its variable.
     """
-    known = {**dict.fromkeys(jaxpr.constvars, _INPUT), **dict(zip(jaxpr.invars, arguments, strict=True))}
+    origins = {**dict.fromkeys(jaxpr.constvars, _INPUT), **dict(zip(jaxpr.invars, arguments, strict=True))}
 
     def origin(var: Any) -> Any:
-        return _INPUT if hasattr(var, "val") else known.get(var, var)  # a literal needs no memory
+        return _INPUT if hasattr(var, "val") else origins.get(var, var)  # a literal needs no memory
 
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         if name in ("jit", "pjit"):
-            known.update(zip(eqn.outvars, _origins(eqn.params["jaxpr"].jaxpr, [*map(origin, eqn.invars)]), strict=True))
+            origins.update(
+                zip(eqn.outvars, _origins(eqn.params["jaxpr"].jaxpr, [*map(origin, eqn.invars)]), strict=True)
+            )
         elif name in _VIEWS:
-            known[eqn.outvars[0]] = origin(eqn.invars[0])
+            origins[eqn.outvars[0]] = origin(eqn.invars[0])
     return [origin(v) for v in jaxpr.outvars]
 
 
@@ -370,11 +372,11 @@ def run_part(part: Part, inputs: PassInputs, before: Values, keep: frozenset[str
         result = compute(part, inputs, before, keep)
         return (result.values, result.loss), result.state
 
-    (values, loss), state = rematerialized(layers)(inputs, dict(before))
+    (values, loss), state = rematerialize(layers)(inputs, dict(before))
     return PassOutputs(values, state, loss)
 
 
-def rematerialized(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def rematerialize(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return `run`, a function `(inputs, before) -> (result, aux)`, with a backward pass that runs it again.
 
     The residuals of the first run are not stored. No gradient passes through `aux`. The second run depends on the diffs

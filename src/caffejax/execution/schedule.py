@@ -85,7 +85,7 @@ class Part:
         """The keys of the layers whose parameters and state the part uses."""
         return frozenset(p.owner.layer for layer in self.layers for p in layer.all_params)
 
-    def using(self, tree: Mapping[str, Any]) -> dict[str, Any]:
+    def select(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries of a tree of parameters or state that the part uses."""
         return {key: value for key, value in tree.items() if key in self.owners}
 
@@ -139,7 +139,7 @@ def part_of(layers: Iterable[Layer]) -> Part:
     return Part(tuple(Step((layer,)) for layer in layers))
 
 
-def one_by_one(schedule: Schedule) -> Schedule:
+def split_by_layer(schedule: Schedule) -> Schedule:
     """Return the schedule with a part for each layer."""
     layers = (layer for part in schedule.parts for layer in part.layers)
     return replace(schedule, parts=tuple(part_of((layer,)) for layer in layers))
@@ -148,10 +148,10 @@ def one_by_one(schedule: Schedule) -> Schedule:
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:
     """Return the blobs that layers read from outside, in the order of reading."""
     read: dict[str, None] = {}
-    made: set[str] = set()
+    written: set[str] = set()
     for layer in layers:
-        read.update(dict.fromkeys(name for name in layer.bottoms if name not in made))
-        made.update(layer.tops)
+        read.update(dict.fromkeys(name for name in layer.bottoms if name not in written))
+        written.update(layer.tops)
     return tuple(read)
 
 
@@ -219,8 +219,8 @@ def padded_blobs(layers: Sequence[Layer]) -> dict[str, str]:
     return origins
 
 
-def trimmed_blobs(graph: Graph, blobs: Blobs) -> Blobs:
-    """Return blobs without their padded rows; see `Net.trimmed`."""
+def strip_blob_padding(graph: Graph, blobs: Blobs) -> Blobs:
+    """Return blobs without their padded rows; see `Net.strip_padding`."""
     begun = padded_blobs(graph.layers)
     rows = {name: num_valid_rows(blobs[name]) for name in set(begun.values()) if name in blobs}
     return {

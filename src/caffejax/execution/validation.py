@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..graph import Graph, Layer
 from ..layers.context import Phase, Shape
-from ..options import quoted
+from ..options import quote
 from ..variables import Variables, index_blobs
 from . import PassInputs
 
@@ -38,11 +38,11 @@ def check_selection(*, phase: Any, level: Any, stages: Any) -> None:
     """
     problems = []
     if phase not in get_args(Phase):
-        problems.append(f"phase must be {' or '.join(map(quoted, get_args(Phase)))}, not {quoted(phase)}")
+        problems.append(f"phase must be {' or '.join(map(quote, get_args(Phase)))}, not {quote(phase)}")
     if not is_integer(level):
-        problems.append(f"level must be an integer, not {quoted(level)}")
+        problems.append(f"level must be an integer, not {quote(level)}")
     if not isinstance(stages, Sequence) or isinstance(stages, str) or not all(isinstance(s, str) for s in stages):
-        problems.append(f"stages must be a list of names, not {quoted(stages)}")
+        problems.append(f"stages must be a list of names, not {quote(stages)}")
     if problems:
         raise CaffejaxError(problems)
 
@@ -58,7 +58,7 @@ def check_key(key: Any) -> None:
         raise CaffejaxError(f"a random key must be one of JAX's, such as jax.random.key(0), not {describe_type(key)}")
 
 
-def check_given(graph: Graph, given: PassInputs) -> PassInputs:
+def check_inputs_and_variables(graph: Graph, inputs: PassInputs) -> PassInputs:
     """Check the arguments of a forward pass; return them with params and state as `{layer: {index: array}}`.
 
     Raises:
@@ -66,18 +66,18 @@ def check_given(graph: Graph, given: PassInputs) -> PassInputs:
         WeightsError: for invalid params and state.
         CaffejaxError: for an invalid key.
     """
-    check_inputs(graph, graph.input_names, given.blobs)
-    known_names(graph, "taps", given.taps)
-    wrong = {name: describe_type(value) for name, value in given.taps.items() if not hasattr(value, "dtype")}
+    check_inputs(graph, graph.input_names, inputs.blobs)
+    check_blob_names(graph, "taps", inputs.taps)
+    wrong = {name: describe_type(value) for name, value in inputs.taps.items() if not hasattr(value, "dtype")}
     raise_all(
         GraphError,
         [f"the tap of blob '{name}' must be an array of zeros, not {kind}" for name, kind in wrong.items()],
         graph.file,
     )
-    params, state = check_variables(graph, given.params, given.state)
-    if given.key is not None:
-        check_key(given.key)
-    return given._replace(params=params, state=state)
+    params, state = check_variables(graph, inputs.params, inputs.state)
+    if inputs.key is not None:
+        check_key(inputs.key)
+    return inputs._replace(params=params, state=state)
 
 
 def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
@@ -101,7 +101,7 @@ def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
     raise_all(GraphError, problems, graph.file)
 
 
-def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
+def check_blob_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
     """Return the blob names in an argument as a tuple.
 
     Raises:
@@ -111,21 +111,21 @@ def known_names(graph: Graph, argument: str, names: Any) -> tuple[str, ...]:
         raise_all(GraphError, [f'{argument} must be several names, ("{names}",), not one'], graph.file)
     if not isinstance(names, Iterable):
         raise_all(GraphError, [f"{argument} must be a tuple of blob names, not {describe_type(names)}"], graph.file)
-    found = tuple(names)
+    blobs = tuple(names)
     raise_all(
         GraphError,
-        [f"{argument} must be a tuple of blob names, not {describe_type(n)}" for n in found if not isinstance(n, str)],
+        [f"{argument} must be a tuple of blob names, not {describe_type(n)}" for n in blobs if not isinstance(n, str)],
         graph.file,
     )
-    unknown = [name for name in found if name not in graph.blobs]
+    unknown = [name for name in blobs if name not in graph.blobs]
     raise_all(GraphError, [f"{argument}: no blob '{n}' in the net{_nearest(n, graph)}" for n in unknown], graph.file)
-    return found
+    return blobs
 
 
 def _nearest(name: str, graph: Graph) -> str:
     """Return a hint with the most similar blob name, or a list of the net's blobs, shortened to 20."""
-    own = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
-    return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*own], 20))}"
+    tops = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
+    return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:

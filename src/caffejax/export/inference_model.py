@@ -147,7 +147,7 @@ def _problems(subject: Subject, inputs: Shapes) -> list[Problem]:
             problems.append(layer.problem(reason))
             continue
         try:
-            with layer.located():
+            with layer.locate_errors():
                 bottoms = [blobs[name] for name in layer.bottoms]
                 declared_params(layer.context, bottoms)
                 tops = top_shapes(layer.context, layer.all_params, bottoms)

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from jax import export
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import CaffejaxError, GraphError, Problem
-from ..human_readable import in_words
+from ..human_readable import format_bytes
 from .inference_model import Subject, symbolic_batch_shapes
 from .preprocessing import Preprocessing
 
@@ -78,10 +78,10 @@ def write_stablehlo(subject: Subject, path: str | os.PathLike[str], **options: A
     require_package("flatbuffers", "jax.export serialises with")
     exported = export_stablehlo(subject, **options)
     if (size := len(exported.mlir_module_serialized)) > _MAX_BYTES:
-        limit = in_words(_MAX_BYTES)
-        message = f"takes {in_words(size)}, mostly weights; the format of jax.export is limited to {limit}"
+        limit = format_bytes(_MAX_BYTES)
+        message = f"takes {format_bytes(size)}, mostly weights; the format of jax.export is limited to {limit}"
         raise CaffejaxError(Problem(message, os.fspath(path)))
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(exported.serialize(vjp_order=0))
     return exported
 

@@ -12,7 +12,7 @@ from ..checkpoints.loading import load_weights
 from ..checkpoints.matching import has_own_values
 from ..errors import CaffejaxError, Problem, WeightsError
 from ..graph import Layer
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..net import Net, Variables
 from .inference_model import Subject
 
@@ -80,7 +80,7 @@ def _is_shape(leaf: object) -> bool:
 def _missing_weight_problems(missing: list[Layer], files: list[str | Path], net: str | None) -> Iterator[Problem]:
     remedy = "--random_weights exports weights drawn by the fillers"
     if not files:
-        need = f"{counted(len(missing), 'layer')} {'needs' if len(missing) == 1 else 'need'} weights"
+        need = f"{format_count(len(missing), 'layer')} {'needs' if len(missing) == 1 else 'need'} weights"
         yield Problem(f"{need}: name a file with --weights; {remedy}", net)
         return
     for layer in missing:

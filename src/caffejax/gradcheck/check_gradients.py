@@ -21,16 +21,25 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean
-from ..execution import Part, PassInputs, PassOutputs, Values, one_by_one, run, schedule_of
+from ..execution import Part, PassInputs, PassOutputs, Values, run, schedule_of, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.context import Phase
 from ..layers.dispatch import Arrays
 from ..net import Net, Variables
 from ..schema.caffe_pb2 import LayerParameter
-from ..text_table import aligned
-from .finite_differences import Differences, by_differences
-from .layer_gradients import Argument, Case, by_autodiff, by_net, by_rule, compute_tops, draw_diffs, lone_layer
+from ..text_table import align_columns
+from .finite_differences import Differences, finite_difference_gradients
+from .layer_gradients import (
+    Argument,
+    Case,
+    autodiff_gradients,
+    compute_tops,
+    draw_diffs,
+    lone_layer,
+    net_gradients,
+    rule_gradients,
+)
 
 OK = "ok"
 DECLARED = "ok: not the derivative, as declared"
@@ -123,7 +132,7 @@ class Report:
 
     def __str__(self) -> str:
         titles = ("layer", "type", "argument", "rule/autodiff", "rule/differences", "checked", "verdict")
-        return "\n".join(aligned([titles, *(_cells(row) for row in self.rows)], len(titles)))
+        return "\n".join(align_columns([titles, *(_cells(row) for row in self.rows)], len(titles)))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -178,10 +187,14 @@ def derive(case: Case, samples: int | None, random: np.random.Generator) -> Deri
     """Compute the gradients of one layer by all available methods."""
     gradient = case.context.type.gradient
     return Derivations(
-        differences=by_differences(case, samples, random),
-        autodiff=by_autodiff(case),
-        rule=by_rule(case) if gradient.backward else list(map(np.zeros_like, case.values)) if case.on_host else None,
-        net=by_net(case) if gradient.backward and gradient.overrides_autodiff else None,
+        differences=finite_difference_gradients(case, samples, random),
+        autodiff=autodiff_gradients(case),
+        rule=rule_gradients(case)
+        if gradient.backward
+        else list(map(np.zeros_like, case.values))
+        if case.on_host
+        else None,
+        net=net_gradients(case) if gradient.backward and gradient.overrides_autodiff else None,
     )
 
 
@@ -366,16 +379,16 @@ def check_gradients(
     random = np.random.default_rng(seed)
     with jax.enable_x64(True):
         if isinstance(net_or_layer, Net):
-            net, given = net_or_layer, dict(inputs or {})
+            net, arrays = net_or_layer, dict(inputs or {})
             variables = _variables(net, weights, seed)
         else:
-            net, given, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
+            net, arrays, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
         for layer, case in cases(
-            net, layers, variables, complete_inputs(net.graph, given, random), random, jax.random.key(seed)
+            net, layers, variables, complete_inputs(net.graph, arrays, random), random, jax.random.key(seed)
         ):
-            with layer.located():
+            with layer.locate_errors():
                 rows += compare(layer.key, case, derive(case, samples, random))
     return Report(tuple(rows))
 
@@ -447,16 +460,16 @@ def _points(
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Return blobs, bottoms and tops of each layer in one forward pass, by layer key."""
     keys = {layer.key for layer in layers}
-    schedule = one_by_one(schedule_of(net.graph))
+    schedule = split_by_layer(schedule_of(net.graph))
 
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         points = {}
 
-        def run_plain(part: Part, given: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
+        def run_plain(part: Part, pass_inputs: PassInputs, before: Values, keep: frozenset[str] | None) -> PassOutputs:
             (layer,) = part.layers
             if layer.type.is_fed:
                 return PassOutputs({top: inputs[top] for top in layer.tops}, {}, jnp.zeros(()))
-            with layer.located():
+            with layer.locate_errors():
                 blobs = layer.arrays(*variables)
                 bottoms = tuple(before[name] for name in layer.bottoms)
                 tops = compute_tops(layer.context.with_key(layer.base_key(key)), blobs, bottoms)

@@ -69,7 +69,7 @@ class Differences:
     tolerance: float
 
 
-def by_differences(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
+def finite_difference_gradients(case: Case, samples: int | None, random: np.random.Generator) -> list[Differences]:
     """Compute the gradients with respect to each argument by finite differences at random elements.
 
     Args:

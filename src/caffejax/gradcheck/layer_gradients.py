@@ -84,12 +84,12 @@ def draw_diffs(tops: Arrays, random: np.random.Generator) -> Arrays:
     return tuple(one(top) for top in tops)
 
 
-def by_autodiff(case: Case) -> list[np.ndarray] | None:
+def autodiff_gradients(case: Case) -> list[np.ndarray] | None:
     """Compute the gradients by autodiff of the forward pass; return None for a layer on the host."""
     return None if case.on_host else _vjp_gradients(case, compute_tops)
 
 
-def by_net(case: Case) -> list[np.ndarray]:
+def net_gradients(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the method that nets use by default for the layer's type."""
 
     def tops(context: Context, blobs: Arrays, bottoms: Arrays) -> Arrays:
@@ -109,7 +109,7 @@ def _vjp_gradients(case: Case, function: Callable[..., Arrays]) -> list[np.ndarr
     return [np.asarray(g) for g in compiled(case.context.base_key, case.blobs, case.bottoms, case.top_diffs)]
 
 
-def by_rule(case: Case) -> list[np.ndarray]:
+def rule_gradients(case: Case) -> list[np.ndarray]:
     """Compute the gradients by the type's hand-written rule.
 
     Raises:

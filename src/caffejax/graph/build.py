@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, located
+from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ..host_memory import memory_problem
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
 from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
@@ -25,8 +25,8 @@ from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .graph import AUTOMATIC, Graph, Layer, Param
 from .resolve import (
     find_sources,
-    included,
     insert_splits,
+    is_included,
     layer_problems,
     missing_problems,
     net_problems,
@@ -69,9 +69,9 @@ def build_graph(
         raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _connect_layers(net, state, file, run, reading, wrong)
     if wrong or problems:
-        with located(file=file):
+        with locate_errors(file=file):
             raise (SchemaError if wrong else GraphError)([*wrong, *problems])
-    layers = [layer for layer in net.layer if included(layer, state)]
+    layers = [layer for layer in net.layer if is_included(layer, state)]
     for sentence in ignored_settings(net, [(layer, type_of(layer).signature.param) for layer in layers]):
         log.warning("%s%s", f"{file}: " if file else "", sentence)
     return Graph(
@@ -99,7 +99,7 @@ def _connect_layers(
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
     """
-    layers = [layer for layer in net.layer if included(layer, state)]
+    layers = [layer for layer in net.layer if is_included(layer, state)]
     names = {problem.layer or "" for problem in wrong}
     doubtful = [layer.name in names for layer in layers]
     problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
@@ -111,7 +111,7 @@ def _connect_layers(
     sources, missing = find_sources(layers)
     may_be_lost = "" in names or any(doubt and not layer.top for layer, doubt in zip(layers, doubtful, strict=True))
     if not may_be_lost:  # a layer whose text is unreadable may produce the missing blobs
-        problems += missing_problems(layers, [layer for layer in net.layer if not included(layer, state)], missing)
+        problems += missing_problems(layers, [layer for layer in net.layer if not is_included(layer, state)], missing)
     phase: Any = caffe_pb2.Phase.Name(state.phase)
     wiring = _Wiring(phase, file, run, reading, written=layers)
     for layer, i in insert_splits(layers, sources):
@@ -150,7 +150,7 @@ class _Wiring:
     def add(self, layer: LayerParameter, place: int | None) -> None:
         """Add a layer. `place` is its index in the text, or None for an inserted split."""
         try:
-            with located(file=self.file, layer=layer.name, layer_type=layer.type):
+            with locate_errors(file=self.file, layer=layer.name, layer_type=layer.type):
                 if place is not None:
                     layer = resolve_variant(layer, place, self.written, self.blobs)
                 self._connect(layer)
@@ -196,7 +196,7 @@ class _Wiring:
         check_countable(tops)
         names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
-            raise LayerError(f"computes {counted(len(tops), 'top')}, but names {len(names)}")
+            raise LayerError(f"computes {format_count(len(tops), 'top')}, but names {len(names)}")
         for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
             if name == place and top.shape != before.shape:
                 what = f"top '{name}' of shape {top.shape} cannot replace a bottom of shape {before.shape}"
@@ -275,12 +275,12 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     arrays = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in params)
 
-    def tops(key: jax.Array, *given: Any) -> Any:
-        return forward(context.with_key((key, 0)), *given)[0]
+    def run_forward(key: jax.Array, *arguments: Any) -> Any:
+        return forward(context.with_key((key, 0)), *arguments)[0]
 
     with wrap_layer_errors(bottoms, unless=kind.instance is not None):
-        found: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(tops, _KEY, arrays, tuple(bottoms))
-    return found
+        tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, tuple(bottoms))
+    return tops
 
 
 def _shapes_by_rule(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> Sequence[Shape] | None:
@@ -348,7 +348,7 @@ def _keep_up_to_losses(layers: Sequence[Layer]) -> list[Layer]:
         need = layer.need_backward and contributes and not unreachable
         if contributes:
             under_loss.update(layer.bottoms)
-        skipped.update(b for b, wanted in zip(layer.bottoms, bottoms, strict=True) if not wanted)
+        skipped.update(b for b, needed in zip(layer.bottoms, bottoms, strict=True) if not needed)
         result.append(replace(layer, need_backward=need, bottom_need_backward=bottoms))
     return result[::-1]
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from ..errors import GraphError, Problem, located
-from ..human_readable import counted
+from ..errors import GraphError, Problem, locate_errors
+from ..human_readable import format_count
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, resolve_type
 from ..layers.data_source import Look
@@ -112,9 +112,9 @@ class Layer:
         bottoms, tops = (", ".join(map(printable, names)) or "nothing" for names in (self.bottoms, self.tops))
         return f"{printable(self.key)} ({self.type.name}): {bottoms} -> {tops}"
 
-    def located(self) -> AbstractContextManager[None]:
+    def locate_errors(self) -> AbstractContextManager[None]:
         """Return a context manager that adds the layer's name, type and file to errors."""
-        return located(file=self.site.file, layer=self.name, layer_type=self.type.name)
+        return locate_errors(file=self.site.file, layer=self.name, layer_type=self.type.name)
 
     def problem(self, message: str) -> Problem:
         """Return a problem with the message and the layer's name, type and file."""
@@ -131,7 +131,7 @@ class Layer:
     @property
     def index_bottoms(self) -> frozenset[int]:
         """The indices of the bottoms that contain labels or other integer indices."""
-        return self.type.gradient.indices.of(len(self.bottoms))
+        return self.type.gradient.indices.positions(len(self.bottoms))
 
     @property
     def gradient_stops(self) -> tuple[bool, ...]:
@@ -145,8 +145,8 @@ class Layer:
         propagate = tuple(self.site.layer.propagate_down) or (True,) * len(self.bottoms)
         forced = self.bottom_need_backward or (False,) * len(self.bottoms)
         return tuple(
-            i in self.index_bottoms or not (wanted or force)
-            for i, (wanted, force) in enumerate(zip(propagate, forced, strict=True))
+            i in self.index_bottoms or not (requested or force)
+            for i, (requested, force) in enumerate(zip(propagate, forced, strict=True))
         )
 
     @property
@@ -232,7 +232,7 @@ class Graph:
         layers = [layer for layer in self.layers if not layer.inserted_split]
         both = self.input_names, self.outputs
         inputs, outputs = (", ".join(map(self._format_blob, names)) or "nothing" for names in both)
-        count = counted(len(layers), "layer")
+        count = format_count(len(layers), "layer")
         return f"{printable(self.name) or 'unnamed'} ({self.phase}): {count}, {inputs} -> {outputs}"
 
     def _format_blob(self, blob: str) -> str:

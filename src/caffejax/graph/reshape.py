@@ -41,7 +41,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
             if not unknown.isdisjoint(layer.bottoms):
                 unknown.update(layer.tops)
                 continue
-            with layer.located():
+            with layer.locate_errors():
                 new, tops = _reshape_layer(graph, layer, [blobs[b] for b in layer.bottoms], inputs)
                 check_countable(tops)
         except CaffejaxError as error:

@@ -19,14 +19,14 @@ def net_state(net: NetParameter, phase: Phase, level: int = 0, stages: Sequence[
     return state
 
 
-def included(layer: LayerParameter, state: NetState) -> bool:
+def is_included(layer: LayerParameter, state: NetState) -> bool:
     """Return whether a net in `state` has a layer: the state meets an include rule, or meets no exclude rule."""
     if layer.include:
-        return any(meets(state, rule) for rule in layer.include)
-    return not any(meets(state, rule) for rule in layer.exclude)
+        return any(satisfies(state, rule) for rule in layer.include)
+    return not any(satisfies(state, rule) for rule in layer.exclude)
 
 
-def meets(state: NetState, rule: NetStateRule) -> bool:
+def satisfies(state: NetState, rule: NetStateRule) -> bool:
     """Return whether a state satisfies all conditions of a rule."""
     stages = set(state.stage)
     return (
@@ -76,8 +76,8 @@ def has_no_data(net: NetParameter, state: NetState) -> bool:
 
     The result is also True for a net for deployment that still has losses and therefore lacks labels.
     """
-    layers = [layer for layer in net.layer if included(layer, state)]
-    others = [layer for layer in net.layer if not included(layer, state)]
+    layers = [layer for layer in net.layer if is_included(layer, state)]
+    others = [layer for layer in net.layer if not is_included(layer, state)]
     _, missing = find_sources(layers)
     if missing and all(_is_conditional_loss(layers[i]) for i, _, _ in missing):
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import GraphError
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..layers import ParamSpec
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter
@@ -45,19 +45,19 @@ class Sharing:
             GraphError: if there are more `param` entries than params, or one cannot be shared.
         """
         if strict and len(layer.param) > len(specs):
-            raise GraphError(f"too many params specified: {len(layer.param)} for {counted(len(specs), 'blob')}")
+            raise GraphError(f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}")
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
         return tuple(
-            self._param(Slot(key, i), layer.name, message, spec, given=strict and i < len(layer.param))
+            self._param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))
         )
 
-    def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, given: bool) -> Param:
+    def _param(self, slot: Slot, layer: str, message: caffe_pb2.ParamSpec, spec: ParamSpec, explicit: bool) -> Param:
         lr = message.lr_mult if message.HasField("lr_mult") else None
         decay = message.decay_mult if message.HasField("decay_mult") else None
         need_backward = lr != 0  # in Caffe also for running statistics
         if not spec.learnable:
-            if given and lr != 0:  # an unset lr_mult is 1
+            if explicit and lr != 0:  # an unset lr_mult is 1
                 raise GraphError(f"param {slot.index} holds running statistics: its lr_mult must be 0")
             lr = 0.0
         shared = self._names.get(message.name) if message.name else None

@@ -51,7 +51,7 @@ def index_blob(layer: Layer) -> str:
 
 def indexing_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers that gather by index. An index out of range is an error for them."""
-    return [layer for layer in layers if (i := layer.type.gradient.indices).gathers and i.of(len(layer.bottoms))]
+    return [layer for layer in layers if (i := layer.type.gradient.indices).gathers and i.positions(len(layer.bottoms))]
 
 
 def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
@@ -68,7 +68,7 @@ def count_indexed(layer: Layer, bottoms: Iterable[Any]) -> int:
 
 def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     indices = layer.type.gradient.indices
-    if indices.classes is None or not indices.of(len(bottoms)):  # an optional bottom may be left out
+    if indices.classes is None or not indices.positions(len(bottoms)):  # an optional bottom may be left out
         return None
     count: int | None = indices.classes(layer.context, *bottoms)
     return count
@@ -120,7 +120,7 @@ def _changes_state(layer: Layer, bottoms: tuple[jax.ShapeDtypeStruct, ...]) -> b
         kept.extend(n is o for n, o in zip(new, old, strict=False))
         return new
 
-    with layer.located():
+    with layer.locate_errors():
         jax.eval_shape(traced, jax.eval_shape(lambda: jax.random.key(0)), blobs, bottoms)
     return not all(kept)
 

@@ -178,7 +178,7 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     forward = runs.host_forward
 
     def compute_tops(bottoms: Sequence[Any]) -> Constants:
-        with layer.located():
+        with layer.locate_errors():
             tops = forward(layer.context, *(np.asarray(b, np.float32) for b in bottoms))
         return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
 

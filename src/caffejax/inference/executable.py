@@ -21,7 +21,7 @@ from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, 
 from ..execution.interpreter import CompiledParts
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer
-from ..human_readable import counted, in_words
+from ..human_readable import format_bytes, format_count
 from ..kernels import compiling, onednn_program
 from ..kernels.platform_dispatch import Operation
 from ..options import Run
@@ -86,9 +86,9 @@ class CompiledShapes:
         inputs = ", ".join(f"{name} {self.graph.blobs[name].shape}" for name in self.graph.input_names)
         layers = [layer for layer in self.graph.layers if not layer.type.is_fed]
         lowered = sum(len(p.part.layers) for p in self.programs.values())
-        packed, workspace = in_words(self.packed_bytes), in_words(self.workspace_bytes)
+        packed, workspace = format_bytes(self.packed_bytes), format_bytes(self.workspace_bytes)
         return (
-            f"{inputs}: {lowered} of {len(layers)} layers in {counted(len(self.programs), 'program')}, "
+            f"{inputs}: {lowered} of {len(layers)} layers in {format_count(len(self.programs), 'program')}, "
             f"packed weights {packed}, workspace {workspace}"
         )
 
@@ -294,7 +294,7 @@ def _feed(values: dict[str, Any], key: jax.Array | None) -> None:
 
 
 def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
-    params, state = ({k: v for part in parts for k, v in part.using(tree).items()} for tree in variables)
+    params, state = ({k: v for part in parts for k, v in part.select(tree).items()} for tree in variables)
     return params, state
 
 

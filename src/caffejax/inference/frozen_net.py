@@ -13,7 +13,7 @@ import numpy as np
 
 from ..execution import Trees
 from ..execution.memory_check import check_room
-from ..execution.schedule import trimmed_blobs
+from ..execution.schedule import strip_blob_padding
 from ..execution.validation import check_inputs, check_variables
 from ..fork_guard import refuse_in_forks
 from ..graph import Graph
@@ -146,9 +146,9 @@ class Frozen:
         lines = [f"Frozen net '{self.graph.name}': {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
-    def trimmed(self, blobs: Blobs) -> Blobs:
-        """Return blobs without their padded rows; see `Net.trimmed`."""
-        return trimmed_blobs(self.graph, blobs)
+    def strip_padding(self, blobs: Blobs) -> Blobs:
+        """Return blobs without their padded rows; see `Net.strip_padding`."""
+        return strip_blob_padding(self.graph, blobs)
 
     def _compiled_for(self, inputs: Mapping[str, Any]) -> CompiledShapes:
         device = cpu_of(*inputs.values())

@@ -100,7 +100,7 @@ def depthwise(call: Call) -> Value | None:
 
 def _lower_convolution(call: Call, c: Correlation) -> Value | None:
     size = c.size(call.like)
-    window = c.window.ending(size, convolution_output(size, c.window)).without_rest(size)
+    window = c.window.fit_padding(size, convolution_output(size, c.window)).drop_rest(size)
     return _add_convolution("convolution", call, c, window)
 
 

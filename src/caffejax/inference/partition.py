@@ -219,7 +219,7 @@ class _PartBuilder:
         """Add a layer to the program, and return the values of its tops, or None if oneDNN does not support it."""
         blobs = layer.arrays(*self._variables)
         shapes = [self._graph.blobs[top].shape for top in layer.tops]
-        with layer.located():
+        with layer.locate_errors():
             tops = LOWERINGS[layer.type.name](Call(self._builder, layer.context, blobs, bottoms, shapes))
         tops = (tops,) if isinstance(tops, Value) else tops
         return tops if tops is not None and len(tops) == len(layer.tops) else None

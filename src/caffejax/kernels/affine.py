@@ -31,7 +31,7 @@ def by_channel(
     return (Operation(plain, cpu) if fast else plain)(*arrays)[0]
 
 
-def add_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
+def add_bias_to_rows(x: jax.Array, bias: jax.Array, *, fast: bool = True) -> jax.Array:
     """Return `x + bias`, for `x` of shape (*rows, outputs) and a bias of shape (outputs,)."""
     return Operation(_add, _add_on_cpu)(x, bias)[0] if fast else x + bias
 
@@ -41,10 +41,10 @@ def _add(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
 
 
 def _add_on_cpu(x: jax.Array, bias: jax.Array) -> tuple[jax.Array]:
-    return (along_channels(LAST, x, None, bias, relu=False),)
+    return (apply_along_channels(LAST, x, None, bias, relu=False),)
 
 
-def along_channels(
+def apply_along_channels(
     c: Channels, x: jax.Array, factor: jax.Array | None, bias: jax.Array | None, relu: bool
 ) -> jax.Array:
     """Return `by_channel(x, factor, bias, relu)` for an array whose channel axis is `c`."""
@@ -54,11 +54,11 @@ def along_channels(
 
 
 def _plain(x: jax.Array, *by: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    return (along_channels(FIRST, x, *_parts(by, scaled), relu),)
+    return (apply_along_channels(FIRST, x, *_parts(by, scaled), relu),)
 
 
 def _on_cpu(x: jax.Array, *by: jax.Array, scaled: bool, relu: bool) -> tuple[jax.Array]:
-    return (channels_first(along_channels(LAST, channels_last(x), *_parts(by, scaled), relu)),)
+    return (channels_first(apply_along_channels(LAST, channels_last(x), *_parts(by, scaled), relu)),)
 
 
 def _parts(by: tuple[jax.Array, ...], scaled: bool) -> tuple[jax.Array | None, jax.Array | None]:

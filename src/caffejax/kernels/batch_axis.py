@@ -6,26 +6,26 @@ import jax
 import jax.numpy as jnp
 
 
-def leading(x: jax.Array, axis: int | None, size: int) -> jax.Array:
+def move_to_front(x: jax.Array, axis: int | None, size: int) -> jax.Array:
     """Move `axis` to the front; if it is None, broadcast `x` to (size, *x.shape)."""
     return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
 
-def into_rows(x: jax.Array) -> jax.Array:
+def merge_into_rows(x: jax.Array) -> jax.Array:
     """Reshape (size, rows, ...) to (size * rows, ...)."""
     return x.reshape(-1, *x.shape[2:])
 
 
-def out_of_rows(x: jax.Array, size: int) -> jax.Array:
+def split_from_rows(x: jax.Array, size: int) -> jax.Array:
     """Reshape (size * rows, ...) to (size, rows, ...)."""
     return x.reshape(size, -1, *x.shape[1:])
 
 
-def into_channels(x: jax.Array) -> jax.Array:
+def merge_into_channels(x: jax.Array) -> jax.Array:
     """Transpose and reshape (size, batch, channels, ...) to (batch, size * channels, ...)."""
     return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
 
 
-def out_of_channels(x: jax.Array, size: int) -> jax.Array:
+def split_from_channels(x: jax.Array, size: int) -> jax.Array:
     """Transpose and reshape (batch, size * channels, ...) to (size, batch, channels, ...)."""
     return jnp.moveaxis(x.reshape(x.shape[0], size, -1, *x.shape[2:]), 1, 0)

@@ -17,7 +17,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from ..fork_guard import refuse_in_forks
 from ..options import Kernels
-from .program_cache import Kept, Programs, compiled_here, settings, types_of
+from .program_cache import Kept, Programs, compile_uncached, settings, types_of
 
 # XLA calls its library (YNN) for convolutions and matrix products by default; for convolutions its own code is faster
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
@@ -73,7 +73,7 @@ class Jitted:
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if self._kept_as is not None and not kwargs and nothing_traced():
+        if self._kept_as is not None and not kwargs and is_tracing_nothing():
             if self._last is not None and self._last[0] == _SETTINGS():
                 with contextlib.suppress(TypeError, ValueError):  # raised for other types of arguments, before it runs
                     return self._last[1](*args)
@@ -108,7 +108,7 @@ class Jitted:
             program = self._cache.find(args)
             if program is None:
                 jitted = self._for(args, {})
-                program = compiled_here(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
+                program = compile_uncached(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
                 if program is None:
                     return None
                 self._cache.keep(args, program)
@@ -126,14 +126,14 @@ class Jitted:
 
     def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function: with compiler options for a call on CPUs outside of a trace, else without."""
-        if self._tuned and nothing_traced() and on_cpu(args, kwargs):
+        if self._tuned and is_tracing_nothing() and on_cpu(args, kwargs):
             return self._outer
         return self._inner
 
     @functools.cached_property
     def _outer(self) -> Any:
-        found = compiler_options()
-        return jax.jit(self._function, compiler_options=found, **self._options) if found else self._inner
+        options = compiler_options()
+        return jax.jit(self._function, compiler_options=options, **self._options) if options else self._inner
 
 
 @contextlib.contextmanager
@@ -147,7 +147,7 @@ def _pause_collector() -> Iterator[None]:
             gc.enable()
 
 
-def nothing_traced() -> bool:
+def is_tracing_nothing() -> bool:
     """Return whether JAX is tracing nothing in this thread, so that operations run immediately."""
     return get_opaque_trace_state() == _NOTHING_TRACED
 
@@ -227,9 +227,7 @@ def _is_accepted(option: dict[str, Any]) -> bool:
     return True
 
 
-def filled(
-    shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device: jax.Device | None = None
-) -> jax.Array:
+def full(shape: tuple[int, ...], value: float, dtype: Any = jnp.float32, device: jax.Device | None = None) -> jax.Array:
     """Return an array filled with one number. On a CPU no program is compiled for its shape.
 
     Args:
@@ -239,7 +237,7 @@ def filled(
         device: the device that the array is committed to, or None for an uncommitted array on the default device.
     """
     target = device or cpu_of()
-    if nothing_traced() and target is not None and target.platform == "cpu":
+    if is_tracing_nothing() and target is not None and target.platform == "cpu":
         return as_jax(np.full(shape, value, dtype), target, committed=device is not None)
     return jnp.full(shape, value, dtype, device=device)
 
@@ -247,6 +245,6 @@ def filled(
 def zeros_like(array: Any) -> jax.Array:
     """Return zeros with the shape, the dtype and, for an array on a single CPU, the device of `array`."""
     concrete = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)
-    if not (concrete and nothing_traced() and len(array.sharding.device_set) == 1 and on_cpu(array)):
+    if not (concrete and is_tracing_nothing() and len(array.sharding.device_set) == 1 and on_cpu(array)):
         return jnp.zeros_like(array)
     return as_jax(np.zeros(array.shape, array.dtype), next(iter(array.devices())), committed=array.committed)

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .affine import along_channels
+from .affine import apply_along_channels
 from .channel_groups import group_by_group, groups_of
 from .channel_reductions import LAST, promote, row_sums
 from .layout import channels_first, channels_last, materialise, materialise_channels_last
@@ -51,7 +51,9 @@ def correlate(x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: W
     """Convolve `x` with `weight`, add a bias (outputs,), and set negative results to 0 if `relu`."""
     if onednn.suits_convolution(x, weight, window):
         return _correlate_by_onednn(x, weight, bias, window, relu)
-    return channels_first(along_channels(LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu))
+    return channels_first(
+        apply_along_channels(LAST, channels_last(_correlate_by_xla(x, weight, window)), None, bias, relu)
+    )
 
 
 def correlate_diffs(
@@ -122,7 +124,7 @@ _depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 def _depthwise_input_diff(x: jax.Array, weight: jax.Array, window: Window, dy: jax.Array) -> jax.Array:
     size = x.shape[2:]
     # the input's diff is the same sum over dy, dilated by the stride, with the flipped kernel
-    back = window.ending(size, dy.shape[2:]).transposed()
+    back = window.fit_padding(size, dy.shape[2:]).transposed()
     pads = [(low, high, s - 1) for (low, high), s in zip(back.padding, window.stride, strict=True)]
     return _shifted_products(dy, pads, jnp.flip(weight, range(2, weight.ndim)), back, size)
 
@@ -135,8 +137,8 @@ def _depthwise_weight_diff(x: jax.Array, weight: jax.Array, window: Window, dy: 
     diffs = []
     for place in np.ndindex(*window.kernel):
         axes = zip(x.shape[1:-1], dy.shape[1:-1], place, window.stride, window.low, window.dilation, strict=True)
-        seen, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
-        diffs.append(row_sums(x[(slice(None), *seen)] * dy[(slice(None), *by)]))
+        inputs, by = zip(*(_overlap(n, o, i * d - low, s) for n, o, i, s, low, d in axes), strict=True)
+        diffs.append(row_sums(x[(slice(None), *inputs)] * dy[(slice(None), *by)]))
     return jnp.stack(diffs, -1).reshape(weight.shape).astype(weight.dtype)
 
 

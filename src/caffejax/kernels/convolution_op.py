@@ -13,8 +13,8 @@ from jax import lax
 
 from . import convolution_cpu, onednn
 from .affine import by_channel
-from .batch_axis import into_channels, into_rows, leading, out_of_channels, out_of_rows
-from .channel_groups import groups_of, in_groups
+from .batch_axis import merge_into_channels, merge_into_rows, move_to_front, split_from_channels, split_from_rows
+from .channel_groups import groups_of, run_in_groups
 from .channel_reductions import promote
 from .custom_gradient import with_gradient
 from .platform_dispatch import Operation
@@ -50,7 +50,7 @@ def correlate(
     Returns:
         (batch, outputs, *output size), of the dtype of `x`.
     """
-    window = window.without_rest(x.shape[2:])
+    window = window.drop_rest(x.shape[2:])
     size = x.shape[0] * weight.shape[0] * math.prod(window.output(x.shape[2:]))
     if factor is not None and isinstance(size, int) and size < weight.size:  # scaling the output is cheaper
         y = correlate(x, weight, window, fast=fast)
@@ -88,7 +88,7 @@ def _correlation(window: Window, relu: bool) -> Operation:
 
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
-    y = in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
+    y = run_in_groups(partial(_convolve, window), x, weight, groups_of(x.shape[1], weight))
     return (by_channel(y, None, bias, relu=relu, fast=False).astype(x.dtype),)
 
 
@@ -110,18 +110,18 @@ def _on_cpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, window: Window, relu: bool) -> Arrays:
     """Convolve with equal padding at both ends, which cuDNN supports; for unequal padding XLA copies the input."""
-    return _plain(x, weight, bias, window=window.evened(x.shape[2:]), relu=relu)
+    return _plain(x, weight, bias, window=window.even_padding(x.shape[2:]), relu=relu)
 
 
 def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
     size = _size(arrays, axes)
     x, *others = arrays
     if not any(a is not None for a in axes[1:]):
-        (y,) = _correlation(window, relu)(into_rows(leading(x, axes[0], size)), *others)
-        return (out_of_rows(y, size),)
-    x, *others = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
-    (y,) = _correlation(window, relu)(into_channels(x), *map(into_rows, others))
-    return (out_of_channels(y, size),)
+        (y,) = _correlation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *others)
+        return (split_from_rows(y, size),)
+    x, *others = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
+    (y,) = _correlation(window, relu)(merge_into_channels(x), *map(merge_into_rows, others))
+    return (split_from_channels(y, size),)
 
 
 def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool) -> Operation:
@@ -201,14 +201,14 @@ def _map_diffs(
     arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool
 ) -> Arrays:
     size = _size(arrays, axes)
-    x, dy, weight, *y = (leading(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
+    x, dy, weight, *y = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
     if axes[2] is None and not (needed.weight or bias):
-        rows = map(into_rows, (x, dy))
-        (dx,) = _correlation_diffs(window, needed, bias, relu)(*rows, arrays[2], *map(into_rows, y))
-        return (out_of_rows(dx, size),)
-    channels = [into_channels(x), into_channels(dy), into_rows(weight), *map(into_channels, y)]
+        rows = map(merge_into_rows, (x, dy))
+        (dx,) = _correlation_diffs(window, needed, bias, relu)(*rows, arrays[2], *map(merge_into_rows, y))
+        return (split_from_rows(dx, size),)
+    channels = [merge_into_channels(x), merge_into_channels(dy), merge_into_rows(weight), *map(merge_into_channels, y)]
     diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
-    out_of = (out_of_channels, out_of_rows, out_of_rows)
+    out_of = (split_from_channels, split_from_rows, split_from_rows)
     return tuple(f(next(diffs), size) for f, want in zip(out_of, (needed.x, needed.weight, bias), strict=True) if want)
 
 

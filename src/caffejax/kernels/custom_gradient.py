@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from .platform_dispatch import has_tangent
-from .vma import vary, varying
+from .vma import vary, varying_axes
 
 Arrays = tuple[jax.Array, ...]
 Tree = Any
@@ -100,7 +100,7 @@ def _tangents(
     a part of the diff of a replicated argument, and JAX adds the parts outside of the rule.
     """
     types = tuple(jax.typeof(top) for top in tops if has_tangent(top))
-    axes = frozenset[str]().union(*map(varying, types))
+    axes = frozenset[str]().union(*map(varying_axes, types))
     arrays = [vary(a, axes) for a in (*residuals, *tangents)]
     results: Sequence[jax.Array] = _tangent.bind(*arrays, rule=rule, types=types, n_residuals=len(residuals))
     return results
@@ -146,7 +146,7 @@ ad.primitive_jvps[_tangent] = _jvp
 def _transpose(cotangents: Sequence[Any], *arrays: Any, rule: Callable[..., Any], n_residuals: int, **_: Any) -> Any:
     results = rule(arrays[:n_residuals], *map(ad.instantiate_zeros, cotangents))
     types = [a.aval for a in arrays[n_residuals:]]
-    diffs = (ad.Zero(t) if d is None else vary(d, varying(t)) for d, t in zip(results, types, strict=True))
+    diffs = (ad.Zero(t) if d is None else vary(d, varying_axes(t)) for d, t in zip(results, types, strict=True))
     return [*(None,) * n_residuals, *diffs]
 
 

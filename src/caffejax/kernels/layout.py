@@ -31,6 +31,6 @@ def materialise_channels_last(x: jax.Array) -> jax.Array:
     return channels_first(materialise(channels_last(x)))
 
 
-def as_xla_likes(x: jax.Array) -> jax.Array:
+def leave_layout(x: jax.Array) -> jax.Array:
     """Return `x` unchanged, so that XLA chooses the layout; an alternative to `materialise`."""
     return x

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from . import onednn
-from .batch_axis import into_rows, leading, out_of_rows
+from .batch_axis import merge_into_rows, move_to_front, split_from_rows
 from .custom_gradient import with_gradient
 from .platform_dispatch import Operation
 
@@ -23,7 +23,7 @@ Axes = Sequence[int | None]
 
 
 @partial(jax.jit, static_argnames=("transpose", "fast"))
-def rows_times(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
+def multiply_rows(rows: jax.Array, weight: jax.Array, transpose: bool = False, fast: bool = True) -> jax.Array:
     """Return the product of rows (*rows, inputs) and a weight: (*rows, outputs).
 
     Args:
@@ -80,7 +80,7 @@ def _map_product(arrays: Sequence[jax.Array], axes: Axes, *, transpose: bool) ->
     if axis is None or of_weight is not None:
         return None  # XLA computes a batch of matrix products
     size = rows.shape[axis]
-    return (out_of_rows(_product(transpose)(into_rows(leading(rows, axis, size)), weight)[0], size),)
+    return (split_from_rows(_product(transpose)(merge_into_rows(move_to_front(rows, axis, size)), weight)[0], size),)
 
 
 def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
@@ -128,5 +128,5 @@ def _map_diffs(
     if needed.weight or of_weight is not None or of_dy is None:
         return None
     size = dy.shape[of_dy]
-    rows, dy = (into_rows(leading(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
-    return tuple(out_of_rows(d, size) for d in _product_diffs(transpose, needed)(rows, dy, weight))
+    rows, dy = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip((rows, dy), axes[:2], strict=True))
+    return tuple(split_from_rows(d, size) for d in _product_diffs(transpose, needed)(rows, dy, weight))

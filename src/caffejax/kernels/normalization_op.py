@@ -14,7 +14,7 @@ from .channel_reductions import FIRST, LAST, Channels, promote
 from .custom_gradient import with_gradient
 from .layout import channels_first, channels_last, materialise
 from .platform_dispatch import Operation
-from .vma import varying
+from .vma import varying_axes
 from .window import reach
 
 Arrays = tuple[jax.Array, ...]
@@ -53,7 +53,7 @@ def batch_normalized(
     run: Any = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
     diffs: Any = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
     if axis_name is not None:
-        if axis_name in varying(jax.typeof(near)):
+        if axis_name in varying_axes(jax.typeof(near)):
             near = jax.lax.pmean(near, axis_name)  # all devices need the same value
         over = partial(_mean_over_devices, axis_name)
         run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))

@@ -20,7 +20,7 @@ from jax import lax
 from .channel_reductions import cell_sums
 from .custom_gradient import with_gradient
 from .host_constant import table
-from .layout import as_xla_likes, channels_first, channels_last, materialise
+from .layout import channels_first, channels_last, leave_layout, materialise
 from .platform_dispatch import Operation
 from .window import Window
 
@@ -173,12 +173,12 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     placed = Operation(
         partial(_maxima_and_places, window=window),
         partial(_sliced_maxima_and_places, window=window),
-        gpu=partial(_sliced_maxima_and_places, window=window, lay_out=as_xla_likes),
+        gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
     )
     diff = Operation(
         partial(_maxima_diff, window=window),
         partial(_sliced_maxima_diff, window=window),
-        gpu=partial(_sliced_maxima_diff, window=window, lay_out=as_xla_likes),
+        gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
     )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:

@@ -33,7 +33,7 @@ import jax
 import numpy as np
 from jax.experimental import serialize_executable
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import CaffejaxError
 from . import onednn
 
@@ -82,8 +82,8 @@ class Kept:
         if prefix is None or types is None:
             return None
         ahead, path = _AHEAD.pop(prefix, None), _path(prefix, types)
-        if ahead is not None and (found := ahead.result(path)) is not None:
-            return found
+        if ahead is not None and (program := ahead.result(path)) is not None:
+            return program
         return _read(path)
 
     def keep(self, args: tuple[Any, ...], compiled: jax.stages.Compiled) -> None:
@@ -94,9 +94,9 @@ class Kept:
 
     def _prefix(self) -> Path | None:
         """Return the prefix of the paths of the function's programs, or None if programs cannot be stored."""
-        if Programs.folder is None or (own := _surroundings()) is None:
+        if Programs.folder is None or (surroundings := _surroundings()) is None:
             return None
-        return Programs.folder / _digest(*self._made_of, own, settings())
+        return Programs.folder / _digest(*self._made_of, surroundings, settings())
 
 
 class _Ahead:
@@ -125,7 +125,7 @@ _AHEAD: dict[Path, _Ahead] = {}
 _COMPILING = threading.Lock()
 
 
-def compiled_here(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
+def compile_uncached(lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> jax.stages.Compiled | None:
     """Compile a program without JAX's compilation cache; XLA cannot serialize a program read from that cache.
 
     A compiler option with a random value makes the key in JAX's cache unique, so that the cache is never hit.
@@ -182,8 +182,8 @@ def _home() -> jax.Device:
 
 
 def _concrete(leaves: list[Any]) -> bool:
-    known = jax.Array | np.ndarray | np.generic | int | float
-    return all(isinstance(x, known) and not isinstance(x, jax.core.Tracer) for x in leaves)
+    types = jax.Array | np.ndarray | np.generic | int | float
+    return all(isinstance(x, types) and not isinstance(x, jax.core.Tracer) for x in leaves)
 
 
 @functools.cache
@@ -221,16 +221,16 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = [platform.processor()]
-    known = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:8]}"
+    features = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    return f"{platform.machine()}-{hashlib.sha256(chr(10).join(features).encode()).hexdigest()[:8]}"
 
 
 def _digest(*parts: bytes | str) -> str:
-    found = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated each time, because the call loads oneDNN
+    digest = hashlib.sha256(f"{onednn.available()}\n".encode())  # evaluated each time, because the call loads oneDNN
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode()
-        found.update(f"{len(data)}\n".encode() + data)
-    return found.hexdigest()[:32]
+        digest.update(f"{len(data)}\n".encode() + data)
+    return digest.hexdigest()[:32]
 
 
 def _path(prefix: Path, types: str) -> Path:
@@ -247,7 +247,7 @@ def _write(path: Path, compiled: jax.stages.Compiled) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_trusted(path.parent):
             return
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(_MARK + hashlib.sha256(body).digest() + body)
         os.chmod(path, 0o600)
         _make_room(path.parent)
@@ -286,10 +286,10 @@ def _read(path: Path) -> Program | None:
 
 def _is_trusted(path: Path) -> bool:
     """Return whether only this user and root can write to a file or folder. A symbolic link is never trusted."""
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
         return False
-    return not hasattr(os, "geteuid") or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & 0o022)
+    return not hasattr(os, "geteuid") or (status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022)
 
 
 def _make_room(folder: Path) -> None:

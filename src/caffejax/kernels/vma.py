@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 
-def varying(kind: Any) -> frozenset[str]:
+def varying_axes(kind: Any) -> frozenset[str]:
     """Return the names of the mesh axes along which values of a type vary; the type is `jax.typeof(x)`."""
     axes: frozenset[str] = kind.vma if hasattr(kind, "vma") else kind.mat.varying
     return axes
@@ -15,7 +15,7 @@ def varying(kind: Any) -> frozenset[str]:
 
 def vary(x: jax.Array, axes: frozenset[str]) -> jax.Array:
     """Return `x` with a type that varies along the mesh axes `axes`. The transpose sums over these axes."""
-    missing = tuple(axes - varying(jax.typeof(x)))
+    missing = tuple(axes - varying_axes(jax.typeof(x)))
     return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
@@ -24,4 +24,4 @@ def vary_as(x: jax.Array, *others: jax.Array) -> jax.Array:
 
     The initial value of a loop needs it, because it must have the type of the loop's result.
     """
-    return vary(x, frozenset[str]().union(*(varying(jax.typeof(other)) for other in others)))
+    return vary(x, frozenset[str]().union(*(varying_axes(jax.typeof(other)) for other in others)))

@@ -59,7 +59,7 @@ class Window:
             axes = zip(place, out, self.stride, self.dilation, strict=True)
             yield tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, n, s, d in axes)
 
-    def ending(self, size: Sequence[int], out: Sequence[int]) -> Window:
+    def fit_padding(self, size: Sequence[int], out: Sequence[int]) -> Window:
         """Return the window with a high padding such that the padded input ends where the last of `out` windows ends.
 
         Args:
@@ -69,12 +69,12 @@ class Window:
         axes = zip(size, out, self.extent, self.stride, self.low, strict=True)
         return replace(self, padding=tuple((low, (o - 1) * s + e - n - low) for n, o, e, s, low in axes))
 
-    def without_rest(self, size: Sequence[int]) -> Window:
+    def drop_rest(self, size: Sequence[int]) -> Window:
         """Return the window without negative high padding, if the number of windows stays the same; else `self`."""
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 
-    def evened(self, size: Sequence[int]) -> Window:
+    def even_padding(self, size: Sequence[int]) -> Window:
         """Return the window with the high padding raised to the low padding, if that adds no window; else `self`."""
         window = replace(self, padding=tuple((low, max(low, high)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self

@@ -3,7 +3,7 @@
 from .context import Context, ParamSpec, Phase, Site
 from .data_source import Look, Position, Source
 from .implementation import LayerContext
-from .registry import layer_type, layer_types, register, registered, type_of
+from .registry import layer_type, layer_types, register, register_temporarily, type_of
 from .types import (
     SAME_AS_BOTTOMS,
     ByChannel,
@@ -49,6 +49,6 @@ __all__ = [
     "layer_type",
     "layer_types",
     "register",
-    "registered",
+    "register_temporarily",
     "type_of",
 ]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from ..kernels.compiling import nothing_traced, on_cpu
+from ..kernels.compiling import is_tracing_nothing, on_cpu
 from .context import Shape
 
 _LEAST = 1 << 10
@@ -36,7 +36,7 @@ def bucketed_draw(draw: Callable[[Any, Shape], jax.Array], key: Any, shape: Shap
     n = math.prod(shape)
     if (
         0 < n < 1 << 32
-        and nothing_traced()
+        and is_tracing_nothing()
         and on_cpu(key)
         and not (key.committed or jax.config.read("jax_enable_x64"))
     ):

@@ -38,8 +38,8 @@ class ParamSpec:
         persistent: False for state that is kept from one forward pass to the next and is not saved, such as the
             hidden state of an LSTM. Caffe does not count it as a blob. Declared after all others.
         value: an array of initial values, used instead of the filler.
-        rewritten: a function of the blob that returns the values with which Caffe's forward pass overwrites it, such
-            as normalized rows, before training updates them. Forward must apply it too; see `Net.rewritten`.
+        rewrite: a function of the blob that returns the values with which Caffe's forward pass overwrites it, such
+            as normalized rows, before training updates them. Forward must apply it too; see `Net.rewrite_params`.
     """
 
     shape: Shape
@@ -47,7 +47,7 @@ class ParamSpec:
     learnable: bool = True
     persistent: bool = True
     value: Any = dataclasses.field(default=None, compare=False, repr=False)
-    rewritten: Callable[[jax.Array], jax.Array] | None = None
+    rewrite: Callable[[jax.Array], jax.Array] | None = None
 
     def __post_init__(self) -> None:
         is_shape = isinstance(self.shape, tuple) and all(isinstance(n, Integral) and n >= 0 for n in self.shape)
@@ -153,7 +153,7 @@ class Context:
 
     @functools.cached_property
     def _computation(self) -> tuple[Any, ...]:
-        return id(self.type), self._definition, self.phase, self.run.of_layers, self.axis
+        return id(self.type), self._definition, self.phase, self.run.layer_options, self.axis
 
     @functools.cached_property
     def _definition(self) -> bytes:

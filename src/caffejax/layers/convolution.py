@@ -16,12 +16,12 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.affine import by_channel
-from ..kernels.channel_groups import in_groups
+from ..kernels.channel_groups import run_in_groups
 from ..kernels.convolution_op import correlate
 from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import after_first_axis, as_tuple, canonical_axis
+from .helpers import as_tuple, canonical_axis, is_after_first_axis
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .weights import fold_scale_bias, weight_and_bias
@@ -200,7 +200,7 @@ class Correlation:
         by 0.
         """
         size = self.size(x)
-        window = self.window.ending(size, convolution_output(size, self.window))
+        window = self.window.fit_padding(size, convolution_output(size, self.window))
         y = correlate(self._flat(x), weight, window, bias, factor=factor, relu=relu, fast=self.fast)
         return y.reshape(*x.shape[: self.axis], *y.shape[1:]).astype(x.dtype)
 
@@ -210,7 +210,7 @@ class Correlation:
         Computed as a correlation of `y`, dilated by the stride, with the flipped kernel.
         """
         n = len(size)
-        back = self.window.ending(size, self.size(y)).transposed()
+        back = self.window.fit_padding(size, self.size(y)).transposed()
 
         def run(y: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
             swapped = weight.reshape(groups, -1, *weight.shape[1:]).swapaxes(1, 2)
@@ -225,7 +225,7 @@ class Correlation:
                 feature_group_count=groups,
             )
 
-        x = in_groups(run, self._flat(y), weight, self.group)
+        x = run_in_groups(run, self._flat(y), weight, self.group)
         return x.reshape(*y.shape[: self.axis], *x.shape[1:])
 
     def weight_diff(self, x: jax.Array, dy: jax.Array) -> jax.Array:
@@ -235,7 +235,7 @@ class Correlation:
             self._flat(x),
             self._flat(dy),
             self.window.dilation,
-            self.window.ending(self.size(x), self.size(dy)).padding,
+            self.window.fit_padding(self.size(x), self.size(dy)).padding,
             rhs_dilation=self.window.stride,
             dimension_numbers=lax.ConvDimensionNumbers(*(((1, 0, *range(2, n + 2)),) * 3)),
             batch_group_count=self.group,
@@ -343,7 +343,7 @@ def convolution_window_of(ctx: Context, x: Any) -> Window:
 
 
 CONVOLUTION_TRAITS = LayerTraits(
-    row_wise=after_first_axis,
+    row_wise=is_after_first_axis,
     dtype_policy="products",
     weight_axes=4,
     spatial_map="windows",

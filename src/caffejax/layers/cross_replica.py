@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.vma import vary, varying
+from ..kernels.vma import vary, varying_axes
 from .context import Context
 
 
@@ -94,7 +94,7 @@ def _differs(ctx: Context, x: jax.Array) -> bool:
     except NameError:  # outside of `jax.shard_map`, for example while shapes are evaluated
         return False
     require(
-        name in varying(jax.typeof(number)),
+        name in varying_axes(jax.typeof(number)),
         f'axis_name "{name}" must be an axis of jax.shard_map with check_vma=True, which records what devices share',
     )
-    return name in varying(jax.typeof(x))
+    return name in varying_axes(jax.typeof(x))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import did_you_mean, require
-from ..kernels.compiling import filled
+from ..kernels.compiling import full
 from .bucketed_random import bucketed_draw
 from .context import Shape
 
@@ -35,7 +35,7 @@ def fill(filler: Any, key: jax.Array | None, shape: Shape, dtype: Any = jnp.floa
         LayerError: for an unknown filler type or contradictory parameters.
     """
     if filler is None:
-        return filled(shape, 0, dtype)
+        return full(shape, 0, dtype)
     check_filler(filler)
     require(
         filler.sparse == -1 or filler.type == "gaussian",
@@ -65,7 +65,7 @@ def _fan(filler: Any, shape: Shape) -> float:
 
 
 def _constant(filler: Any, key: Any, shape: Shape) -> jax.Array:
-    return filled(shape, filler.value)
+    return full(shape, filler.value)
 
 
 def _uniform(filler: Any, key: Any, shape: Shape) -> jax.Array:

@@ -30,7 +30,7 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
     return axis % n
 
 
-def after_first_axis(ctx: Context) -> bool:
+def is_after_first_axis(ctx: Context) -> bool:
     """Return whether the layer's `axis` is after axis 0, so that it computes each row by itself."""
     return bool(ctx.param.axis > 0)
 

@@ -12,7 +12,7 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
 from .convolution import FORK_DILATIONS, convolution_output, read_convolution
-from .helpers import after_first_axis, canonical_axis
+from .helpers import canonical_axis, is_after_first_axis
 from .registry import register
 from .types import Gradient, LayerTraits, LayerType, Signature, Traced
 
@@ -43,7 +43,7 @@ register(
         Traced(im2col),
         Gradient(im2col_backward),
         LayerTraits(
-            row_wise=after_first_axis,
+            row_wise=is_after_first_axis,
             dtype_policy="bottoms",
             accepts_integers=True,
             spatial_map="windows",
@@ -66,7 +66,7 @@ def windows(x: jax.Array, window: Window, out: Shape) -> jax.Array:
     """Gather the cells under each position of a window over the last axes: (..., *size) to (..., *kernel, *out)."""
     n = len(out)
     lead = x.ndim - n
-    low_high = window.ending(x.shape[lead:], out).padding
+    low_high = window.fit_padding(x.shape[lead:], out).padding
     cells = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * lead + [(low, high, 0) for low, high in low_high])
     for k in range(n):  # axis by axis: size becomes kernel, out
         positions = jnp.arange(window.kernel[k])[:, None] * window.dilation[k] + jnp.arange(out[k]) * window.stride[k]
@@ -79,7 +79,7 @@ def overlay(cells: jax.Array, size: Shape, window: Window) -> jax.Array:
     """Transpose `windows`: (..., *kernel, *out) to (..., *size), adding cells of the same position."""
     n = len(size)
     lead, out = cells.ndim - 2 * n, cells.shape[cells.ndim - n :]
-    low_high = window.ending(size, out).padding
+    low_high = window.fit_padding(size, out).padding
     for k in reversed(range(n)):
         # here: (..., kernels up to k, outs up to k, finished axes)
         at, along = lead + k, lead + 2 * k + 1

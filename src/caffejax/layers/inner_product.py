@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.affine import add_to_rows
-from ..kernels.matrix_product import rows_times
+from ..kernels.affine import add_bias_to_rows
+from ..kernels.matrix_product import multiply_rows
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import after_first_axis, canonical_axis
+from .helpers import canonical_axis, is_after_first_axis
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 from .weights import fold_scale_bias, normalize_rows, weight_and_bias
@@ -69,9 +69,9 @@ def inner_product(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 def product_of_rows(ctx: Context, x: jax.Array, weight: jax.Array, *bias: jax.Array) -> jax.Array:
     """Multiply the rows of x by a weight, and add a bias if there is one."""
     (lead, inputs), transpose = ctx.settings.rows_and_inputs(x.shape), ctx.settings.transpose
-    y = rows_times(x.reshape(*(lead or (1,)), inputs), weight, transpose, fast=ctx.fast)
+    y = multiply_rows(x.reshape(*(lead or (1,)), inputs), weight, transpose, fast=ctx.fast)
     if bias:
-        y = add_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
+        y = add_bias_to_rows(y, bias[0], fast=ctx.fast).astype(y.dtype)
     return y.reshape(*lead, weight.shape[1 if transpose else 0])
 
 
@@ -110,7 +110,7 @@ INNER_PRODUCT = LayerType(  # registered below, with its variants
     Signature("InnerProduct", param="inner_product_param"),
     Traced(inner_product, params=inner_product_params, top_shapes=inner_product_top_shapes),
     Gradient(inner_product_backward),
-    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=fold_scale_bias),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2, fold_scale_bias=fold_scale_bias),
     settings=read_inner_product,
 )
 
@@ -166,7 +166,7 @@ def inner_product_of_unit_rows(ctx: Context, blobs: Arrays, x: jax.Array) -> jax
 
 def inner_product_of_unit_rows_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     weight, *bias = inner_product_params(ctx, x)
-    return [replace(weight, rewritten=partial(_unit_rows, ctx.settings.num_output)), *bias]
+    return [replace(weight, rewrite=partial(_unit_rows, ctx.settings.num_output)), *bias]
 
 
 def inner_product_of_unit_rows_backward(
@@ -201,7 +201,7 @@ OF_UNIT_ROWS = LayerType(
         overrides_autodiff=True,
         not_derivative="The gradient treats the normalized rows of the weight as the parameters.",
     ),
-    LayerTraits(row_wise=after_first_axis, dtype_policy="products", weight_axes=2),
+    LayerTraits(row_wise=is_after_first_axis, dtype_policy="products", weight_axes=2),
     docs=LayerDocs(origin="caffe-windows"),
     settings=read_inner_product,
 )

@@ -139,7 +139,7 @@ def batch_norm_fused(
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
-    top, mean, variance = batch_normalized(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=synced_over(ctx))
+    top, mean, variance = batch_normalized(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=sync_axis(ctx))
     return top, update_sums(ctx, blobs, mean, variance, x)
 
 
@@ -175,7 +175,7 @@ def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Arra
     return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
 
 
-def synced_over(ctx: Context) -> str | None:
+def sync_axis(ctx: Context) -> str | None:
     """Return the mesh axis over which statistics are shared (`sync_bn`), or None."""
     return ctx.axis if ctx.run.sync_bn else None
 
@@ -270,7 +270,7 @@ def scaled_batch_norm_fused(
     if ctx.fast:
         mean_estimate = stored_statistics(blobs[:3])[0]
         guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
-        options: Any = {"relu": bool(epilogues), "axis_name": synced_over(ctx)}
+        options: Any = {"relu": bool(epilogues), "axis_name": sync_axis(ctx)}
         top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **options)
     else:
         mean, variance = batch_statistics(ctx, x)

@@ -54,13 +54,13 @@ def register(layer_type: LayerType) -> LayerType:
     return layer_type
 
 
-def is_own(layer_type: LayerType) -> bool:
+def is_builtin(layer_type: LayerType) -> bool:
     """Return whether a type is defined in this package, so that the package's sources determine its results."""
     return any(layer_type is builtin for builtin in _builtin)
 
 
 @contextlib.contextmanager
-def registered(layer_type: LayerType) -> Iterator[LayerType]:
+def register_temporarily(layer_type: LayerType) -> Iterator[LayerType]:
     """Register a layer type within a with block, replacing one of the same name; yield it."""
     _check(layer_type)
     _import_all()  # before the block: within it the name may be taken

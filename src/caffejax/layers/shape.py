@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import require
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..kernels.elementwise import concatenate_channels
 from .context import Context, Shape
 from .dtypes import promote
@@ -133,8 +133,9 @@ def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
         return axis, [k * size // n_tops for k in range(1, n_tops)]
     require(
         len(points) == n_tops - 1,
-        f"slice_point must be set once less than there are tops, but there are {counted(len(points), 'point')} for "
-        f"{counted(n_tops, 'top')}",
+        "slice_point must be set once less than there are tops, but there are "
+        f"{format_count(len(points), 'point')} for "
+        f"{format_count(n_tops, 'top')}",
     )
     require(
         all(a < b for a, b in zip([0, *points], points, strict=False)) and points[-1] <= size and n_tops <= size,

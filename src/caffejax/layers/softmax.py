@@ -18,7 +18,7 @@ from ..errors import require
 from . import cross_replica
 from .context import Context, Shape
 from .dtypes import promote
-from .helpers import after_first_axis, canonical_axis, first_top, global_window, pointwise_window_along
+from .helpers import canonical_axis, first_top, global_window, is_after_first_axis, pointwise_window_along
 from .loss import (
     classes_along_axis,
     ignored_label,
@@ -61,7 +61,7 @@ register(
         Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
         Traced(softmax, top_shapes=softmax_top_shapes),
         Gradient(softmax_backward),
-        LayerTraits(row_wise=after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
+        LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
     )
 )
 

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from .data_source import Position
 from .implementation import Fed, Function, Fusion, OnHost, PerLayer, Reads, Traced, Variants
 
@@ -146,7 +146,7 @@ class Indices:
         if (self.gathers and self.classes is None) or (self.classes is not None and not self.bottoms):
             raise ValueError("Indices with `gathers` need `classes`, and Indices with `classes` need `bottoms`")
 
-    def of(self, n: int) -> frozenset[int]:
+    def positions(self, n: int) -> frozenset[int]:
         """Return their positions, counted from 0, in a layer with n bottoms."""
         return frozenset(i % n for i in self.bottoms if -n <= i < n)
 
@@ -347,7 +347,7 @@ class LayerType:
     def takes_gradient(self, bottom: int, bottoms: int) -> bool:
         """Return whether a gradient requested into a bottom of a layer with this number of bottoms can be nonzero."""
         indices = self.gradient.indices
-        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.of(bottoms)))
+        return not (self.stops_gradients or (indices.ignores_gradient and bottom in indices.positions(bottoms)))
 
     @property
     def unsupported(self) -> Mapping[Transform, str]:
@@ -362,6 +362,6 @@ def _fits(n: int, count: Count) -> bool:
 
 def _words(count: Count, noun: str) -> str:
     if isinstance(count, int):
-        return f"exactly {counted(count, noun)}"
+        return f"exactly {format_count(count, noun)}"
     low, high = count
-    return f"at least {counted(low, noun)}" if high is None else f"{low} to {high} {noun}s"
+    return f"at least {format_count(low, noun)}" if high is None else f"{low} to {high} {noun}s"

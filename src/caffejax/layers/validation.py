@@ -77,7 +77,7 @@ def check_dtypes(ctx: Context, names: Sequence[str], bottoms: Sequence[Any]) -> 
 
     Labels, indices and data that are only moved may be integers. `names` are the names of the bottoms.
     """
-    indices = ctx.type.gradient.indices.of(len(bottoms))
+    indices = ctx.type.gradient.indices.positions(len(bottoms))
     for i, (name, x) in enumerate(zip(names, bottoms, strict=True)):
         if jnp.issubdtype(x.dtype, jnp.floating):
             continue

@@ -13,7 +13,7 @@ from datetime import datetime
 from io import StringIO
 from typing import Any, TextIO
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import DataError, Problem
 
 Row = dict[str, float]
@@ -61,7 +61,7 @@ def write_csv(path: str | os.PathLike[str], rows: Sequence[Row], delimiter: str 
     writer = csv.DictWriter(text, columns, delimiter=delimiter, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(text.getvalue().encode())
 
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import CaffejaxError
 from ..text_table import printable
 from .log_parser import FIXED, Log, Row
@@ -43,7 +43,7 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> None:
             figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{path}: {error}") from error
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(picture.getvalue())
 
 

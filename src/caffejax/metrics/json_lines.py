@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .._version import __version__
-from ..atomic import not_written
+from ..atomic import write_problem
 from ..errors import Problem, SolverError
 from ..logs.log_parser import format_event, parse_event
 from ..parallel import is_first
@@ -97,7 +97,7 @@ class JsonLines(Callback):
                 self._cut = bool(first) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
         except OSError as error:
             self.close()
-            problem = not_written(self.path, error)
+            problem = write_problem(self.path, error)
             raise SolverError(replace(problem, message=f"{problem.message}; {_REMEDY}")) from error
         if first and parse_event(first.decode(errors="replace")) is None and not _begins(first.strip()):
             self.close()

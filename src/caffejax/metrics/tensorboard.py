@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import not_written
-from ..debugging.visualize import encoded, enlarged, filter_maps, first_filters, grid
+from ..atomic import write_problem
+from ..debugging.visualize import encode_picture, enlarge, filter_maps, first_filters, grid
 from ..errors import CaffejaxError, SolverError
 from ..graph import Graph, Layer
 from ..net import Variables
@@ -100,7 +100,7 @@ class TensorBoard(Callback):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(str(self.folder / "events"), f".{time.time_ns()}")
         except OSError as error:
-            raise SolverError(not_written(self.folder, error)) from error
+            raise SolverError(write_problem(self.folder, error)) from error
         self._write(solver.iteration, session_log=SessionLog(status=SessionLog.START))
         self._write(solver.iteration, graph_def=graph_def(solver.net.graph).SerializeToString())
         self._flush()
@@ -163,7 +163,7 @@ class TensorBoard(Callback):
         filters = first_filters(solver.net.graph)
         if filters is not None:
             weights = np.asarray(filters.array(*variables))
-            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarged(grid(filter_maps(weights))))
+            self._image(solver.iteration, f"filters/{filters.slot.layer}", enlarge(grid(filter_maps(weights))))
         self._flush()
 
     def _outputs(self, step: int, prefix: str, outputs: Mapping[str, np.ndarray]) -> None:
@@ -193,7 +193,9 @@ class TensorBoard(Callback):
 
         height, width = picture.shape[:2]
         channels = 1 if picture.ndim == 2 else 3
-        image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=encoded(picture))
+        image = Summary.Image(
+            height=height, width=width, colorspace=channels, encoded_image_string=encode_picture(picture)
+        )
         self._write(step, summary=Summary(value=[Summary.Value(tag=tag, image=image)]))
 
     def _write(self, step: int, **what: Any) -> None:

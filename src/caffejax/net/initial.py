@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import LayerError
 from ..graph import Graph, Layer, Param, Slot
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..layers.context import name_key
 from ..layers.fillers import fill, is_random
 from ..schema.blob_proto import Array, decode_blob
@@ -29,7 +29,7 @@ def _initial_params(
     """
     where = {p.slot: shardings.get(p.slot.layer, {}).get(p.slot.index) for p in graph.variables}
     cut = [p for p in graph.variables if not (where[p.slot] is None or where[p.slot].is_fully_replicated)]
-    made: dict[Slot, jax.Array] = {}
+    sharded: dict[Slot, jax.Array] = {}
     if cut:
 
         def make(data: Any) -> list[jax.Array]:
@@ -37,9 +37,9 @@ def _initial_params(
 
         assert key is not None
         data, impl = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)  # equal in all processes
-        found = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
-        made = {p.slot: array for p, array in zip(cut, found, strict=True)}
-    return lambda p: made[p.slot] if p.slot in made else initial_param(graph, p, key, dtype)
+        arrays = jax.jit(make, out_shardings=[where[p.slot] for p in cut])(data)
+        sharded = {p.slot: array for p, array in zip(cut, arrays, strict=True)}
+    return lambda p: sharded[p.slot] if p.slot in sharded else initial_param(graph, p, key, dtype)
 
 
 def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any) -> jax.Array:
@@ -49,7 +49,7 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
         LayerError: if the blobs in the layer's definition do not fit the layer, or its filler is invalid.
     """
     layer = graph.layer(param.slot.layer)
-    with layer.located():
+    with layer.locate_errors():
         if layer.site.layer.blobs:
             return jnp.asarray(_param_from_definition(layer, param), dtype)
         if param.spec.value is not None:
@@ -64,7 +64,9 @@ def initial_param(graph: Graph, param: Param, key: jax.Array | None, dtype: Any)
 def _param_from_definition(layer: Layer, param: Param) -> Array:
     blobs = layer.site.layer.blobs
     if len(blobs) != len(layer.params):
-        raise LayerError(f"its definition has {counted(len(blobs), 'blob')}, but the layer needs {len(layer.params)}")
+        raise LayerError(
+            f"its definition has {format_count(len(blobs), 'blob')}, but the layer needs {len(layer.params)}"
+        )
     array = decode_blob(memoryview(blobs[param.slot.index].SerializeToString()))
     if math.prod(array.shape) != math.prod(param.spec.shape):
         raise LayerError(f"blob {param.slot.index} in its definition has shape {array.shape}, not {param.spec.shape}")

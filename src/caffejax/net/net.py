@@ -20,28 +20,28 @@ from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_room
 from ..execution.rematerialize import Rematerializer
-from ..execution.schedule import trimmed_blobs, unfuse
+from ..execution.schedule import strip_blob_padding, unfuse
 from ..execution.validation import (
-    check_given,
+    check_blob_names,
+    check_inputs_and_variables,
     check_key,
     check_selection,
     check_variables,
-    known_names,
     shape_hints,
 )
 from ..fork_guard import refuse_in_forks
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
-from ..human_readable import count_in_words
+from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
 from ..kernels import compiling
-from ..kernels.vma import varying
+from ..kernels.vma import varying_axes
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..layers.fillers import is_random
-from ..options import Options, Reading, Run, resolved
-from ..schema import read_what_is_right, source_file
+from ..options import Options, Reading, Run, resolve_options
+from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..summary import Summary, summarize
 from ..variables import Blobs, Outputs, Params, ParamsLike, Variables, index_blobs
@@ -99,8 +99,8 @@ class Net:
         **options: Unpack[Options],
     ) -> None:
         check_selection(phase=phase, level=level, stages=stages)
-        self.run, self.reading = resolved(run, reading, options)
-        message, wrong = read_what_is_right(model)
+        self.run, self.reading = resolve_options(run, reading, options)
+        message, wrong = read_valid_part(model)
         if file is None and (path := source_file(model)) is not None:
             file = str(path)
         state = state or net_state(message, phase, level, stages)
@@ -141,7 +141,7 @@ class Net:
     # -- description
 
     def __repr__(self) -> str:
-        return f"Net {self.graph!r}; {count_in_words(sum(prod(p.spec.shape) for p in self.graph.learnable))} parameters"
+        return f"Net {self.graph!r}; {format_number(sum(prod(p.spec.shape) for p in self.graph.learnable))} parameters"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
@@ -198,7 +198,7 @@ class Net:
             GraphError: naming the blobs that the net does not have.
         """
         test = self.in_phase("TEST")
-        names = None if outputs is None else known_names(test.graph, "outputs", outputs)
+        names = None if outputs is None else check_blob_names(test.graph, "outputs", outputs)
         return test._with_graph(inference_graph(test.graph, names), reshaped=True)
 
     def first_layers(self, last: int) -> Net:
@@ -354,13 +354,13 @@ class Net:
         """
         save_weights(path, self.graph, check_variables(self.graph, params, state))
 
-    def rewritten(self, params: ParamsLike) -> Params:
+    def rewrite_params(self, params: ParamsLike) -> Params:
         """Return params as they are after Caffe's forward pass, in which some layer types modify theirs.
 
-        See `ParamSpec.rewritten`.
+        See `ParamSpec.rewrite`.
         """
         plain = index_blobs(params)
-        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewritten and p.spec.rewritten(p.array(plain, {})))
+        changes = tree_of(self.graph.learnable, lambda p: p.spec.rewrite and p.spec.rewrite(p.array(plain, {})))
         return {**plain, **{layer: {**plain[layer], **blobs} for layer, blobs in changes.items()}}
 
     # -- passes
@@ -392,7 +392,7 @@ class Net:
             CaffejaxError: naming all arguments that are missing, unknown or of a wrong shape.
             LayerError: naming the layer that does not accept inputs of these shapes and dtypes.
         """
-        names = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
+        names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, {}), names)
         return self._select(result.values, names), result.state
 
@@ -434,28 +434,28 @@ class Net:
         Raises:
             CaffejaxError, LayerError: as `apply`.
         """
-        names = self.outputs if blobs is None else known_names(self.graph, "blobs", blobs)
+        names = self.outputs if blobs is None else check_blob_names(self.graph, "blobs", blobs)
         result = self._run(PassInputs(params, state, inputs, key, taps or {}), names, training=True)
         return result.loss, Outputs(self._select(result.values, names), result.state)
 
-    def trimmed(self, blobs: Blobs) -> Blobs:
+    def strip_padding(self, blobs: Blobs) -> Blobs:
         """Return blobs without padded rows, in Caffe's shapes.
 
         In compiled code, a top whose number of rows depends on the data, such as the top of DetectionOutput, is padded
         to the largest possible number of rows. Blobs that are computed from it row by row are padded, too; they are
         trimmed only if `blobs` also contains that top. This method cannot be called in compiled code.
         """
-        return trimmed_blobs(self.graph, blobs)
+        return strip_blob_padding(self.graph, blobs)
 
-    def _run(self, given: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
+    def _run(self, inputs: PassInputs, names: tuple[str, ...], *, training: bool = False) -> PassOutputs:
         """Run the net up to the blobs in `names`. With `training`, use the schedule with rematerialization."""
-        given = check_given(self.graph, given)
-        if not self._checked_memory and not isinstance(next(iter(given.blobs.values()), None), jax.core.Tracer):
+        inputs = check_inputs_and_variables(self.graph, inputs)
+        if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
             check_room(self.graph)
             self._checked_memory = True
-        with shape_hints(self.graph, given.blobs):
-            schedule = self.recomputing.schedule(given) if training and self.recomputing else self.schedule
-            return run(unfuse(schedule, frozenset(given.taps)), given, wanted=names, runner=self.runner)
+        with shape_hints(self.graph, inputs.blobs):
+            schedule = self.recomputing.schedule(inputs) if training and self.recomputing else self.schedule
+            return run(unfuse(schedule, frozenset(inputs.taps)), inputs, wanted=names, runner=self.runner)
 
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
         convert = to_float32 if self.run.precision == "bfloat16" else lambda value: value
@@ -471,7 +471,7 @@ def average_statistics(net: Net, state: Params) -> Params:
     name = net.run.axis_name if net.run.sync_bn else None
     slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
     arrays = [state[layer][index] for layer, index in slots]
-    if name is None or not any(name in varying(jax.typeof(x)) for x in arrays):
+    if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
         return state
     ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
     parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)

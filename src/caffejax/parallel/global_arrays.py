@@ -15,7 +15,7 @@ from ..errors import DataError
 from .mesh import DATA, ShardingOrFormat, is_first, local_share, sharding_of, with_layout
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicated_sharding(mesh: Mesh) -> NamedSharding:
     """Return the sharding of an array that is replicated on every device of a mesh."""
     return NamedSharding(mesh, PartitionSpec())
 
@@ -112,12 +112,12 @@ def first_replica(tree: Any, mesh: Mesh) -> Any:
 
 @functools.cache
 def _gather(mesh: Mesh) -> Callable[[Any], Any]:
-    return jax.jit(lambda tree: tree, out_shardings=replicated(mesh))
+    return jax.jit(lambda tree: tree, out_shardings=replicated_sharding(mesh))
 
 
 @functools.cache
 def _first(mesh: Mesh) -> Callable[[Any], Any]:
-    return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated(mesh))
+    return jax.jit(lambda tree: jax.tree.map(lambda x: x[0], tree), out_shardings=replicated_sharding(mesh))
 
 
 def to_first_device(tree: Any) -> Any:

@@ -63,7 +63,7 @@ class Collective:
         """Return the number of rows (of `model` devices each) that a group spans."""
         return 1 if self.is_within(model) else max(1, self.over * self.step // model)
 
-    def moved(self, devices: int, size: float) -> float:
+    def bytes_sent(self, devices: int, size: float) -> float:
         """Return the minimum number of bytes that each of `devices` devices sends for a whole array of `size` bytes."""
         if self.kind == "collective-permute":
             return size if devices > 1 else 0.0
@@ -148,7 +148,7 @@ class _Instruction(NamedTuple):
         """The bytes of the result in device memory; arrays in on-chip memory count as 0."""
         return _bytes(self.shape)
 
-    def called(self, attribute: str) -> list[str]:
+    def called_computations(self, attribute: str) -> list[str]:
         match = re.search(rf"\b{attribute}=(?:%?([\w.\-]+)|\{{([^}}]*)\}})", self.rest)
         return re.findall(r"[\w.\-]+", match[1] or match[2]) if match else []
 
@@ -177,11 +177,11 @@ def _parse(text: str) -> _Module:
             here = head[2]
             computations[here] = {}
             entry = here if head[1] else entry
-        elif here and (found := _INSTRUCTION.match(line)):
-            name, shape, opcode, rest = found.groups()
+        elif here and (match := _INSTRUCTION.match(line)):
+            name, shape, opcode, rest = match.groups()
             operands, _, attributes = rest.partition(")")
             named = (operands,) if opcode == "parameter" else tuple(re.findall(r"%([\w.\-]+)", operands))
-            computations[here][name] = _Instruction(shape, opcode, named, attributes, "ROOT" in line[: found.start(1)])
+            computations[here][name] = _Instruction(shape, opcode, named, attributes, "ROOT" in line[: match.start(1)])
     return _Module(entry, computations)
 
 
@@ -199,7 +199,7 @@ def _add(module: _Module, name: str, times: int, total: _Totals) -> None:
         inner = times * (int(trips[1]) if trips and opcode == "while" else 1)
         if opcode in ("while", "call", "conditional"):
             for attribute in ("body", "to_apply", "branch_computations", "true_computation", "false_computation"):
-                for called in instruction.called(attribute):
+                for called in instruction.called_computations(attribute):
                     _add(module, called, inner, total)
 
 
@@ -213,7 +213,9 @@ def _collective(module: _Module, instruction: _Instruction) -> tuple[str, int, i
         return kind, _result_bytes(instruction), *group_of(instruction.rest)
     if kind != "fusion":
         return None
-    inside = [i for name in instruction.called("calls") for i in module.computations.get(name, {}).values()]
+    inside = [
+        i for name in instruction.called_computations("calls") for i in module.computations.get(name, {}).values()
+    ]
     for fused in inside:
         if fused.opcode == "all-reduce":
             cut = any(i.is_root and i.opcode == "dynamic-slice" for i in inside)
@@ -233,7 +235,7 @@ def _traffic(module: _Module, body: Computation, instruction: _Instruction) -> i
         read = _size(instruction.shape) if any(s.bytes for s in sources) else 0
         return instruction.bytes + read
     if opcode == "fusion":
-        (called,) = instruction.called("calls") or [""]
+        (called,) = instruction.called_computations("calls") or [""]
         return _traffic_of_fusion(module.computations.get(called, {}), instruction, operands)
     if opcode in _SLICES:
         return 2 * instruction.bytes
@@ -311,16 +313,16 @@ def group_of(attributes: str) -> tuple[int, int]:
 
 
 def _first_group(attributes: str) -> list[int]:
-    if found := _LISTED.search(attributes):
-        return _numbers(found[1])
-    if found := _COUNTED.search(attributes):
-        groups: list[int] = _device_order(found[2], found[3]).reshape(_numbers(found[1]))[0].tolist()
+    if match := _LISTED.search(attributes):
+        return _numbers(match[1])
+    if match := _COUNTED.search(attributes):
+        groups: list[int] = _device_order(match[2], match[3]).reshape(_numbers(match[1]))[0].tolist()
         return groups
-    if found := _OF_MESH.search(attributes):
-        axes = dict(part.split("=") for part in found[1].split(","))
+    if match := _OF_MESH.search(attributes):
+        axes = dict(part.split("=") for part in match[1].split(","))
         sizes = [int(size) for size in axes.values()]
-        devices = _device_order(found[2] or str(math.prod(sizes)), found[3]).reshape(sizes)
-        along = found[4].split(",")
+        devices = _device_order(match[2] or str(math.prod(sizes)), match[3]).reshape(sizes)
+        along = match[4].split(",")
         group: list[int] = devices[tuple(slice(None) if name in along else 0 for name in axes)].ravel().tolist()
         return group
     return []

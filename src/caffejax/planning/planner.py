@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import CaffejaxError, GraphError, Problem
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..net import Net
 from ..options import Parallel
-from ..parallel import DATA, make_mesh, replicated
+from ..parallel import DATA, make_mesh, replicated_sharding
 from ..schema.caffe_pb2 import SolverParameter
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
@@ -58,7 +58,9 @@ class Scaled:
         return self.compute_seconds / self.worst, self.compute_seconds / self.best
 
 
-def scaled(compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> Scaled:
+def scale_step(
+    compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
+) -> Scaled:
     """Return the time of a step with `compute_seconds` of computation on `rows` rows of `model` devices."""
     return Scaled(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
@@ -87,8 +89,8 @@ def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model
             continue
         near = min(n, max(1, chip.joined // c.step))
         groups = -(-n // near)
-        links += c.count * c.moved(near, c.whole) / chip.link
-        network += c.count * c.moved(groups, c.whole / near) / chip.network
+        links += c.count * c.bytes_sent(near, c.whole) / chip.link
+        network += c.count * c.bytes_sent(groups, c.whole / near) / chip.network
     return links, network
 
 
@@ -160,7 +162,9 @@ class Plan:
             return []
         compute_seconds = max(self.seconds["arithmetic"], self.seconds["memory"])
         chip, within = self.target.chip, [n for n in devices if n % self.model == 0]
-        return [scaled(compute_seconds, self.program.collectives, chip, n // self.model, self.model) for n in within]
+        return [
+            scale_step(compute_seconds, self.program.collectives, chip, n // self.model, self.model) for n in within
+        ]
 
     @property
     def best(self) -> float:
@@ -260,7 +264,7 @@ class CompileJob:
 
     def plan(self, batch: int) -> Plan:
         """Compile the job for `batch` examples per device; return the plan."""
-        self.progress(f"compiling for {self.target}, {counted(batch, 'example')} a device")
+        self.progress(f"compiling for {self.target}, {format_count(batch, 'example')} a device")
         function, arguments, options = self.function(batch)
         # a training step describes the work of one device, or of one row of devices
         sharing = self.parallel.model if self.training else self.target.devices
@@ -295,13 +299,13 @@ class CompileJob:
 
     @property
     def _everywhere(self) -> NamedSharding:
-        return replicated(self.mesh)
+        return replicated_sharding(self.mesh)
 
     def _compile(self, lowered: jax.stages.Lowered) -> tuple[Program | None, int]:
         try:
             program = program_of(lowered.compile())
         except jax.errors.JaxRuntimeError as error:
-            needed = needed_by(str(error))
+            needed = parse_needed_bytes(str(error))
             if needed is None:
                 line = next(iter(str(error).splitlines()), "")
                 raise CaffejaxError(f"the compiler for {self.target} fails: {line[:300]}") from error
@@ -313,7 +317,7 @@ class CompileJob:
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
             if layer.look is not None and layer.look.given is not None:
-                dtypes |= {top: given.dtype for top, given in zip(layer.tops, layer.look.given, strict=True)}
+                dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.look.given, strict=True)}
         shapes = {name: (*ahead, *net.graph.blobs[name].shape) for name in dtypes}
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
@@ -335,7 +339,7 @@ def _abstract_array(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
 
-def needed_by(message: str) -> int | None:
+def parse_needed_bytes(message: str) -> int | None:
     """Return the bytes of memory in a compiler's out-of-memory message; None for other messages."""
     match = _TOO_MUCH.search(message) if "RESOURCE_EXHAUSTED" in message else None
     return None if match is None else int(float(match["n"]) * 1024 ** " KMGT".index(match["unit"] or " "))

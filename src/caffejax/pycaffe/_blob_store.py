@@ -85,11 +85,11 @@ class Memories:
             self.slots[slot].diff_memory.clear()
 
     def rewrite_params(self, layer: Layer) -> None:
-        """Write to the layer's parameters what Caffe's forward pass writes, see `ParamSpec.rewritten`."""
+        """Write to the layer's parameters what Caffe's forward pass writes, see `ParamSpec.rewrite`."""
         for param in layer.params:
-            if param.spec.rewritten:
+            if param.spec.rewrite:
                 blob = self.slots[param.owner]
-                blob.data_memory.store(param.spec.rewritten(blob.data_on(self.device)))
+                blob.data_memory.store(param.spec.rewrite(blob.data_on(self.device)))
 
     def data_of(self, tree: Mapping[str, Mapping[int, Slot]]) -> pure.Params:
         """Return the arrays of a tree of slots, as a tree with the same structure."""
@@ -127,7 +127,7 @@ class Memories:
         for name in names:
             shape, version, padded = self._padded.get(name, (None, None, None))
             blob = self.blobs[name]
-            same = padded is not None and (blob.shape, blob.data_memory.settled_version()) == (shape, version)
+            same = padded is not None and (blob.shape, blob.data_memory.current_version()) == (shape, version)
             found[name] = padded if same and padded is not None else blob.data_on(self.device)
         return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..aliases import declared
+from ..aliases import declared_package
 from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
 from ..layers import layer_types
@@ -262,4 +262,4 @@ def install() -> None:
     Raises:
         CaffejaxError: if another `caffe` was imported already.
     """
-    alias_package("caffe", declared("caffe"))
+    alias_package("caffe", declared_package("caffe"))

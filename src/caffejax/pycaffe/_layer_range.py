@@ -12,7 +12,18 @@ from typing import Any
 
 import jax
 
-from ..execution import Part, PassInputs, PassOutputs, Schedule, Values, compute, one_by_one, part_of, run, schedule_of
+from ..execution import (
+    Part,
+    PassInputs,
+    PassOutputs,
+    Schedule,
+    Values,
+    compute,
+    part_of,
+    run,
+    schedule_of,
+    split_by_layer,
+)
 from ..execution.backward import (
     Diffs,
     Pullback,
@@ -89,7 +100,7 @@ class LayerRange:
         self._part = self._make_part(last)
         self.reads = tuple(dict.fromkeys(map(self.root, self._part.reads)))
         self.makes = tuple(sorted(self._part.makes - self._roots.keys()))
-        self.params, self.state = (self._part.using(tree) for tree in graph.trees(lambda param: param.slot))
+        self.params, self.state = (self._part.select(tree) for tree in graph.trees(lambda param: param.slot))
         self.indices = tuple((layer, self.root(index_blob(layer))) for layer in indexing_layers(self.layers))
         self._backward_ranges: dict[tuple[int, int, bool], BackwardRange] = {}
         self._compiled: dict[Any, Any] = {}
@@ -101,7 +112,7 @@ class LayerRange:
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
     @cached_property
-    def given(self) -> tuple[tuple[str, str], ...]:
+    def inputs(self) -> tuple[tuple[str, str], ...]:
         """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers computed.
 
         Each is a pair of a name and its `root`. Tops of data layers are missing, and all that layers computed in nets
@@ -202,7 +213,7 @@ class LayerRange:
             pullbacks.append((layer, with_deconv(layer, pullback) if back.deconv else pullback))
             return result
 
-        schedule = one_by_one(Schedule(self.graph, (self._make_part(last),)))
+        schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
         result = run(schedule, _fold_key(inputs), before=self._before(inputs), runner=record_pullback)
         blobs, params = dict(seeds.blobs), dict(seeds.params)
         for _, diffs in pull_back(pullbacks, blobs):
@@ -235,7 +246,7 @@ class Ranges:
         self.padding_is_read = any(padded.intersection(layer.bottoms) for layer in graph.layers)
         self._known: dict[tuple[int, int], LayerRange] = {}
 
-    def of(self, first: int, last: int) -> LayerRange:
+    def get(self, first: int, last: int) -> LayerRange:
         """Return the range of layers `first` to `last` (indices, inclusive)."""
         if (first, last) not in self._known:
             self._known[first, last] = LayerRange(self.graph, first, last)
@@ -248,9 +259,9 @@ class Ranges:
         after such a layer then run on the valid rows only. If `apart` is True, every layer is a separate range.
         """
         whole = schedule_of(self.graph, first, last)
-        for part in (one_by_one(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
+        for part in (split_by_layer(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
             stop = first + len(part.layers)
-            yield self.of(first, stop - 1)
+            yield self.get(first, stop - 1)
             first = stop
 
 

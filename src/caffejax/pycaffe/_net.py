@@ -18,7 +18,7 @@ from ..graph import Layer
 from ..layers.context import Phase
 from ..layers.python.layer import BlobVec
 from ..layers.python.layer import Layer as PythonLayer
-from ..paths import not_there
+from ..paths import missing_problem
 from ..schema.caffe_pb2 import TRAIN
 from ..summary import summarize
 from ._data_feed import array_source, write_batch
@@ -165,7 +165,7 @@ class Net:
                 )
             weights, phase, level = phase, level, 0
         if weights is not None and not os.path.isfile(Path(weights)):
-            raise WeightsError(not_there(weights))
+            raise WeightsError(missing_problem(weights))
         name: Phase = "TRAIN" if phase == TRAIN else "TEST"
         workspace, loader = open_workspace(network_file, name, level or 0, tuple(stages or ()), weights, strict_weights)
         self._show(workspace)

@@ -114,7 +114,7 @@ class Pass:
         if self.range.on_host:
             self.host_tops = outputs.values
             for param in (param for layer in self.range.layers for param in layer.params):
-                memories.slots[param.owner].data_memory.settled_version()  # Python layers may write to their blobs
+                memories.slots[param.owner].data_memory.current_version()  # Python layers may write to their blobs
         self.time = now()
 
     def resolve(self) -> None:
@@ -214,7 +214,7 @@ class History:
         a new pass, bottoms that the layer overwrote in place are recomputed, unless their maker has run since.
         """
         last, layer = self._last[i], self._layers[i]
-        layers = self._ranges.of(i, i)
+        layers = self._ranges.get(i, i)
         if last is None:
             new = new_pass(layers, self._memories, _global_state.next_key())
         else:
@@ -241,7 +241,7 @@ class History:
         """
         blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
-        return any(blob.data_memory.settled_version() >= last.time for blob in (*blobs, *params))
+        return any(blob.data_memory.current_version() >= last.time for blob in (*blobs, *params))
 
     def _read(self, i: int, last: Pass, names: Iterable[str]) -> dict[str, jax.Array]:
         """Return the bottoms `names` as layer `i` read them in the pass `last`, before it overwrote them."""
@@ -249,7 +249,7 @@ class History:
         first = last.range.first
         if first == i or not names:
             return {name: last.inputs.blobs[name] for name in names}
-        return self._ranges.of(first, i - 1).forward(last.inputs, names).values
+        return self._ranges.get(first, i - 1).forward(last.inputs, names).values
 
 
 def _in_place(layer: Layer) -> frozenset[str]:

@@ -43,11 +43,11 @@ class BlobUpdater:
 
     Attributes:
         on_start, on_gradients: functions called before an iteration's first pass, and before its update.
-        last_update, steps_per_dispatch, waited: as in `Updater`.
+        last_update, steps_per_dispatch, wait_seconds: as in `Updater`.
     """
 
     steps_per_dispatch = 1
-    waited = 0.0
+    wait_seconds = 0.0
 
     def __init__(self, setup: Setup, train_state: TrainState, workspace: Workspace) -> None:
         self.on_start: list[Callback] = []
@@ -186,7 +186,7 @@ class Solver:
             param,
             source_file(solver_file),
             TrainConfig(device=_global_state.device(), seed=_global_state.next_seed(), reading=_global_state.reading()),
-            open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].feed_by_hand()),
+            open_loader=lambda net: Loader(net.graph, by_hand=lambda: workspaces[net].read_user_inputs()),
         )
         _make_workspaces(setup, start, workspaces)
         self._updater = BlobUpdater(setup, start, workspaces[setup.net])

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from ..kernels.compiling import filled
+from ..kernels.compiling import full
 from ..layers.python.blob import Blob
 
 Shape = tuple[int, ...]
@@ -85,7 +85,7 @@ class Memory:
         if self._waiting_for is not None:
             self._waiting_for.resolve()
         if self.is_zero:
-            return filled(shape, 0, device=device)
+            return full(shape, 0, device=device)
         written = self._on_host and self._handed_out
         if written or self._array is None or self._array.shape != shape:
             count = math.prod(shape)
@@ -133,7 +133,7 @@ class Memory:
             self.streak = 0
         return self.streak >= _OFTEN or self.held
 
-    def settled_version(self) -> int:
+    def current_version(self) -> int:
         """Return the version; a new one if the host's buffer has changed since the device read it."""
         suspect = self._array is not None and self._on_host and self._handed_out
         if suspect and not self._same():

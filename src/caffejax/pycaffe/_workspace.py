@@ -65,13 +65,13 @@ class Workspace:
         """The net's graph for the current shapes of the inputs."""
         return self._ranges.graph
 
-    def feed_by_hand(self) -> dict[str, jax.Array]:
+    def read_user_inputs(self) -> dict[str, jax.Array]:
         """Return the current tops of Input layers, and the next batch for the tops of MemoryData layers, by name."""
         self.fed.read_arrays(self.graph.layers)
         return self.memories.values(self._by_hand)
 
     def reshape(self, first: int = 0, last: int | None = None) -> None:
-        """Reshape layers `first` to `last` to the current shapes of the blobs that they are given.
+        """Reshape layers `first` to `last` to the current shapes of their inputs.
 
         The other layers keep their shapes, and are reshaped before they run.
 
@@ -80,12 +80,12 @@ class Workspace:
         """
         last = len(self.graph.layers) - 1 if last is None else last
         old, layers = self.graph, range(first, last + 1)
-        given = {name: self.memories.blobs[root].shape for name, root in self._ranges.of(first, last).given}
-        if self._unshaped.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in given.items()):
+        inputs = {name: self.memories.blobs[root].shape for name, root in self._ranges.get(first, last).inputs}
+        if self._unshaped.isdisjoint(layers) and all(old.blobs[name].shape == s for name, s in inputs.items()):
             return
-        key = _shape_key(old, layers, given)
+        key = _shape_key(old, layers, inputs)
         if key not in self._known:
-            new = reshape_graph(old, given, layers)
+            new = reshape_graph(old, inputs, layers)
             check_room(new)
             self._known[key] = Ranges(new)
         self._use(self._known[key])
@@ -156,16 +156,16 @@ class Workspace:
             self.backward(last, 0)
             return losses
         self.graph.check_backward()
-        whole = self._ranges.of(0, last)
+        whole = self._ranges.get(0, last)
         layers = whole.backward_range(part[0], part[-1])
         forward = self._start(whole, key)
         back = BackwardPass(forward, layers, self.memories)
         blobs, diffs = self._blobs_to_return(forward), self._diffs_to_return(layers, frozenset())
-        found, found_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
-        forward.finish(found, self.memories)
+        outputs, output_diffs = whole.forward_backward(forward.inputs, back.seeds, layers, blobs, diffs)
+        forward.finish(outputs, self.memories)
         self._history.add(forward)
-        back.finish(found_diffs, self.memories)
-        return [found.loss]
+        back.finish(output_diffs, self.memories)
+        return [outputs.loss]
 
     @property
     def _has_callbacks(self) -> bool:
@@ -227,10 +227,10 @@ class Workspace:
             callback(layer)
 
 
-def _shape_key(graph: Graph, layers: range, given: Mapping[str, tuple[int, ...]]) -> Any:
+def _shape_key(graph: Graph, layers: range, inputs: Mapping[str, tuple[int, ...]]) -> Any:
     """Return a key of the graph that `reshape_graph` returns."""
-    made = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
-    return layers, *(given.get(name, None if name in made else blob.shape) for name, blob in graph.blobs.items())
+    computed = {top for layer in graph.layers[layers.start : layers.stop] for top in layer.tops}
+    return layers, *(inputs.get(name, None if name in computed else blob.shape) for name, blob in graph.blobs.items())
 
 
 @_global_state.caffe_log()

@@ -11,12 +11,12 @@ import shutil
 import subprocess
 from typing import Any
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..errors import CaffejaxError
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, PoolingParameter
 from ..view.draw_style import draw_style
-from ..view.layer_graph import wired
+from ..view.layer_graph import connect_layers
 from ..view.svg_drawing import Drawing, to_svg
 
 LAYER_STYLE_DEFAULT = {"shape": "record", "fillcolor": "#6495ED", "style": "filled"}
@@ -108,7 +108,7 @@ def drawing(
         where = "" if phase is None else f" in phase {caffe_pb2.Phase.Name(phase)}"
         raise CaffejaxError(f"net '{caffe_net.name}' has no layers{where}: there is nothing to draw")
     result = Drawing(caffe_net.name or "Net", rankdir)
-    for layer in wired(layers):
+    for layer in connect_layers(layers):
         style = {**LAYER_STYLE_DEFAULT, "fillcolor": choose_color_by_layertype(layer.layer.type)}
         text = get_layer_label(layer.layer, rankdir, display_lrm)
         result.nodes[layer.key] = text, NEURON_LAYER_STYLE if layer.in_place else style
@@ -197,5 +197,5 @@ def draw_net_to_file(
     if not ext:
         raise CaffejaxError(f"{filename}: the ending of the name must be a format, as in net.svg")
     content = draw_net(caffe_net, rankdir, ext, phase, display_lrm)
-    with replacing(filename) as file:
+    with replace_file(filename) as file:
         file.write(content)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
 from ..data.opencv import cv2
-from ..errors import DataError, WeightsError, located
+from ..errors import DataError, WeightsError, locate_errors
 from ..schema import caffe_pb2, parse_binary
 from ..schema.blob_proto import read_bytes
 from . import _global_state
@@ -117,7 +117,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
     Raises:
         DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
     """
-    with located(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
+    with locate_errors(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
         try:
             content = read_bytes(filename) if isinstance(filename, str | os.PathLike) else filename.read()
         except WeightsError as error:  # read_bytes is shared with readers of weights

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import Problem, WeightsError
-from ..paths import content, not_there
+from ..paths import content, missing_problem
 from . import wire
 from .caffe_pb2 import BlobShape
 
@@ -99,7 +99,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return content(path)
     except FileNotFoundError:
-        raise WeightsError(not_there(path)) from None
+        raise WeightsError(missing_problem(path)) from None
     except IsADirectoryError:
         raise WeightsError(Problem("this is a folder; name the file in it", str(path))) from None
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from google.protobuf.message import Message
 
-from ..human_readable import counted
+from ..human_readable import format_count
 from .caffe_pb2 import LayerParameter, NetParameter
 
 _LIBRARY = "it chooses among a library's implementations"
@@ -147,7 +147,7 @@ def unknown_settings(message: Message, known: Container[str] = ()) -> Iterator[s
             yield from (f"{field.name}.{inner}" for inner in unknown_settings(value, known))
 
 
-def hints_in(message: Message) -> Iterator[tuple[str, str]]:
+def ignored_fields(message: Message) -> Iterator[tuple[str, str]]:
     """Yield `field (of fork)` and the reason for each ignored fork field that a message sets."""
     name = message.DESCRIPTOR.name
     for field, value in message.ListFields():
@@ -163,11 +163,11 @@ def ignored_settings(net: NetParameter, layers: Iterable[tuple[LayerParameter, s
         net: the net.
         layers: each layer, with the name of its type's parameter field or None.
     """
-    counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in hints_in(net)}
+    counts = {f"{setting} is ignored: {reason}": 0 for setting, reason in ignored_fields(net)}
     for layer, param in layers:
         messages = [name for name in (param, "transform_param", "loss_param") if name and layer.HasField(name)]
-        inside = [(f"{name}.{s}", reason) for name in messages for s, reason in hints_in(getattr(layer, name))]
-        for setting, reason in (*hints_in(layer), *inside):
+        inside = [(f"{name}.{s}", reason) for name in messages for s, reason in ignored_fields(getattr(layer, name))]
+        for setting, reason in (*ignored_fields(layer), *inside):
             sentence = f"{setting} is ignored: {reason}"
             counts[sentence] = counts.get(sentence, 0) + 1
-    return [f"{sentence} ({counted(n, 'layer')})" if n else sentence for sentence, n in counts.items()]
+    return [f"{sentence} ({format_count(n, 'layer')})" if n else sentence for sentence, n in counts.items()]

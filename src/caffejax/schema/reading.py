@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ..errors import Problem, SchemaError, located
+from ..errors import Problem, SchemaError, locate_errors
 from ..glog import warn_once
-from ..human_readable import in_words
-from ..paths import not_there
+from ..human_readable import format_bytes
+from ..paths import missing_problem
 from .caffe_pb2 import NetParameter, SolverParameter
-from .text import format_text, in_layer, is_layer, parse_what_is_right
+from .text import format_text, is_layer, name_layer, parse_valid_fields
 from .upgrade import upgrade_net, upgrade_solver
 
 M = TypeVar("M", bound=Message)
@@ -44,13 +44,13 @@ def read_net(source: str | os.PathLike[str] | Message, *, name: str = "<text>") 
     Raises:
         SchemaError: for a file that cannot be read, or with all problems of a text at once.
     """
-    net, problems = read_what_is_right(source, name=name)
+    net, problems = read_valid_part(source, name=name)
     if problems:
         raise SchemaError(problems)
     return net
 
 
-def read_what_is_right(
+def read_valid_part(
     source: str | os.PathLike[str] | Message, *, name: str = "<text>"
 ) -> tuple[NetParameter, tuple[Problem, ...]]:
     """Read the valid part of a net; return it with every problem of its text.
@@ -62,7 +62,7 @@ def read_what_is_right(
     """
     net, problems, file = _read(source, NetParameter, name)
     try:
-        with located(file=file):
+        with locate_errors(file=file):
             _warn(upgrade_net(net), file)
     except SchemaError as error:
         problems = (*problems, *error.problems)
@@ -77,7 +77,7 @@ def read_solver(source: str | os.PathLike[str] | Message, *, name: str = "<text>
     solver, problems, file = _read(source, SolverParameter, name)
     if problems:
         raise SchemaError(problems)
-    with located(file=file):
+    with locate_errors(file=file):
         _warn(upgrade_solver(solver), file)
     return solver
 
@@ -125,10 +125,10 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
     if isinstance(source, Message):  # a class of another schema, whose field numbers may differ
         if source.DESCRIPTOR.name != kind.DESCRIPTOR.name:
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
-        return *parse_what_is_right(format_text(source), kind, file=name), name
+        return *parse_valid_fields(format_text(source), kind, file=name), name
     path = source_file(source)
     text, file = (str(source), name) if path is None else (_text_of(path), str(path))
-    message, problems = parse_what_is_right(text, kind, file=file)
+    message, problems = parse_valid_fields(text, kind, file=file)
     if other := _OTHERS.get(kind.DESCRIPTOR.name):
         here, there, fields = other
         if any(fields.match(p.message) for p in problems):
@@ -150,7 +150,7 @@ def _check_complete(message: Message, file: str | None) -> None:
             owner = getattr(owner, name)[int(index)] if index else getattr(owner, name)
             layer = owner if is_layer(owner) else layer
         problem = Problem(f"required fields are missing: {path}", file)
-        problems.append(problem if layer is None else in_layer(problem, layer))
+        problems.append(problem if layer is None else name_layer(problem, layer))
     if problems:
         raise SchemaError(problems)
 
@@ -160,7 +160,7 @@ def _text_of(path: Path) -> str:
         with open(path, "rb") as file:
             content = file.read(_LARGEST_TEXT + 1)
     except FileNotFoundError:
-        raise SchemaError(not_there(path)) from None
+        raise SchemaError(missing_problem(path)) from None
     except IsADirectoryError:
         raise SchemaError(Problem("this is a folder; name the prototxt file in it", str(path))) from None
     except (OSError, ValueError) as error:
@@ -169,7 +169,7 @@ def _text_of(path: Path) -> str:
     if b"\0" in content:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _LARGEST_TEXT:
-        raise SchemaError(Problem(f"is larger than {in_words(_LARGEST_TEXT)}, the limit for text files", str(path)))
+        raise SchemaError(Problem(f"is larger than {format_bytes(_LARGEST_TEXT)}, the limit for text files", str(path)))
     return content.decode("utf-8-sig", "surrogateescape")
 
 

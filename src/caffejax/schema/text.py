@@ -144,7 +144,7 @@ def is_layer(message: Message) -> bool:
     return message.DESCRIPTOR.name in _LAYERS
 
 
-def in_layer(problem: Problem, layer: Any) -> Problem:
+def name_layer(problem: Problem, layer: Any) -> Problem:
     """Return a copy of the problem that names the layer, if the layer has a name."""
     kind = layer.type if isinstance(layer.type, str) else None  # V1 layers have a number
     return replace(problem, layer=layer.name, layer_type=kind) if layer.name else problem
@@ -169,13 +169,13 @@ def parse_text(text: str, message_class: type[M], *, file: str | None = None) ->
         SchemaError: with every problem, each with its line and column, and with the most similar name for an unknown
             one.
     """
-    message, problems = parse_what_is_right(text, message_class, file=file)
+    message, problems = parse_valid_fields(text, message_class, file=file)
     if problems:
         raise SchemaError(problems)
     return message
 
 
-def parse_what_is_right(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
+def parse_valid_fields(text: str, message_class: type[M], *, file: str | None = None) -> tuple[M, tuple[Problem, ...]]:
     """Parse prototxt as `parse_text` does; return the message with its valid fields, and every problem."""
     parser = _Parser(text, file)
     message = message_class()
@@ -239,7 +239,7 @@ class _Parser(Cursor):
         finally:  # also after `GiveUpError`, so that the layer is known to be incomplete
             if is_layer(message):
                 inside = [*self.problems[noted:], *self.incomplete]
-                self.problems[noted:] = [p if p.layer is not None else in_layer(p, message) for p in inside]
+                self.problems[noted:] = [p if p.layer is not None else name_layer(p, message) for p in inside]
                 self.incomplete.clear()
 
     def parse_all(self, message: Message, closing: str, opened: int, depth: int) -> None:

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Graph, Layer
-from ..human_readable import count_in_words, counted, in_words
+from ..human_readable import format_bytes, format_count, format_number
 from ..kernels.window import Window
 from ..layers import Context
 from ..layers.dispatch import forward
-from ..text_table import aligned, printable
+from ..text_table import align_columns, printable
 from .multiply_adds import multiply_adds
 
 Family = Literal[
@@ -290,7 +290,7 @@ class Summary:
         return {"name": self.name, "phase": self.phase, "layers": list(map(_plain, self.layers)), "total": totals}
 
     def __str__(self) -> str:
-        return "\n".join([*aligned(self._rows(), _TEXT_COLUMNS), "", self._totals()])
+        return "\n".join([*align_columns(self._rows(), _TEXT_COLUMNS), "", self._totals()])
 
     __repr__ = __str__
 
@@ -302,15 +302,15 @@ class Summary:
     def _rows(self) -> Iterator[Sequence[str]]:
         yield _TITLES
         for layer in self.layers:
-            products = "?" if layer.multiply_adds is None else count_in_words(layer.multiply_adds)
-            memory = in_words(layer.activation_bytes) if layer.activation_bytes else "-"
+            products = "?" if layer.multiply_adds is None else format_number(layer.multiply_adds)
+            memory = format_bytes(layer.activation_bytes) if layer.activation_bytes else "-"
             space = _join_numbers("x", layer.receptive_field), _join_numbers("x", layer.stride)
             tops = " ".join(_join_numbers("x", shape) or "scalar" for shape in layer.top_shapes)
             yield (
                 layer.name,
                 layer.type,
                 tops,
-                count_in_words(layer.parameters),
+                format_number(layer.parameters),
                 products,
                 memory,
                 *(s or "-" for s in space),
@@ -321,9 +321,10 @@ class Summary:
         unknown = f" (without {hosts} on the host)" if hosts else ""
         name = printable(self.name) or "net"
         return (
-            f"{name} ({self.phase}): {counted(len(self.layers), 'layer')}, "
-            f"{counted(self.parameters, 'parameter')}, {counted(self.multiply_adds, 'multiply-add')}{unknown}, "
-            f"activations {in_words(self.activation_bytes)}"
+            f"{name} ({self.phase}): {format_count(len(self.layers), 'layer')}, "
+            f"{format_count(self.parameters, 'parameter')}, "
+            f"{format_count(self.multiply_adds, 'multiply-add')}{unknown}, "
+            f"activations {format_bytes(self.activation_bytes)}"
         )
 
 

@@ -22,11 +22,11 @@ from ..data.loader import Loader
 from ..data.split_batch_size import split_batch_sizes
 from ..data.user_data import UserData, format_inputs
 from ..debugging.memory_report import net_sizes, training_memory
-from ..errors import GraphError, Problem, SolverError, located
+from ..errors import GraphError, Problem, SolverError, locate_errors
 from ..graph import Graph
 from ..graph.creation_log import log_creation
 from ..host_memory import device_memory, free_memory, memory_budget
-from ..human_readable import counted, in_words
+from ..human_readable import format_bytes, format_count
 from ..layers.context import name_key
 from ..net import Net
 from ..options import Reading, Run, Share, TrainConfig
@@ -78,7 +78,8 @@ def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild
         return
     source = "memory_limit gives" if room == memory_limit else "are free"
     message = (
-        f"training takes about {in_words(takes)}, {in_words(takes - room)} more than the {in_words(room)} that {source}"
+        f"training takes about {format_bytes(takes)}, {format_bytes(takes - room)} more than the "
+        f"{format_bytes(room)} that {source}"
     )
     if takes <= _MARGIN * room:
         log.warning("%s: it may fail", message)
@@ -105,14 +106,14 @@ def _remedies(net: Net, room: int, rebuild: Callable[[Run], Net]) -> Iterator[st
     for flag, changed, limit in changes:
         if (takes := _takes(changed, limit)) <= room:
             none = False
-            yield f"{flag} would fit ({in_words(takes)})"
+            yield f"{flag} would fit ({format_bytes(takes)})"
     if smaller := _smaller_batch(net, room, room if run.remat == "auto" else None):
         none = False
-        yield f"a batch of {smaller[0]} would fit ({in_words(smaller[1])})"
+        yield f"a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
     if none and changes:
         flags, smallest = " ".join(flag for flag, _, _ in changes), changes[-1][1]
         if smaller := _smaller_batch(smallest, room, room):
-            yield f"{flags} with a batch of {smaller[0]} would fit ({in_words(smaller[1])})"
+            yield f"{flags} with a batch of {smaller[0]} would fit ({format_bytes(smaller[1])})"
 
 
 def _smaller_batch(net: Net, room: int, limit: int | None) -> tuple[int, int] | None:
@@ -215,11 +216,11 @@ def build(
     if mesh is not None:
         reading = replace(reading, share=local_share(mesh))
         run = run_on(mesh, run)
-    with located(file=os.fspath(path) if path else None):
+    with locate_errors(file=os.fspath(path) if path else None):
         train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
     parts = mesh.shape[DATA] if mesh is not None and parallel.batch == "global" else 1
     if parts > 1:
-        with located(file=train.file):
+        with locate_errors(file=train.file):
             train = replace(train, message=split_batch_sizes(train.message, parts, train.state))
     log.info("Initializing solver from parameters: \n%s", format_text(param))
     log.info("Creating training net%s.", f" from net file: {train.file}" if train.file else " specified in the solver")
@@ -334,7 +335,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     available = jax.devices()
     if devices > len(available):
         raise SolverError(
-            f"JAX has {counted(len(available), 'device')} here, not {devices}; "
+            f"JAX has {format_count(len(available), 'device')} here, not {devices}; "
             f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
         )
     return available[:devices]

@@ -16,13 +16,13 @@ from ..checkpoints.loading import load_weights
 from ..checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..net import Variables
 from ..parallel import reshard
 from ..schema.blob_proto import Array, shape_text
 from ..schema.caffe_pb2 import SolverParameter
 from .lr_schedules import current_step
-from .record import format_record, parse_record
+from .snapshot_record import format_record, parse_record
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
 
@@ -122,9 +122,9 @@ def _weights(path: Path, named: str) -> Path:
 def _differences(stored: SolverState, graph: Graph, slots: int, type: str) -> Iterator[str]:
     expected = list(graph.learnable) * slots
     if len(stored.history) != len(expected):
-        per_blob = f"{slots} for each of {counted(len(graph.learnable), 'learnable blob')}"
+        per_blob = f"{slots} for each of {format_count(len(graph.learnable), 'learnable blob')}"
         yield (
-            f"has {counted(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
+            f"has {format_count(len(stored.history), 'history blob')}, but {type} on this net needs {len(expected)} "
             f"({per_blob}); resume with the net and the solver type that wrote it"
         )
         return

@@ -20,7 +20,7 @@ from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.policy import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
-from ..parallel import DATA, all_gather, check_shapes, join_batches, local_share, place, replicated
+from ..parallel import DATA, all_gather, check_shapes, join_batches, local_share, place, replicated_sharding
 from .program_keys import net_function
 from .reporting import log
 
@@ -435,7 +435,7 @@ class MeshEvaluator:
 
         def replicate(array: Any) -> jax.Array:
             is_placed = isinstance(array, jax.Array) and len(array.sharding.device_set) == self._mesh.size
-            result: jax.Array = array if is_placed else place(np.asarray(array), replicated(self._mesh))
+            result: jax.Array = array if is_placed else place(np.asarray(array), replicated_sharding(self._mesh))
             return result
 
         return jax.tree.map(replicate, variables)

@@ -38,7 +38,7 @@ from ..parallel import (
     local_share,
     param_shardings,
     place,
-    replicated,
+    replicated_sharding,
     reshard,
     tpu_conv_layout,
     wait_on_cpu,
@@ -91,7 +91,7 @@ class Placement(Protocol):
     def variables(self, state: TrainState) -> Variables:
         """Return the unsharded parameters and the first device's running statistics of a placed state."""
 
-    def sharded(self, state: TrainState) -> tuple[TrainState, Params | None]:
+    def split_statistics(self, state: TrainState) -> tuple[TrainState, Params | None]:
         """Return a placed state with the first device's running statistics, and the statistics of each device.
 
         The arrays stay sharded. On one device the statistics of each device are None.
@@ -157,7 +157,7 @@ class OnDevice:
         shardings = {x.sharding for x in arrays if not x.is_fully_replicated}
         placed: TrainState
         if shardings:
-            self._batches = replicated(_find_mesh(shardings))
+            self._batches = replicated_sharding(_find_mesh(shardings))
             placed = jax.tree.map(
                 lambda x: x if getattr(x, "sharding", 0) in shardings else place(x, self._batches), state
             )
@@ -184,7 +184,7 @@ class OnDevice:
         """Return the parameters and running statistics unchanged."""
         return state.variables
 
-    def sharded(self, state: TrainState) -> tuple[TrainState, None]:
+    def split_statistics(self, state: TrainState) -> tuple[TrainState, None]:
         """Return the state unchanged."""
         return state, None
 
@@ -251,7 +251,7 @@ class OnMesh:
 
     def shardings(self, state: TrainState) -> Any:
         """Return the shardings of a state's arrays, and the layouts of arrays for which JAX's default is slow."""
-        everywhere, by_row = replicated(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
+        everywhere, by_row = replicated_sharding(self.mesh), NamedSharding(self.mesh, PartitionSpec(DATA))
         slot = param_shardings(state.params, self.mesh, MODEL, *(DATA,) * (self._shard != "none"))
         params, slot = (
             jax.tree.map(tpu_conv_layout, state.params, shardings)
@@ -318,15 +318,15 @@ class OnMesh:
         Replicated arrays stay on the devices. Sharded arrays are gathered on the host, because they may not fit into
         the memory of one device. The running statistics are the statistics of the first device.
         """
-        gathered: TrainState = gather_to_host(self.sharded(state)[0])
+        gathered: TrainState = gather_to_host(self.split_statistics(state)[0])
         return gathered
 
     def variables(self, state: TrainState) -> Variables:
         """Return the unsharded parameters and running statistics; all processes must call it together."""
-        variables: Variables = gather_to_host(self.sharded(state)[0].variables)
+        variables: Variables = gather_to_host(self.split_statistics(state)[0].variables)
         return variables
 
-    def sharded(self, state: TrainState) -> tuple[TrainState, Params]:
+    def split_statistics(self, state: TrainState) -> tuple[TrainState, Params]:
         """Return the state with the first device's running statistics, and the running statistics of each device."""
         return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.transform import Normalize
 from ..graph import Graph, Layer, Param
-from ..layers.registry import is_own
+from ..layers.registry import is_builtin
 from ..net import Net
 from ..schema.caffe_pb2 import SolverParameter
 
@@ -47,7 +47,7 @@ def net_function(name: str, net: Net) -> bytes | None:
     types that a user registered, and layer types that are built for a single layer, which may read files.
     """
     graph = net.graph
-    if graph.has_host_layers or any(layer.context.per_layer or not is_own(layer.type) for layer in graph.layers):
+    if graph.has_host_layers or any(layer.context.per_layer or not is_builtin(layer.type) for layer in graph.layers):
         return None
     digest = hashlib.sha256()
     for part in (name, net.run, type(net).__module__, type(net).__qualname__, *_graph(graph)):
@@ -80,4 +80,4 @@ def _layer(layer: Layer) -> Iterator[Any]:
 def _param(param: Param) -> tuple[Any, ...]:
     spec = param.spec
     multipliers = param.lr_mult, param.decay_mult, param.need_backward
-    return param.owner, spec.shape, spec.learnable, spec.persistent, spec.rewritten is None, *multipliers
+    return param.owner, spec.shape, spec.learnable, spec.persistent, spec.rewrite is None, *multipliers

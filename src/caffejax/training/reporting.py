@@ -57,7 +57,7 @@ class SmoothedLoss:
             self._read(1)
 
     @property
-    def noted(self) -> bool:
+    def has_losses(self) -> bool:
         """True if `note` was called."""
         return bool(self._unread or self._losses)
 

@@ -26,13 +26,13 @@ from ..graph import Graph
 from ..net import Params, Variables
 from ..options import OnSnapshotError
 from ..parallel import all_processes, gather_to_first, is_first
-from ..paths import check_there
+from ..paths import check_exist
 from ..schema import format_text
 from ..schema.caffe_pb2 import SolverParameter
 from .caffe_states import is_caffe_state, load_state, save_state
 from .native_states import StateReader, to_arrays, to_host
-from .record import validate_record
 from .reporting import log
+from .snapshot_record import validate_record
 from .train_step import TrainState, Updater
 
 # errors of network file systems without locks
@@ -209,7 +209,7 @@ class Snapshots:
             state: the train state, which may be sharded.
             graph: the train net.
             iteration: the number of updates so far.
-            record: the positions in the data, seed and scores to store; see `record.validate_record`.
+            record: the positions in the data, seed and scores to store; see `snapshot_record.validate_record`.
             last_update: the arrays that the last update subtracted from the parameters, or None for zeros. With the
                 setting `snapshot_diff` they are stored as Caffe's diffs.
             device_statistics: the running statistics of each device, stacked on axis 0, or None for one device.
@@ -384,7 +384,7 @@ def check_folder(prefix: str) -> None:
 def check_snapshot(path: str | os.PathLike[str]) -> None:
     """Raise `WeightsError` if a path is not an existing .solverstate file, checkpoint folder or step of one."""
     if is_caffe_state(Path(path)):
-        check_there([path], WeightsError)
+        check_exist([path], WeightsError)
     else:
         _locate(Path(path))
 

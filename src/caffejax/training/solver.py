@@ -16,7 +16,7 @@ from ..data.user_data import Data
 from ..debugging import IndexCheck
 from ..debugging.debug_info import DebugInfo
 from ..errors import SolverError
-from ..human_readable import counted
+from ..human_readable import format_count
 from ..kernels.compiling import Jitted
 from ..net import Net, Params, Variables
 from ..options import SolverOptions, TrainConfig
@@ -62,7 +62,7 @@ class CompiledUpdater:
             as nets with layers on the host.
 
     Attributes:
-        last_update, steps_per_dispatch, waited: as in `Updater`.
+        last_update, steps_per_dispatch, wait_seconds: as in `Updater`.
 
     Raises:
         GraphError: if a layer needs a backward pass, but its type has none.
@@ -124,14 +124,14 @@ class CompiledUpdater:
     @property
     def sharded_state(self) -> tuple[TrainState, Params | None]:
         """The state with sharded arrays, and the running statistics of each device, or None on one device."""
-        return self._placement.sharded(self._state)
+        return self._placement.split_statistics(self._state)
 
     def restore(self, state: TrainState, device_statistics: Params | None) -> None:
         """Replace the state by a restored state; see `Updater.restore`."""
         self._state, self.last_update = self._placement.place_restored(state, device_statistics), None
 
     @property
-    def waited(self) -> float:
+    def wait_seconds(self) -> float:
         """The total time for which devices have waited for data, in seconds."""
         return self._wait.seconds
 
@@ -323,7 +323,7 @@ class Solver(Trainer):
         p, where = self.param, ", ".join(map(str, self.devices))
         return (
             f"Solver of {self.net.graph!r}\n  {p.type}, {p.lr_policy}, base_lr {p.base_lr:g}; "
-            f"iteration {self.iteration} of {p.max_iter}; {counted(len(self.tests.evaluators), 'test net')}; "
+            f"iteration {self.iteration} of {p.max_iter}; {format_count(len(self.tests.evaluators), 'test net')}; "
             f"snapshots at {self.snapshots.prefix}; on {where}"
         )
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..debugging.average_precision import VERSIONS
-from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, located
+from ..errors import Problem, SchemaError, SolverError, WeightsError, check_all, did_you_mean, locate_errors
 from ..graph import build_graph
-from ..human_readable import counted
-from ..paths import check_there, find
-from ..schema import hints_in, read_what_is_right, unknown_settings
+from ..human_readable import format_count
+from ..paths import check_exist, find
+from ..schema import ignored_fields, read_valid_part, unknown_settings
 from ..schema.caffe_pb2 import NetParameter, NetState, SolverParameter
 from .lr_schedules import check_policy
 from .reporting import log
@@ -64,7 +64,7 @@ def check_solver(param: SolverParameter, file: str | None = None) -> None:
     problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
-    for setting, reason in hints_in(param):
+    for setting, reason in ignored_fields(param):
         log.warning("%s%s is ignored: %s", f"{file}: " if file else "", setting, reason)
 
 
@@ -96,9 +96,10 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
     generic = param.HasField("net") or param.HasField("net_param")
     untested = not (named or generic or param.test_interval)  # test_iter then has no effect, and old forks allow it
     if not untested and (total < named or (total > named and not generic)):
-        yield f"test_iter must be given once per test net: {total} for {counted(named, 'test net')}"
+        yield f"test_iter must be given once per test net: {total} for {format_count(named, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
-        yield f"test_state must be given once per test net: {len(param.test_state)} for {counted(total, 'test net')}"
+        nets = format_count(total, "test net")
+        yield f"test_state must be given once per test net: {len(param.test_state)} for {nets}"
     if total and param.test_interval <= 0 and not untested:
         yield "test_interval must be positive where there are test nets"
 
@@ -146,7 +147,7 @@ def _find_file(field: str, source: str, folder: Path | None) -> str:
 
 def _settings(field: str, source: str | NetParameter, folder: Path | None, phase: Any, extra: NetState) -> NetSettings:
     file = None if isinstance(source, NetParameter) else _find_file(field, source, folder)
-    message, wrong = read_what_is_right(Path(file) if file else source)
+    message, wrong = read_valid_part(Path(file) if file else source)
     state = NetState(phase=phase)
     for part in (message.state, extra):  # stages are appended, a phase or level is replaced
         state.MergeFrom(part)
@@ -186,10 +187,10 @@ def check_files(
     def nets() -> None:
         sources = [(f, getattr(param, f)) for f in _TRAIN_SOURCES if param.HasField(f)] + _test_sources(param)
         files = dict.fromkeys((field, source) for field, source in sources if isinstance(source, str))
-        with located(file=os.fspath(file) if file else None):
+        with locate_errors(file=os.fspath(file) if file else None):
             check_all(*(partial(_find_file, field, source, folder) for field, source in files))
 
-    checks: list[Callable[[], object]] = [nets, partial(check_there, weights_files(param, file, weights), WeightsError)]
+    checks: list[Callable[[], object]] = [nets, partial(check_exist, weights_files(param, file, weights), WeightsError)]
     if snapshot is not None:
         checks.append(partial(check_snapshot, snapshot))
     if param.snapshot:

@@ -26,7 +26,7 @@ from ..parallel import data_parallel
 Arrays = tuple[jax.Array, ...]
 
 
-def updated_apart(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
+def separate_updates(params: Any, grads: Any, most: float = math.inf) -> tuple[Any, Any]:
     """Return `(params, grads)` unchanged, with barriers that keep XLA from fusing updates with the backward pass.
 
     Without a barrier, XLA fuses the update of a weight with its transposition for a convolution of the backward pass,
@@ -134,7 +134,7 @@ class Updater(Protocol):
     last_update: Params | None
 
     @property
-    def waited(self) -> float:
+    def wait_seconds(self) -> float:
         """The total time for which devices have waited for data, in seconds; 0 if it is not measured."""
 
     @property
@@ -236,12 +236,12 @@ def make_update(
     Args:
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
-        most_apart: the largest number of elements of a parameter that is updated after a barrier; see `updated_apart`.
+        most_apart: the largest number of elements of a parameter updated after a barrier; see `separate_updates`.
     """
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
-        params, grads = updated_apart(ts.params, grads, most_apart)
+        params, grads = separate_updates(ts.params, grads, most_apart)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
         updates, opt_state = optimizer.update(grads, ts.opt_state, params, rate=rate, iteration=ts.iteration)
         subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
@@ -337,7 +337,7 @@ def make_step(
         ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         total: jax.Array | None
-        ts = ts.replace(params=net.rewritten(ts.params))  # type: ignore[attr-defined]
+        ts = ts.replace(params=net.rewrite_params(ts.params))  # type: ignore[attr-defined]
         (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
         new, subtracted = update(grads, ts, rate)
         return new.replace(state=state), StepResult(loss, outputs, subtracted, total)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import jax
 
-from ..errors import CaffejaxError, located
+from ..errors import CaffejaxError, locate_errors
 from ..net import Variables
 from ..parallel import Requests, assert_equal, barrier
 from .build import Setup
@@ -75,7 +75,7 @@ class Trainer:
 
     def stopwatch(self) -> Stopwatch:
         """Return a stopwatch that measures the speed of training from now on."""
-        return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.waited)
+        return Stopwatch(self.iteration, self.batch_size, lambda: self._updater.wait_seconds)
 
     def step(self, iterations: int) -> None:
         """Train for a number of iterations, with the tests, displays and snapshots that are due.
@@ -175,7 +175,7 @@ class Trainer:
         assert_equal({"the snapshot": str(int(state.iteration))})
         before = self._positions()
         try:
-            with located(file=os.fspath(snapshot)):
+            with locate_errors(file=os.fspath(snapshot)):
                 self._set_positions(record.get("data", self._start))
         except CaffejaxError:
             self._set_positions(before)
@@ -278,7 +278,7 @@ class Trainer:
 
     def _update(self, n: int, stopwatch: Stopwatch) -> Request | None:
         """Make n updates. With several processes, return the request of any process, which the updates have sent."""
-        if isinstance(self.rate_schedule, Plateau) and self._loss.noted:
+        if isinstance(self.rate_schedule, Plateau) and self._loss.has_losses:
             self.rate_schedule.note(self.iteration, self.smoothed_loss)
         rates = [self.rate_schedule(i) for i in range(self.iteration, self.iteration + n)]
         debug_info = self.param.debug_info and self._is_due(self.param.display)

@@ -52,11 +52,11 @@ def page(net: dict[str, Any], live: bool = False) -> bytes:
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         f"connect-src '{source}'; base-uri 'none'; form-action 'none'"
     )
-    parts = {"policy": policy, "style": style, "net": in_html({"net": net, "live": live}), "script": script}
+    parts = {"policy": policy, "style": style, "net": escape_json({"net": net, "live": live}), "script": script}
     return (asset("page.html") % parts).encode()
 
 
-def in_html(value: Any) -> str:
+def escape_json(value: Any) -> str:
     """Return a value as ASCII JSON without `<`, `>` and `&`, which is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

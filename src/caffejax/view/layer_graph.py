@@ -36,7 +36,7 @@ class WiredLayer:
     @property
     def in_place(self) -> bool:
         """True if the layer's only top replaces its only bottom."""
-        return works_in_place(self.layer)
+        return is_in_place(self.layer)
 
     @property
     def style(self) -> DrawStyle:
@@ -44,12 +44,12 @@ class WiredLayer:
         return draw_style(self.layer.type)
 
 
-def works_in_place(layer: LayerParameter) -> bool:
+def is_in_place(layer: LayerParameter) -> bool:
     """Return whether a layer's only top replaces its only bottom."""
     return len(layer.bottom) == 1 and list(layer.top) == list(layer.bottom)
 
 
-def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
+def connect_layers(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
     """Return the layers with their connections, in the order of execution."""
     sources, _ = find_sources(layers)
     readers = Counter(sources.values())
@@ -58,7 +58,7 @@ def wired(layers: Sequence[LayerParameter]) -> tuple[WiredLayer, ...]:
     result = []
     for i, layer in enumerate(layers):
         tops = [sources.get((i, j)) for j in range(len(layer.bottom))]
-        made_by = tops[0] if works_in_place(layer) else None
+        made_by = tops[0] if is_in_place(layer) else None
         alone = made_by is not None and readers[made_by] == 1 and len(layers[made_by[0]].top) == 1
         heads.append(heads[made_by[0]] if made_by is not None and alone else i)
         key = f"{layer.name}_{layer.type}"

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic import replacing
+from ..atomic import replace_file
 from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
 from ..errors import CaffejaxError, Problem
-from ..glog import warnings_kept
+from ..glog import collect_warnings
 from ..graph import net_state
-from ..graph.resolve import find_sources, has_no_data, included
-from ..human_readable import counted
+from ..graph.resolve import find_sources, has_no_data, is_included
+from ..human_readable import format_count
 from ..layers import Phase
 from ..options import Reading
-from ..schema import format_text, read_what_is_right
+from ..schema import format_text, read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
 from .html_page import page
-from .layer_graph import WiredLayer, wired
+from .layer_graph import WiredLayer, connect_layers
 from .repeated_blocks import Block, Box, blocks_of, boxes_of
 
 PHASES: tuple[Phase, ...] = ("TRAIN", "TEST")
@@ -80,8 +80,8 @@ def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: R
     Raises:
         SchemaError: if the file does not exist or is not text. All other problems are stored in the view.
     """
-    with warnings_kept(f"{file}: ") as notes:
-        net, problems = read_what_is_right(file)
+    with collect_warnings(f"{file}: ") as notes:
+        net, problems = read_valid_part(file)
     if not net.layer and not problems:
         problems = (Problem("has no layers", str(file)),)
     phases = {phase: _load_phase(net, net_state(net, phase, level, stages), file, reading) for phase in PHASES}
@@ -89,7 +89,7 @@ def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: R
 
 
 def _load_phase(net: NetParameter, state: NetState, file: Path, reading: Reading) -> PhaseView:
-    places = [i for i, layer in enumerate(net.layer) if included(layer, state)]
+    places = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in places]
     numbers: dict[int, LayerSummary] = {}
     problems: tuple[Problem, ...] = ()
@@ -97,10 +97,10 @@ def _load_phase(net: NetParameter, state: NetState, file: Path, reading: Reading
     if has_no_data(net, state):
         notes.append("this phase has no data layer: it is drawn from its text, without shapes")
     else:
-        with warnings_kept(f"{file}: ") as warnings:
+        with collect_warnings(f"{file}: ") as warnings:
             numbers, problems, assumed = _numbers(net, state, file, reading, layers)
         notes += [*assumed, *dict.fromkeys(warnings)]
-    all_wired = wired(layers)
+    all_wired = connect_layers(layers)
     boxes = boxes_of(all_wired)
     return PhaseView(
         layers=all_wired,
@@ -140,8 +140,8 @@ def _numbers(
     return numbers, problems, assumed
 
 
-def _numbers_of_graph(found: AssumedGraph, places: Sequence[int]) -> _Numbers:
-    return dict(zip(places, summarize(found.graph).layers, strict=True)), (), found.assumed
+def _numbers_of_graph(assumed: AssumedGraph, places: Sequence[int]) -> _Numbers:
+    return dict(zip(places, summarize(assumed.graph).layers, strict=True)), (), assumed.assumed
 
 
 def _sound(layers: Sequence[LayerParameter], problems: Sequence[Problem]) -> list[int]:
@@ -195,8 +195,8 @@ def text_of(layer: LayerParameter) -> str:
     shown.CopyFrom(layer)
     shown.ClearField("blobs")
     text = "".join(f"  {line}\n" for line in format_text(shown).splitlines())
-    cut = f"{text[:_LONGEST_TEXT]}\n  # and {counted(len(text) - _LONGEST_TEXT, 'character')} more\n"
-    weights = f"  # blobs: {counted(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
+    cut = f"{text[:_LONGEST_TEXT]}\n  # and {format_count(len(text) - _LONGEST_TEXT, 'character')} more\n"
+    weights = f"  # blobs: {format_count(len(layer.blobs), 'array')} of weights\n" if layer.blobs else ""
     return f"layer {{\n{text if len(text) <= _LONGEST_TEXT else cut}{weights}}}"
 
 
@@ -293,6 +293,6 @@ def write_page(
     """
     view = load_view(Path(file), level, stages, reading)
     content = page_of(view)
-    with replacing(out) as page_file:
+    with replace_file(out) as page_file:
         page_file.write(content)
     return view

@@ -53,7 +53,7 @@ class Signatures:
         for i, box in enumerate(boxes):
             self._far[i, : len(box.sources)] = [i - s if boxes[s].sources else 0 for s in box.sources]
 
-    def repeated(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
+    def repetition_mask(self, first: int, last: int, period: int) -> npt.NDArray[np.bool_]:
         """Return for each box from `first` to `last - period` (exclusive) whether the box `period` later is equal.
 
         Distances of more than one period may differ, because all stages of a net may read the same features.
@@ -63,7 +63,7 @@ class Signatures:
         alike = (near == after) | ((near > period) & (after > period))
         return (self._kinds[here] == self._kinds[there]) & alike.all(axis=1)
 
-    def of(self, start: int, stop: int) -> bytes:
+    def signature(self, start: int, stop: int) -> bytes:
         """Return a hashable signature of a range of boxes."""
         inside = self._far[start:stop]
         inside = np.where(inside > np.arange(stop - start)[:, None], -1, inside)
@@ -135,7 +135,7 @@ def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first
     """Yield sequences of equal blocks among boxes `first` to `last` (exclusive), preferring at most one fork."""
     best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
     for period in range(1, min((last - first) // 2, _LONGEST) + 1):
-        for start, length in _stretches(alike.repeated(first, last, period)):
+        for start, length in _stretches(alike.repetition_mask(first, last, period)):
             times = length // period + 1
             if times < (2 if period > 1 else _FEWEST):
                 continue
@@ -176,8 +176,8 @@ def _find_recurring(
     """
     cuts = [place for place, count in enumerate(open_at) if count <= 1]
     ranges = [(a, b) for a, b in pairwise(cuts) if b - a > 1]
-    counts = Counter(alike.of(a, b) for a, b in ranges)
-    return [_block(boxes, a, b) for a, b in ranges if counts[alike.of(a, b)] > 1 and _free(blocks, a, b)]
+    counts = Counter(alike.signature(a, b) for a, b in ranges)
+    return [_block(boxes, a, b) for a, b in ranges if counts[alike.signature(a, b)] > 1 and _free(blocks, a, b)]
 
 
 def _find_named(boxes: Sequence[Box], blocks: Sequence[Block]) -> list[Block]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..errors import CaffejaxError, Problem
 from ..options import Reading
-from .html_page import in_html, page
+from .html_page import escape_json, page
 from .net_view import load_view, to_json
 
 HOST = "127.0.0.1"
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(500, str(error).encode(errors="replace"), "text/plain; charset=utf-8")
         if self.path == "/":
             return self._answer(200, page(net, live=True), "text/html; charset=utf-8")
-        content = in_html(net).encode()
+        content = escape_json(net).encode()
         version = f'"{hashlib.sha256(content).hexdigest()}"'
         if self.headers.get("If-None-Match") == version:
             return self._answer(304, b"", "application/json", version)

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..errors import CaffejaxError
-from ..human_readable import in_words
+from ..human_readable import format_bytes
 from .html_page import LAYOUT, asset, library
 
 _INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")  # without line breaks
@@ -134,7 +134,7 @@ def _run_here(script: str) -> Any:
         _engine.cache_clear()
         _given_up.append(engine)
         atexit.unregister(engine.close)
-        raise _too_large(f"{_LONGEST} s and {in_words(_MEMORY)}are not enough") from error
+        raise _too_large(f"{_LONGEST} s and {format_bytes(_MEMORY)}are not enough") from error
     except JSEvalException as error:
         if "call stack" not in str(error):
             raise

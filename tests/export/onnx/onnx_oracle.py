@@ -39,7 +39,7 @@ def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], di
     program = run.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
     def outputs(inputs: Arrays) -> dict[str, np.ndarray]:
-        blobs = {name: np.asarray(blob) for name, blob in subject.net.trimmed(program(dict(inputs))).items()}
+        blobs = {name: np.asarray(blob) for name, blob in subject.net.strip_padding(program(dict(inputs))).items()}
         return {name: blobs[name] for name in subject.outputs}
 
     return outputs

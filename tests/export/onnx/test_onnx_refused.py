@@ -12,7 +12,7 @@ from caffejax import CaffejaxError, GraphError, Net
 from caffejax.export import BatchError, make_subject
 from caffejax.export.onnx import export_onnx, write_onnx
 from caffejax.layers import LayerType, Signature, Traced
-from caffejax.layers.registry import registered
+from caffejax.layers.registry import register_temporarily
 from export.test_stablehlo import CLASSIFICATION
 
 REPOSITORY = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def test_a_refused_net_is_explained_and_nothing_is_written(
 def test_an_unsupported_jax_function_names_the_layer() -> None:
     odd = LayerType(Signature("Odd"), Traced(lambda ctx, x: jax.scipy.special.erfinv(x)))
     text = f'{DATA} layer {{ name: "odd" type: "Odd" bottom: "data" top: "x" }}'
-    with registered(odd):
+    with register_temporarily(odd):
         net = Net(text)
         subject = make_subject(net, net.init(jax.random.key(0)))
         with pytest.raises(GraphError, match=r"layer 'odd' \(Odd\): .*JAX's erf_inv, for which ONNX has no operator"):

@@ -49,7 +49,7 @@ def layer(module: str, name: str) -> str:
       python_param {{ module: "{module}" layer: "{name}" }} }}\n"""
 
 
-def test_all_that_is_missing_is_named_at_once() -> None:
+def test_everything_missing_is_named_at_once() -> None:
     text = layer("no_such_module", "A") + layer("user_layers", "SimpleLayr") + layer("xml.no_such", "B")
     text += python("reads", "NoForward", "no_such_module.A", "y") + python("three", "NOT_A_LAYER", tops="three")
     text += 'layer { name: "empty" type: "Python" top: "empty" }'
@@ -99,7 +99,7 @@ def test_a_gradient_through_a_layer_without_backward(tmp_path: Path) -> None:
         net.graph.check_backward()
 
 
-def test_more_params_than_blobs() -> None:
+def test_surplus_params_are_refused() -> None:
     with pytest.raises(GraphError, match="too many params specified: 1 for 0 blobs"):
         Net(data((2, 2)) + python("s", "SimpleLayer", "x0", "y", "param { lr_mult: 1 }"))
 

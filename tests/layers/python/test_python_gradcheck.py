@@ -37,7 +37,7 @@ def test_a_wrong_backward_is_found() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.99, 1.01])
-def test_a_backward_that_is_a_little_wrong_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slightly_wrong_backward_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     right = user_layers.Euclidean.backward
 
     def backward(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
@@ -55,7 +55,7 @@ def test_no_backward_where_there_is_a_gradient(monkeypatch: pytest.MonkeyPatch) 
     assert [row.verdict for row in report.rows] == ["has no backward, but a gradient"]
 
 
-def test_a_layer_that_no_name_leads_to() -> None:
+def test_a_layer_without_a_name_that_leads_to_it() -> None:
     class Local(user_layers.SimpleLayer):
         pass
 

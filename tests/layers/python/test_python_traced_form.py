@@ -82,7 +82,7 @@ def test_a_class_with_blobs_param_str_and_phase(backward: Any) -> None:
     np.testing.assert_allclose(tested["loss"], 2 * loss, rtol=1e-5)
 
 
-def test_the_own_backward_is_used_with_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layers_backward_is_used_with_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     import user_layers
 
     monkeypatch.setattr(user_layers.Scaled, "backward", lambda self, blobs, x, *, y, dy: ((blobs[0] * 0 + 7,), None))

@@ -178,7 +178,7 @@ def test_a_data_layer_s_place_is_part_of_checkpoints(tmp_path: Path, snapshot: s
     resumed.close()
 
 
-def test_a_place_that_is_no_plain_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_that_is_not_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_layers.PlacedImages, "get_state", lambda self: {"x": np.zeros(3)})
     with pytest.raises(CaffejaxError, match=r"PlacedImages.get_state must return plain values that JSON supports"):
         solver(tmp_path, images("PlacedImages") + CONVOLUTION + PIXEL_LOSS)

@@ -18,7 +18,7 @@ def shape(module: str, cls: str = "MaskLayer", more: str = "") -> tuple[int, ...
     return built.apply({}, {}, {"x": np.zeros((2, 4), np.float32)})[0]["y"].shape
 
 
-def test_a_module_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_module_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert shape("pylayer.mask_layer") == (2, 1, 2, 2)
     assert shape("lib.pylayer.mask_layer") == (2, 1, 2, 2)
@@ -28,7 +28,7 @@ def test_a_module_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shape("own.pylayer.mask_layer") == (2, 4)
 
 
-def test_others_are_missed() -> None:
+def test_other_modules_are_reported_missing() -> None:
     for module, cls in (
         ("pylayer.mask_layer", "Masks"),
         ("mask_layer", "MaskLayer"),
@@ -38,6 +38,6 @@ def test_others_are_missed() -> None:
             shape(module, cls)
 
 
-def test_they_count_their_bottoms_and_tops() -> None:
+def test_layers_check_their_numbers_of_bottoms_and_tops() -> None:
     with pytest.raises(CaffejaxError, match="MaskLayer, which is built in, produces exactly 1 top, but 2 given"):
         shape("pylayer.mask_layer", more='top: "z"')

@@ -288,7 +288,7 @@ def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
     fed = {"b0": rois, "b1": deltas, "b2": scores, "b3": np.array([[height, width, 1.5]])}
     built = net("Python", BRIDGE, [a.shape for a in fed.values()])
     top = built.apply({}, {}, {name: np.float32(a) for name, a in fed.items()})[0]["t0"]
-    assert len(built.trimmed({"t0": top})["t0"]) == 5
+    assert len(built.strip_padding({"t0": top})["t0"]) == 5
     for row, (_, x1, y1, x2, y2), score, delta in zip(top[:5], rois, scores, deltas, strict=False):
         k = max(range(CLASSES), key=lambda k: score[k])
         dx, dy, dw, dh = delta[4 * k : 4 * k + 4]
@@ -308,7 +308,7 @@ def test_a_stage_bridge_moves_each_region_by_its_best_class() -> None:
         ([(7, 5), (7, 12), (7, 3), (2, 3)], "about one image"),
     ],
 )
-def test_what_a_stage_bridge_refuses(shapes: list[tuple[int, ...]], words: str) -> None:
+def test_stage_bridge_refuses_invalid_bottoms(shapes: list[tuple[int, ...]], words: str) -> None:
     with pytest.raises(CaffejaxError, match=words):
         net("Python", BRIDGE, shapes)
 

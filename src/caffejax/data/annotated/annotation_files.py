@@ -15,7 +15,7 @@ from xml.parsers import expat
 import numpy as np
 from google.protobuf import text_format
 
-from ...errors import DataError, Problem, located
+from ...errors import DataError, Problem, locate_errors
 from ...paths import content
 from ...schema.caffe_pb2 import LabelMap
 from ..image_decoding import read_file
@@ -45,7 +45,7 @@ def read_annotation(path: str, kind: str, size: Size, numbers: Mapping[str, int]
         DataError: naming the file, if it cannot be read, does not have that format, or names an unknown class.
     """
     content = read_file(path)
-    with located(file=str(path)):
+    with locate_errors(file=str(path)):
         objects, (height, width) = KINDS[kind](content, size)
         if not (height > 0 and width > 0):
             raise DataError(f"says that the image is {height:g} x {width:g}")

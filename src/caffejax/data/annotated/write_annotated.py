@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import DataError, located
+from ...errors import DataError, locate_errors
 from ...options import MAX_IMAGE_PIXELS
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..database import WRITERS
@@ -64,7 +64,7 @@ def encode_annotated(
     """
     content = read_file(path)
     original = decode_file(path, content, options.colour, options.max_pixels)
-    with located(file=str(path)):
+    with locate_errors(file=str(path)):
         image = _resize(original, options)
     datum = make_datum(path, content if image is original and options.colour else None, image, options.encoding)
     datum.channels, datum.height, datum.width = image.shape

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import DataError, Problem, located
+from ...errors import DataError, Problem, locate_errors
 from .leveldb_format import VALUE, Entry, Files, damage_error, split_key
 from .log_format import read_log, read_value
 from .manifest import Table, read_version
@@ -98,7 +98,7 @@ def build_index(files: Files, tables: dict[str, Table], logs: Iterable[list[Entr
         if index.length == most:
             break
     for file, offset, size in unverified:
-        with located(file=files.path(file)):
+        with locate_errors(file=files.path(file)):
             read_block(files, file, offset, size)
     index.files = list(numbers)
     return index
@@ -122,7 +122,7 @@ def _group_disjoint(tables: dict[str, Table]) -> list[list[str]]:
 def _scan_tables(files: Files, names: list[str]) -> Iterator[Entry]:
     last: tuple[bytes, int] | None = None
     for name in names:
-        with located(file=files.path(name)):
+        with locate_errors(file=files.path(name)):
             for entry in scan_table(files, name):
                 if last is not None and (entry.key, entry.age) <= last:
                     raise damage_error("its keys are not in order")
@@ -219,7 +219,7 @@ def _open_index(files: Files, most: int | None) -> Index:
     logs: list[list[Entry]] = []
     truncated: tuple[str, int] | None = None
     for name in names:
-        with located(file=files.path(name)):
+        with locate_errors(file=files.path(name)):
             entries, truncated_at = read_log(files, name)
         if truncated and entries:  # a crash can truncate only the last log
             raise damage_error(
@@ -238,7 +238,7 @@ def _open_index(files: Files, most: int | None) -> Index:
 
 
 def _read_records(files: Files, file: str, offset: int, size: int) -> Block:
-    with located(file=files.path(file)):
+    with locate_errors(file=files.path(file)):
         if file.endswith(".log"):
             return [read_value(files, file, offset, size)]
         return [(split_key(key)[0], value) for key, value in read_entries(read_block(files, file, offset, size))]

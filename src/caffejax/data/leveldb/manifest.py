@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...errors import DataError, Problem, located
+from ...errors import DataError, Problem, locate_errors
 from .leveldb_format import Files, damage_error, encode_prefixed, encode_varint, read_prefixed, read_varint, split_key
 from .log_format import LogReader, frame_records
 
@@ -51,7 +51,7 @@ def read_version(files: Files) -> tuple[dict[str, Table], list[str]]:
         DataError: if the folder is not a LevelDB; or naming all files that are missing or have a wrong size.
     """
     name = _manifest_name(files)
-    with located(file=files.path(name)):
+    with locate_errors(file=files.path(name)):
         version = _replay(files, name)
     tables = {_table_name(files, table.number): table for table in version.tables.values()}
     problems: list[Problem] = []
@@ -88,7 +88,7 @@ def _manifest_name(files: Files) -> str:
         missing = "is not a LevelDB: it has no file CURRENT" if os.path.isdir(folder) else "no such folder"
         remedy = "a LevelDB is a folder, as written by convert_imageset -backend leveldb"
         raise DataError(Problem(f"{missing}; {remedy}", str(folder)))
-    with located(file=files.path("CURRENT")):
+    with locate_errors(file=files.path("CURRENT")):
         content = files.read("CURRENT", 0, min(files.size("CURRENT"), 100))
         match = re.fullmatch(rb"(MANIFEST-\d+)\n", content)
         if not match:

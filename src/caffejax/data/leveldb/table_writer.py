@@ -12,7 +12,7 @@ from typing import BinaryIO
 import cramjam
 
 from ...errors import DataError, Problem
-from ..folder import Put, as_write_errors, create_folder
+from ..atomic_folder import Put, convert_write_errors, create_folder
 from .leveldb_format import checksum, encode_varint, join_key
 from .manifest import Table, encode_manifest
 from .sorted_table import FOOTER, MAGIC, RAW, SNAPPY, TRAILER
@@ -135,7 +135,7 @@ def leveldb_writer(path: str | os.PathLike[str], compress: bool = True) -> Itera
         tables = _Tables(folder, path, compress)
         try:
             yield tables.put
-            with as_write_errors(path):
+            with convert_write_errors(path):
                 tables.finish()
         finally:
             tables.close()
@@ -173,7 +173,7 @@ class _Tables:
             raise DataError(Problem(f"key {key!r} {how}", str(self._path)))
         self._records += 1
         self._last_key = key
-        with as_write_errors(self._path):
+        with convert_write_errors(self._path):
             internal = join_key(key, self._records)
             if self._table is None:
                 self._table = self._begin(internal)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import DataError, Problem, located
+from ...errors import DataError, Problem, locate_errors
 from ...layers.context import Site
 from ..common import CounterRng
 from ..image_batches import Label
@@ -141,7 +141,7 @@ def _read_frames(
         if not capture.isOpened():
             raise BadImageError(Problem("is not a video that OpenCV can read", path))
         height, width = (int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH))
-        with located(file=path):
+        with locate_errors(file=path):
             check_pixels(height, width, max_pixels)
         if begin is None:
             there = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...human_readable import counted
+from ...human_readable import format_count
 from ...schema.blob_proto import Array
 from .comparison import Comparison, Distance, Kind, Row, Verdict, distance
 from .dump import Dump, DumpedLayer
@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     a: int | None
     b: int | None
 
-    def moved(self, a: Dump, b: Dump) -> str | None:
+    def mismatch(self, a: Dump, b: Dump) -> str | None:
         """Return a description of how the two layers differ in type or blobs; None if they do not differ.
 
         For input layers only the blobs count.
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
         return None
 
 
-def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
+def pair_layers(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]:
     """Yield pairs of layers by name, in the order of A. A layer that is only in B follows B's previous layer."""
     in_a, in_b = ({layer.name: i for i, layer in enumerate(layers)} for layers in (a, b))
     done = 0
@@ -49,7 +49,7 @@ def paired(a: Sequence[DumpedLayer], b: Sequence[DumpedLayer]) -> Iterator[Pair]
     yield from (Pair(b[j], None, j) for j in range(done, len(b)) if b[j].name not in in_a)
 
 
-def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
+def describe_mismatch(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str]) -> str:
     """Return a message if two nets are different: fewer than half of their layers have the same name and type.
 
     Otherwise return "".
@@ -61,7 +61,7 @@ def strangers(first: str, a: Mapping[str, str], second: str, b: Mapping[str, str
     common = len(a.items() & b.items())
     if 2 * common >= min(len(a), len(b)):
         return ""
-    counts = f"{first} with {counted(len(a), 'layer')}, {second} with {len(b)}"
+    counts = f"{first} with {format_count(len(a), 'layer')}, {second} with {len(b)}"
     return f"these are two different nets: {counts}, and {common} of them have the same name and type"
 
 
@@ -102,8 +102,8 @@ class _Limits(NamedTuple):
     rtol: float
     atol: float
 
-    def equal(self, found: Distance, scale: float) -> bool:
-        return found.error <= self.atol + self.rtol * max(found.scale, scale)
+    def equal(self, distance: Distance, scale: float) -> bool:
+        return distance.error <= self.atol + self.rtol * max(distance.scale, scale)
 
 
 def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random: bool = False) -> Comparison:
@@ -122,7 +122,7 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
         rtol, atol: the tolerances.
         random: compare also arrays that depend on random layers, such as dropout in phase TRAIN.
     """
-    pairs = list(paired(a.layers, b.layers))
+    pairs = list(pair_layers(a.layers, b.layers))
     limits = _Limits(rtol, atol)
     chance = Chance(a, b) if not random else None
     rows = [*_inputs(a, b, limits)]
@@ -136,7 +136,7 @@ def compare(a: Dump, b: Dump, *, rtol: float = RTOL, atol: float = ATOL, random:
 
 def _strangers(a: Dump, b: Dump) -> str:
     x, y = ({layer.name: layer.type for layer in dump.layers} for dump in (a, b))
-    return strangers(f"A is of net '{a.net}'", x, f"B of '{b.net}'", y)
+    return describe_mismatch(f"A is of net '{a.net}'", x, f"B of '{b.net}'", y)
 
 
 def _title(dump: Dump) -> str:
@@ -155,7 +155,7 @@ def _inputs(a: Dump, b: Dump, limits: _Limits) -> Iterator[Row]:
 
 def _forward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
     layer = pair.layer
-    if (other := pair.moved(a, b)) is not None:
+    if (other := pair.mismatch(a, b)) is not None:
         yield Row(layer.name, layer.type, "top", other, (None, None), None, "layers", True)
         return
     params = a.blobs_of("param", layer.name), b.blobs_of("param", layer.name)
@@ -180,7 +180,7 @@ def _top(dump: Dump, place: int | None, layer: DumpedLayer, blob: str) -> Array 
 
 def _backward(a: Dump, b: Dump, pair: Pair, limits: _Limits, chance: Chance | None) -> Iterator[Row]:
     layer = pair.layer
-    if pair.a is None or pair.b is None or pair.moved(a, b) is not None:
+    if pair.a is None or pair.b is None or pair.mismatch(a, b) is not None:
         return
     by_chance = chance is not None and layer.name in chance.backward
     ends = [top for top in layer.tops if not any(top in other.bottoms for other in a.layers[pair.a + 1 :])]

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...atomic import replacing
+from ...atomic import replace_file
 from ...errors import CaffejaxError
-from ...human_readable import counted
+from ...human_readable import format_count
 from ...schema.blob_proto import Array
 from ...text_table import printable
 
@@ -146,19 +146,19 @@ class Comparison:
     strangers: str = ""
 
     @property
-    def parted(self) -> tuple[Row, ...]:
+    def differences(self) -> tuple[Row, ...]:
         """The rows that count as differences."""
         return tuple(row for row in self.rows if row.counts)
 
     @property
     def first(self) -> Row | None:
         """The first difference, or None."""
-        return next(iter(self.parted), None)
+        return next(iter(self.differences), None)
 
     @property
     def ok(self) -> bool:
         """True if at least one array was compared and no row counts as a difference."""
-        return not self.parted and any(row.verdict == "equal" for row in self.rows)
+        return not self.differences and any(row.verdict == "equal" for row in self.rows)
 
     def to_json(self) -> str:
         """Return the comparison as JSON text. NaN and infinity are null."""
@@ -190,19 +190,19 @@ class Comparison:
             ("only in B", "in B only"),
         ):
             if n := sum(row.verdict == verdict and not row.counts for row in self.rows):
-                yield f"{counted(n, 'array')} {text}."
+                yield f"{format_count(n, 'array')} {text}."
         if self.strangers:
             yield f"{self.strangers[0].upper()}{self.strangers[1:]}."
         if (first := self.first) is None:
             n = sum(row.verdict == "equal" for row in self.rows)
             yield f"All {n} arrays in both dumps are equal ({limits})." if n else "There was nothing to compare."
             if zeros := sum(r.kind == "top" and r.distance is not None and r.distance.scale == 0 for r in self.rows):
-                yield f"{counted(zeros, 'top')} of these prove nothing: all 0 in both, like weights without fillers."
+                yield f"{format_count(zeros, 'top')} of these prove nothing: all 0 in both, like unfilled weights."
             return
-        yield f"{len(self.parted)} of {len(self.rows)} arrays differ ({limits})."
+        yield f"{len(self.differences)} of {len(self.rows)} arrays differ ({limits})."
         yield f"They first differ in layer '{first.layer}' ({first.type}): {first}."
         equal = sum(row.verdict == "equal" for row in self.rows)
-        if equal and all(None in row.shapes for row in self.parted):
+        if equal and all(None in row.shapes for row in self.differences):
             yield f"Of the arrays in both dumps, {equal} are equal and none differs."
 
 
@@ -272,7 +272,7 @@ def draw_errors(comparison: Comparison, path: str | os.PathLike[str]) -> None:
             figure.savefig(picture, format=Path(path).suffix[1:] or None)
     except ValueError as error:
         raise CaffejaxError(f"{os.fspath(path)}: {error}") from error
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(picture.getvalue())
 
 

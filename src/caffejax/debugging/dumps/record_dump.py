@@ -18,7 +18,7 @@ from ...graph import Graph, Layer, Slot, is_random
 from ...net import Net, Variables
 from ...schema.blob_proto import Array
 from ..intermediates import IsolatedInputs, LayerGradients, LayerTrace, Tops
-from .compare_dumps import strangers
+from .compare_dumps import describe_mismatch
 from .dump import Dump, DumpedLayer
 
 
@@ -122,12 +122,14 @@ def _blobs(net: Net, tops: Tops, isolated: IsolatedInputs | None) -> dict[str, A
                 overwritten.append((name, *latest[name]))
             latest[name] = layer.key, value
     final = {name: value for name, (_, value) in latest.items()}
-    trimmed = net.trimmed(final)
+    trimmed = net.strip_padding(final)
     if isolated is not None:  # the number of rows of each top then depends on the layer's isolated bottoms
         read = {name: x for blobs in isolated.bottoms.values() for name, x in blobs.items()}
-        trimmed = {name: net.trimmed({**read, name: value})[name] for name, value in final.items()}
+        trimmed = {name: net.strip_padding({**read, name: value})[name] for name, value in final.items()}
     blobs = {f"blob/{name}": value for name, value in trimmed.items()}
-    return blobs | {f"top/{key}/{name}": net.trimmed({**final, name: value})[name] for name, key, value in overwritten}
+    return blobs | {
+        f"top/{key}/{name}": net.strip_padding({**final, name: value})[name] for name, key, value in overwritten
+    }
 
 
 def _loss(graph: Graph, tops: Tops) -> float:
@@ -181,7 +183,9 @@ def replay(
     """
     types = {layer.key: layer.type.name for layer in net.graph.layers}
     dumped = {layer.name: layer.type for layer in dump.layers}
-    if other := strangers(f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types):
+    if other := describe_mismatch(
+        f"the dump is of net '{dump.net}'", dumped, f"the model is '{net.graph.name}'", types
+    ):
         raise DataError(Problem(other, dump.file))
     recorded = dump.group("input")
     missing = [name for name in net.input_names if name not in recorded]

@@ -26,7 +26,7 @@ def stored_shape(shape: Shape) -> tuple[int | str, ...]:
     return ("batch", *(shape[axis] for axis in channels_last(len(shape))[1:])) if shape else ()
 
 
-def as_in_caffe(n: int) -> Order:
+def caffe_order(n: int) -> Order:
     """Return Caffe's order of n axes: (0, 1, 2, 3) for n = 4."""
     return tuple(range(n))
 
@@ -167,7 +167,7 @@ class Emission:
         require(equal, "shares params with a layer that is written as another module; give it params of its own")
         return same[0]
 
-    def ordered(self, value: Value, order: Order) -> Value:
+    def reorder(self, value: Value, order: Order) -> Value:
         """Return a value with axes in `order` and features in Caffe's order. A transposition is added if needed."""
         value = self._restore_feature_order(value)
         if value.order == order:
@@ -181,11 +181,11 @@ class Emission:
 
     def last(self, value: Value) -> Value:
         """Return a value with its channels last. A transposition is added if needed."""
-        return self.ordered(value, channels_last(len(value.shape)))
+        return self.reorder(value, channels_last(len(value.shape)))
 
     def plain(self, value: Value) -> Value:
         """Return a value in Caffe's axis order. A transposition is added if needed."""
-        return self.ordered(value, as_in_caffe(len(value.shape)))
+        return self.reorder(value, caffe_order(len(value.shape)))
 
     def alike(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Return values of equal shape in the same axis order. Transpositions are added if needed."""
@@ -193,7 +193,7 @@ class Emission:
         if all(v.order == first.order and v.flat == first.flat for v in values):
             return tuple(values)
         first = self._restore_feature_order(first)
-        return (first, *(self.ordered(v, first.order) for v in values[1:]))
+        return (first, *(self.reorder(v, first.order) for v in values[1:]))
 
     def row_major(self, value: Value, axis: int = 0) -> bool:
         """Return whether the axes from `axis` on are stored in Caffe's order. Axes of length 1 are ignored."""

@@ -120,7 +120,7 @@ def _planar(e: Emission, context: Context) -> Correlation:
 
 def _padding(c: Correlation, size: Shape) -> str | int | tuple[tuple[int, int], ...]:
     """Return the padding for nnx.Conv. It is larger at the high end of an axis if Caffe's output size needs it."""
-    needed = c.window.ending(size, convolution_output(size, c.window)).padding
+    needed = c.window.fit_padding(size, convolution_output(size, c.window)).padding
     pads = tuple((low, max(low, high)) for low, high in needed)
     if all(low == high for low, high in pads):
         pad = one_or_all([low for low, _ in pads])
@@ -241,7 +241,7 @@ def padding_of(window: Window, size: Shape, out: Shape) -> tuple[tuple[int, int]
     It is Caffe's symmetric padding (low, low) if this results in the same output size in flax. Otherwise `high` is the
     padding that Caffe's output size needs.
     """
-    needed = window.ending(size, out).padding
+    needed = window.fit_padding(size, out).padding
     fits = (a == b for a, b in zip(window.output(size), out, strict=True))
     return tuple((low, low) if is_equal else (low, high) for (low, high), is_equal in zip(needed, fits, strict=True))
 

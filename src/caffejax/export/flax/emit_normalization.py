@@ -157,7 +157,7 @@ def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
     start = canonical_axis(e.p.axis, x.shape) if factor.shape else 0
     shape: Shape = (1,) * start + factor.shape + (1,) * (len(x.shape) - start - len(factor.shape))
     if shape == factor.shape:
-        return e.ordered(factor, x.order)
+        return e.reorder(factor, x.order)
     factor = e.plain(factor)
     if start == 0:  # for example (images, channels), which gets axes for height and width
         sizes = [shape[axis] for axis in x.order]
@@ -168,4 +168,4 @@ def _broadcast(e: Emission, factor: Value, x: Value) -> Value:
     else:
         text = ", ".join(map(str, shape))
     spread = e.call(f"{{0}}.reshape({text})", factor, shape=shape, order=tuple(range(len(shape))), blob=factor.blob)
-    return e.ordered(spread, x.order)
+    return e.reorder(spread, x.order)

@@ -11,7 +11,7 @@ from ...errors import require
 from ...layers.helpers import canonical_axis
 from ...layers.indexing import crop_box
 from ...layers.permute import flipped_axes, permuted_axes, reversed_axes, transposed_axes
-from .emit_context import Emission, as_in_caffe, number, reshape_expression, writes
+from .emit_context import Emission, caffe_order, number, reshape_expression, writes
 from .ir import Value
 
 
@@ -47,7 +47,7 @@ def flatten(e: Emission) -> Value:
         return flatten_from(e, x, 1)
     x = e.plain(x)
     require(start > 0, "flattens the batch's axis, which is not supported")
-    return e.call(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+    return e.call(reshape_expression(e.tops[0]), x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 @writes("Reshape")
@@ -62,7 +62,7 @@ def reshape(e: Emission) -> Value:
         return flatten_from(e, x, 1)
     x = e.plain(x)
     text = ", ".join(map(str, sizes))
-    return e.call(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+    return e.call(f"{{0}}.reshape({text})", x, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 def _sizes(e: Emission, x: Value) -> list[int | str]:
@@ -104,8 +104,8 @@ def concat(e: Emission) -> Value:
     if all(x.flat is None and x.order == first.order for x in e.bottoms):
         xs = e.bottoms
     else:
-        order = first.order if len({x.order for x in e.bottoms}) == 1 else as_in_caffe(len(first.shape))
-        xs = tuple(e.ordered(x, order) for x in e.bottoms)
+        order = first.order if len({x.order for x in e.bottoms}) == 1 else caffe_order(len(first.shape))
+        xs = tuple(e.reorder(x, order) for x in e.bottoms)
     if len(xs) == 1:
         return xs[0]
     places = ", ".join(f"{{{i}}}" for i in range(len(xs)))
@@ -116,7 +116,7 @@ def concat(e: Emission) -> Value:
 def slice_(e: Emission) -> tuple[Value, ...]:
     """Write a split along an axis."""
     (x,) = e.bottoms
-    x = e.ordered(x, x.order)
+    x = e.reorder(x, x.order)
     axis = canonical_axis(e.p.slice_dim if e.p.HasField("slice_dim") else e.p.axis, x.shape)
     sizes = [shape[axis] for shape in e.tops]
     if len(sizes) == 1:
@@ -164,7 +164,7 @@ def shuffle_channel(e: Emission) -> Value:
 def tile(e: Emission) -> Value:
     """Write a repetition along an axis."""
     (x,) = e.bottoms
-    x = e.ordered(x, x.order)
+    x = e.reorder(x, x.order)
     place = x.order.index(canonical_axis(e.p.axis, x.shape))
     counts = ", ".join(str(e.p.tiles if k == place else 1) for k in range(len(x.shape)))
     return e.call(f"jnp.tile({{0}}, ({counts}{',' if len(x.shape) == 1 else ''}))", x, shape=e.tops[0])
@@ -184,7 +184,7 @@ def reverse(e: Emission) -> Value:
 
 def _flip_axes(e: Emission, axes: Sequence[int]) -> Value:
     (x,) = e.bottoms
-    x = e.ordered(x, x.order)
+    x = e.reorder(x, x.order)
     if not axes:
         return x
     places = [x.order.index(axis) for axis in axes]
@@ -200,7 +200,7 @@ def softmax(e: Emission) -> Value:
     axis = canonical_axis(e.p.axis, x.shape)
     place = x.axis(axis)
     text = f"nnx.softmax({operand})" if place == -1 else f"nnx.softmax({operand}, axis={place})"
-    return e.elementwise(text, x if axis == 1 else e.ordered(x, x.order))
+    return e.elementwise(text, x if axis == 1 else e.reorder(x, x.order))
 
 
 @writes("Parameter")
@@ -208,7 +208,7 @@ def parameter(e: Emission) -> Value:
     """Write a learned array."""
     (array,) = e.arrays
     part = e.part("nnx.Param", "param", {"": array}, positional=1, random=False, value=Zeros(array.shape))
-    return e.call("{part}[...]", part=part, shape=e.tops[0], order=as_in_caffe(len(e.tops[0])))
+    return e.call("{part}[...]", part=part, shape=e.tops[0], order=caffe_order(len(e.tops[0])))
 
 
 class Zeros(tuple[int, ...]):
@@ -222,7 +222,7 @@ class Zeros(tuple[int, ...]):
 def crop(e: Emission) -> Value:
     """Write a slice with the size of the second bottom."""
     x, like = e.bottoms
-    x = e.ordered(x, x.order)
+    x = e.reorder(x, x.order)
     starts, sizes = crop_box(e.layer.context, x.shape, like.shape)
     cuts = [f"{a}:{a + n}" if (a, n) != (0, whole) else ":" for a, n, whole in zip(starts, sizes, x.shape, strict=True)]
     stored = [cuts[axis] for axis in x.order]

@@ -35,7 +35,7 @@ def translate(subject: Subject) -> Program:
     for layer in subject.layers:
         bottoms = tuple(values[bottom] for bottom in layer.bottoms)
         try:
-            with layer.located():
+            with layer.locate_errors():
                 tops = _tops(Emission(builder, layer, bottoms))
         except CaffejaxError as error:
             problems += error.problems

@@ -177,7 +177,7 @@ class _ModelBuilder:
         self.readers = Counter(name for layer in subject.layers for name in layer.bottoms)
         self.readers.update(subject.outputs)
         padded = padded_blobs(subject.layers)
-        self.trimmed = {name: padded[name] for name in subject.outputs if name in padded}
+        self.strip_padding = {name: padded[name] for name in subject.outputs if name in padded}
         self.problems: list[Problem] = []
         self.fed: list[Value] = []
         for name, blob in inputs.items():
@@ -194,7 +194,7 @@ class _ModelBuilder:
         if preprocessing is not None:
             with self.builder.layer_scope(f"preprocess/{name}"):
                 (preprocessed,) = convert(self.builder, preprocessing, [source])
-                self.values[name] = self.builder.expanded(preprocessed)
+                self.values[name] = self.builder.expand(preprocessed)
 
     def model(self) -> ModelProto:
         """Add all layers and return the model."""
@@ -205,7 +205,7 @@ class _ModelBuilder:
                 continue  # it depends on a layer that cannot be exported
             following = self._fusible_scale(layer, layers)
             try:
-                with layer.located(), self.builder.layer_scope(layer.key):
+                with layer.locate_errors(), self.builder.layer_scope(layer.key):
                     self._add(layer, following)
             except CaffejaxError as error:
                 self.problems += error.problems
@@ -238,7 +238,7 @@ class _ModelBuilder:
             tops = add_layer_with_scale(self.builder, layer, self._arrays(layer), bottoms[0], following, scale_arrays)
         renamed: dict[str, str] = {}
         for blob, top in zip(names, tops, strict=True):
-            new_name = f"{blob}/padded" if blob in self.trimmed else blob
+            new_name = f"{blob}/padded" if blob in self.strip_padding else blob
             name = self.builder.whole(top)
             if name not in renamed and self.builder.rename(start, name, new_name):
                 renamed[name] = new_name
@@ -255,16 +255,16 @@ class _ModelBuilder:
     def _output(self, name: str) -> Value:
         """Return the value of the output `name`, with only the valid rows if it is padded."""
         value = self.values[name]
-        if name not in self.trimmed:
+        if name not in self.strip_padding:
             return value
-        root, b = self.values[self.trimmed[name]], self.builder
+        root, b = self.values[self.strip_padding[name]], self.builder
         like, blob = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (root, value))
         if (axis := matching_rows_axis(blob, like)) is None:
             self._node("Identity", [b.whole(value)], name)
             return computed(name, value.shape, value.dtype)
         with b.layer_scope(f"trim/{name}"):
             (rows,) = convert(b, _rows, [root])
-            end = b.reshaped(b.cast(b.whole(rows), np.int64), (1,))
+            end = b.reshape(b.cast(b.whole(rows), np.int64), (1,))
             self._node("Slice", [b.whole(value), b.integers([0]), end, b.integers([axis])], name)
         return computed(name, (*value.shape[:axis], "rows", *value.shape[axis + 1 :]), value.dtype)
 

@@ -178,11 +178,11 @@ class Builder:
         expanded: str = self.node("Expand", [self.held(value), self.sizes.vector(value.shape)])
         return expanded
 
-    def expanded(self, value: Value) -> Value:
+    def expand(self, value: Value) -> Value:
         """Return a value broadcast to its full shape."""
         return value if value.is_whole else computed(self.whole(value), value.shape, value.dtype)
 
-    def reshaped(self, name: str, shape: Shape) -> str:
+    def reshape(self, name: str, shape: Shape) -> str:
         """Add a Reshape to a shape that may contain symbolic sizes; return the name of the result."""
         symbolic = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(symbolic) == 1 and 0 not in shape:
@@ -325,7 +325,7 @@ class Value:
         """True if the held shape is the full shape."""
         return self.held == self.shape
 
-    def named(self, name: str) -> Value:
+    def renamed(self, name: str) -> Value:
         """Return a copy of the value with another name in the model."""
         return replace(self, what=name)
 

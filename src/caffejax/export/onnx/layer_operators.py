@@ -145,7 +145,7 @@ def _emit_convolution(call: Call, c: Correlation) -> Tops | None:
         return None
     size = c.size(call.like)
     window = c.window if c.window.output(size) == convolution_output(size, c.window) else None
-    window = window or c.window.ending(size, convolution_output(size, c.window))
+    window = window or c.window.fit_padding(size, convolution_output(size, c.window))
     weights = [call.blob(i) for i in range(len(call.blobs))]
     attributes = {"kernel_shape": list(window.kernel), "group": c.group, **_window_attributes(window)}
     return [call.emit("Conv", *weights, bottom=i, **attributes) for i in range(len(call.bottoms))]

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from onnx import ModelProto, TensorProto, checker, helper
 from onnx.external_data_helper import set_external_data
 
-from ...atomic import replacing
+from ...atomic import replace_file
 from ...errors import CaffejaxError, GraphError
 from ..inference_model import Subject, symbolic_batch_shapes
 from ..preprocessing import Preprocessing
@@ -37,7 +37,7 @@ def write_onnx(subject: Subject, path: str | os.PathLike[str], **options: Any) -
         CaffejaxError: as for `export_onnx`, and if the file cannot be written.
     """
     model = export_onnx(subject, **options)
-    with replacing_with_data(path, model) if _is_large(model) else replacing(path) as file:
+    with replace_with_data(path, model) if _is_large(model) else replace_file(path) as file:
         file.write(model.SerializeToString())
     return model
 
@@ -108,7 +108,7 @@ def check_program(model: ModelProto) -> None:
 
 
 @contextmanager
-def replacing_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
+def replace_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iterator[BinaryIO]:
     """Return a context that writes a model's weights to `<path>.data` and opens a file that replaces `path`.
 
     The model's tensors then refer to the data file and contain no numbers. Both files appear at the end of the context.
@@ -118,7 +118,7 @@ def replacing_with_data(path: str | os.PathLike[str], model: ModelProto) -> Iter
         CaffejaxError: if a file cannot be written.
     """
     data = Path(f"{os.fspath(path)}.data")
-    with replacing(path) as file, replacing(data) as numbers:
+    with replace_file(path) as file, replace_file(data) as numbers:
         for tensor in list(_weights(model)):
             start = numbers.tell()
             length = numbers.write(tensor.raw_data)

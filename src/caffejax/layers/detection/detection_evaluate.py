@@ -14,7 +14,7 @@ from ..context import Context, Shape, Site
 from ..helpers import no_gradient
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
-from .result_files import Image, in_pixels, is_in_units, read_resize, read_sizes
+from .result_files import Image, is_in_units, read_resize, read_sizes, scale_to_pixels
 
 _CASCADE = [0, 5, 6, 1, 2, 3, 4]  # the columns of FrcnnOutput's rows in the order of DetectionOutput
 _TRUTH = [
@@ -180,7 +180,7 @@ class _Evaluation:
         if size is None:
             overlap = overlaps(boxes[:, None], there, 1.0 if self._pixels else 0.0, touching=True)
         else:
-            boxes, there = (in_pixels(x, size, self._resize) for x in (boxes, there))
+            boxes, there = (scale_to_pixels(x, size, self._resize) for x in (boxes, there))
             overlap = pixel_overlaps(boxes[:, None], there, 0.0 if is_in_units(self._resize) else 1.0)
         taken: set[int] = set()
         rows: list[tuple[float, ...]] = []

@@ -30,7 +30,7 @@ class Truth(NamedTuple):
     box: jax.Array
 
     @classmethod
-    def of(cls, rows: jax.Array, *, difficult: bool) -> Truth:
+    def parse(cls, rows: jax.Array, *, difficult: bool) -> Truth:
         """Read rows of (image, label, instance, box, difficult); difficult rows are ignored without `difficult`."""
         counts = (rows[:, 0] >= 0) & (difficult | (rows[:, 7] == 0))
         return cls(jnp.where(counts, rows[:, 0], -1).astype(jnp.int32), rows[:, 1].astype(jnp.int32), rows[:, 3:7])
@@ -142,7 +142,7 @@ def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, l
     return Matches(jnp.where(best >= least, which, -1), largest, ignored)
 
 
-def hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
+def select_hardest(losses: jax.Array, eligible: jax.Array, count: Any) -> jax.Array:
     """Return the mask of the `count` eligible entries with the largest losses in each row; the first of equal losses.
 
     Args:
@@ -235,7 +235,7 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         label: (count, 8), ground truth of all images.
     """
     p, (locations, scores) = ctx.param, predictions
-    truth, classes = Truth.of(label, difficult=p.use_difficult_gt), scores.shape[2]
+    truth, classes = Truth.parse(label, difficult=p.use_difficult_gt), scores.shape[2]
     boxes, variances = prior[0], None if p.encode_variance_in_target else prior[1]
     code, images = PriorBoxParameter.CodeType.Name(p.code_type), jnp.arange(scores.shape[0])
     by_prior = p.use_prior_for_matching
@@ -362,10 +362,10 @@ def _count_mined(
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
         eligible &= _unsuppressed(p, losses, eligible, boxes)
-        return targets._replace(counted=matched | hardest(losses, eligible, count))
+        return targets._replace(counted=matched | select_hardest(losses, eligible, count))
     located = location_terms(p, offset_differences(predictions.locations, targets))[:, 0]
     losses, eligible = losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape)
-    hard = hardest(losses, eligible & _unsuppressed(p, losses, eligible, boxes), p.sample_size)
+    hard = select_hardest(losses, eligible & _unsuppressed(p, losses, eligible, boxes), p.sample_size)
     return targets._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
 
 

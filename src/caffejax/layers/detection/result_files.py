@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...atomic import replacing_path
+from ...atomic import replace_path
 from ...errors import DataError, Problem, require
 from ...schema.caffe_pb2 import LabelMap
 from ...schema.text import parse_text
@@ -70,7 +70,7 @@ def is_in_units(resize: Any) -> bool:
     )
 
 
-def in_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
     """Return boxes (..., 4) in pixels of the image, clipped to it, as float32.
 
     Args:
@@ -140,7 +140,7 @@ class ResultFiles:
             image = self._images[self._passed]
             of_image = rows[(rows[:, 0] == number) & (rows[:, 1] >= 0)]
             for (_, label, score, *_), box in zip(
-                of_image, in_pixels(of_image[:, 3:7], image, self._resize), strict=True
+                of_image, scale_to_pixels(of_image[:, 3:7], image, self._resize), strict=True
             ):
                 low, sides = box[:2], box[2:] - box[:2]
                 rounded = (np.round(np.concatenate([low, sides]) * np.float32(100)) / 100.0).tolist()
@@ -176,7 +176,7 @@ class ResultFiles:
             path = folder / f"{p.output_name_prefix}{name}"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                with replacing_path(path, DataError) as partial:
+                with replace_path(path, DataError) as partial:
                     Path(partial).write_text(text)
             except OSError as error:
                 raise DataError(Problem(f"cannot be written: {error}", str(path))) from error

@@ -43,7 +43,7 @@ class Comparison:
     absolute: bool
     channels: int
 
-    def padded(self, x: jax.Array) -> jax.Array:
+    def pad_map(self, x: jax.Array) -> jax.Array:
         """Return a map (N, C, H, W) with zeros added on all sides, at least in float32."""
         return jnp.pad(promote(x), ((0, 0), (0, 0), *((p, p) for p in self.pad)))
 
@@ -96,7 +96,7 @@ def correlation(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     0 to R steps, -1 to the left by 1 to R + 1 steps, where R is max_displacement / stride_2.
     """
     c = _comparison(ctx, a, b)
-    first, second = c.part(c.padded(a), (0, 0)), c.padded(b)
+    first, second = c.part(c.pad_map(a), (0, 0)), c.pad_map(b)
 
     def one(shift: jax.Array) -> jax.Array:
         other = c.part(second, shift)
@@ -109,8 +109,8 @@ def correlation_backward(
     ctx: Context, a: jax.Array, b: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     c = _comparison(ctx, a, b)
-    second = c.padded(b)
-    first = c.part(c.padded(a), (0, 0))
+    second = c.pad_map(b)
+    first = c.part(c.pad_map(a), (0, 0))
 
     def one(diffs: tuple[jax.Array, ...], shift_and_diff: Any) -> tuple[tuple[jax.Array, ...], None]:
         d_first, d_second = diffs

@@ -54,7 +54,7 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         )
         return []
     require(p.num_output > 0, "num_output must be positive")
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=_unit_rows if p.normalize else None)]
+    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewrite=_unit_rows if p.normalize else None)]
 
 
 def inner_distance_backward(

@@ -68,7 +68,7 @@ def margin_inner_product_params(ctx: Context, x: Any, labels: Any) -> list[Param
         f"needs one label per item: data {x.shape}, labels {labels.shape}",
     )
     inputs = math.prod(x.shape[1:])
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewritten=normalize_rows), passes(p.iteration)]
+    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewrite=normalize_rows), passes(p.iteration)]
 
 
 def margin_inner_product_backward(

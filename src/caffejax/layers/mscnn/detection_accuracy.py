@@ -28,7 +28,7 @@ from .box_maps import (
 from .detection_loss import Labels, read_labels
 
 
-def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
+def class_accuracies(ctx: Context, right: jax.Array, labels: Labels, classes: jax.Array) -> jax.Array:
     """Return the accuracy over all cells, and over cells with an object; (1, 1, 1, 2), -1 without such cells.
 
     Args:
@@ -37,7 +37,7 @@ def shares_of_right_classes(ctx: Context, right: jax.Array, labels: Labels, clas
         labels: ground truth.
         classes: (batch, height, width), the true classes; only object or background with `objectness`.
     """
-    ignored = labels.ignored(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
+    ignored = labels.ignored_mask(ctx, classes) | ((classes == 0) & (labels.overlap >= ctx.param.bg_threshold))
     shares = [_mean(ctx, right, counts) for counts in (~ignored, ~ignored & (classes != 0))]
     return jnp.stack(shares).reshape(1, 1, 1, 2)
 
@@ -53,7 +53,7 @@ def mean_overlap(ctx: Context, boxes: jax.Array, labels: Labels, plus: float) ->
     """
     truth = jnp.concatenate([labels.boxes[:, :2] - labels.boxes[:, 2:] / 2, labels.boxes[:, 2:]], axis=1)
     fits = overlaps(_corners(boxes, plus), _corners(truth, plus), plus, touching=True)
-    return _mean(ctx, fits, (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)).reshape(1, 1, 1, 1)
+    return _mean(ctx, fits, (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)).reshape(1, 1, 1, 1)
 
 
 def _corners(boxes: jax.Array, plus: float) -> jax.Array:
@@ -89,7 +89,7 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
         (scores == label_score) & (numbers > classes[:, None])
     )  # of equal scores the highest class comes first
     right = (jnp.sum(before, axis=1) < p.top_k) & (classes >= 0) & (classes < p.cls_num)
-    shares = shares_of_right_classes(ctx, right, labels, classes)
+    shares = class_accuracies(ctx, right, labels, classes)
     if ctx.n_tops < 2:
         return shares
     boxes = field.decode(x[:, p.cls_num :], normalization(ctx), bounds(p))
@@ -128,7 +128,7 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     labels = read_labels(truth, scores.shape, "bottom 2 (ground truth)")
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     right = jnp.argmax(promote(scores), axis=1) == classes
-    shares = shares_of_right_classes(ctx, right, labels, classes)
+    shares = class_accuracies(ctx, right, labels, classes)
     if ctx.n_tops < 2:
         return shares
     boxes = field.decode(promote(deltas), normalization(ctx), bounds(p))

@@ -68,7 +68,7 @@ class Labels:
     boxes: jax.Array
     overlap: jax.Array
 
-    def ignored(self, ctx: Any, classes: jax.Array) -> jax.Array:
+    def ignored_mask(self, ctx: Any, classes: jax.Array) -> jax.Array:
         """Return the mask of cells whose class is loss_param's ignore_label, (batch, height, width)."""
         p = ctx.layer.loss_param
         return classes == p.ignore_label if p.HasField("ignore_label") else jnp.zeros(classes.shape, bool)
@@ -218,7 +218,7 @@ def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
         weights = jnp.where(
             objects, of_objects, jnp.where(cross_replica.psum(ctx, jnp.sum(objects)) > 0, of_background, 1)
         )
-    ignored = labels.ignored(ctx, labels.classes)
+    ignored = labels.ignored_mask(ctx, labels.classes)
     counts = (objects | background) & ~ignored
     of_classes = class_loss(ctx, scores, labels.classes, jnp.where(counts, weights, jnp.nan))
     deltas = bounds(p).clip_normalized(deltas, 1, norm)
@@ -326,10 +326,12 @@ def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax
     sample = _sample_cells(ctx, scores, labels, len(field.width))
     classes = jnp.minimum(labels.classes, 1) if p.objectness else labels.classes
     weights = _cell_weights(ctx, labels, sample, scores.dtype)
-    of_classes = class_loss(ctx, scores, classes, jnp.where(sample & ~labels.ignored(ctx, classes), weights, jnp.nan))
+    of_classes = class_loss(
+        ctx, scores, classes, jnp.where(sample & ~labels.ignored_mask(ctx, classes), weights, jnp.nan)
+    )
     if p.HasField("field_xyr") and p.HasField("field_whr"):
         deltas = bounds(p).clip_normalized(deltas, 1, norm)
-    counts = sample & (labels.classes != 0) & ~labels.ignored(ctx, labels.classes)
+    counts = sample & (labels.classes != 0) & ~labels.ignored_mask(ctx, labels.classes)
     targets = field.encode(promote(labels.boxes), norm)
     return of_classes, box_loss(ctx, deltas, targets, counts, p.bbox_loss_type == "Smooth_L1")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...aliases import declared, meanwhile
+from ...aliases import declared_package, temporary_alias
 from ...errors import LayerError
 
 _lock = threading.Lock()
@@ -48,7 +48,7 @@ def importable(folder: Path | None) -> Iterator[None]:
     real Caffe was imported.
     """
     folders = _folders(folder)
-    with meanwhile("caffe", declared("caffe")):
+    with temporary_alias("caffe", declared_package("caffe")):
         with _lock:
             sys.path.extend(folders)
         try:

@@ -18,7 +18,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .rois import bins, images_in, pooled_size, require_maps_and_rois, round_nearest, split_rois, widen_boxes
+from .rois import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 _TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
 
@@ -204,7 +204,7 @@ def _roi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[Rectangle
     sizes = jnp.maximum(corners[:, 2:] - corners[:, :2] + 1, 1)
     top, bottom = bins(corners[:, 1], sizes[:, 1], pooled_h, data.shape[2])
     left, right = bins(corners[:, 0], sizes[:, 0], pooled_w, data.shape[3])
-    image, wrong = images_in(image, data.shape)
+    image, wrong = valid_images(image, data.shape)
     return Rectangles(image, top, bottom, left, right), wrong[:, None, None, None]
 
 
@@ -272,7 +272,7 @@ def _psroi_bins(ctx: Context, data: jax.Array, rois: jax.Array) -> tuple[jax.Arr
         f"needs output_dim * group_size**2 = {channels} channels, but bottom 0 has {data.shape[1]}",
     )
     image, boxes = split_rois(rois)
-    image, wrong = images_in(image, data.shape)
+    image, wrong = valid_images(image, data.shape)
     start, end = round_nearest(boxes[:, :2]) * p.spatial_scale, (round_nearest(boxes[:, 2:]) + 1) * p.spatial_scale
     size = jnp.maximum(end - start, _LEAST)
     top, bottom = bins(start[:, 1], size[:, 1], p.group_size, data.shape[2])

@@ -13,7 +13,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .rois import images_in, pooled_size, require_maps_and_rois, round_nearest, split_rois, widen_boxes
+from .rois import pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 
 class AxisWeights(NamedTuple):
@@ -106,7 +106,7 @@ def _align_points(
     require_maps_and_rois(data, rois)
     pooled_h, pooled_w = pooled_size(ctx.param)
     image, boxes = split_rois(rois)
-    image, wrong = images_in(image, data.shape)
+    image, wrong = valid_images(image, data.shape)
     x1, y1, x2, y2 = jnp.moveaxis(widen_boxes(boxes, ctx.param.pad_ratio) * ctx.param.spatial_scale, 1, 0)
     there = (x2 > x1) & (y2 > y1)
     rows = _align_weights(y1, y2, pooled_h, data.shape[2], there)
@@ -150,7 +150,7 @@ def roi_warping(ctx: Context, data: jax.Array, rois: jax.Array) -> jax.Array:
     cell gets gradient only from the bins that would then be near it.
     """
     image, corners = _round_corners(ctx, data, rois)
-    image, wrong = images_in(image, data.shape)
+    image, wrong = valid_images(image, data.shape)
     rows, columns = _warp_weights(_bin_starts(ctx, corners), data)
     return (sample_bilinear(promote(data), image, rows, columns) + wrong[:, None, None, None]).astype(data.dtype)
 
@@ -159,7 +159,7 @@ def roi_warping_backward(
     ctx: Context, data: jax.Array, rois: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     image, corners = _round_corners(ctx, data, rois)
-    image, _ = images_in(image, data.shape)
+    image, _ = valid_images(image, data.shape)
     positions = _bin_starts(ctx, corners)
     rows, columns = _warp_weights(positions, data)
     near = [_limit_to_near_bins(a, corners[:, 1 - k], corners[:, 3 - k]) for k, a in enumerate((rows, columns))]

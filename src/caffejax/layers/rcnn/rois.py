@@ -80,7 +80,7 @@ def bins(start: jax.Array, size: jax.Array, n: int, limit: int) -> tuple[jax.Arr
     return next(cut), next(cut)
 
 
-def images_in(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
+def valid_images(image: jax.Array, data: Shape) -> tuple[jax.Array, jax.Array]:
     """Return valid image indices, and offsets of a region's values: 0, or NaN if its image does not exist; (R,) each.
 
     A negative index marks a padding row; image 0 is read for it.

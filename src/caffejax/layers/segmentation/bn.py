@@ -16,7 +16,7 @@ from ...kernels.normalization_op import batch_normalized
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
-from ..normalization import batch_statistics, project_out, synced_over
+from ..normalization import batch_statistics, project_out, sync_axis
 from ..registry import register
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -52,7 +52,7 @@ def normalize_batch(
     if ctx.fast:
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
-        how: Any = {"relu": relu, "axis_name": synced_over(ctx)}
+        how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
         results: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
         return results
     mean, variance = batch_statistics(ctx, x)

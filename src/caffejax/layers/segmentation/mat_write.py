@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...atomic import replacing_path
+from ...atomic import replace_path
 from ...errors import DataError, Problem, require
 from ..context import Context, Shape, Site
 from ..helpers import four_axes, no_gradient
@@ -88,7 +88,7 @@ def _write(path: Path, array: np.ndarray) -> None:
 
     data = np.asarray(array, np.float32 if array.dtype != np.float64 else None).reshape(four_axes(array.shape))
     try:
-        with replacing_path(path, DataError) as partial, open(partial, "wb") as file:
+        with replace_path(path, DataError) as partial, open(partial, "wb") as file:
             savemat(file, {"data": data.T})
     except OSError as error:
         raise DataError(Problem(f"cannot be written: {error}", str(path))) from error

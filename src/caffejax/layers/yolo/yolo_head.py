@@ -72,7 +72,7 @@ def head(x: jax.Array, anchors: Any, scale: int, classes: int, name: str = "bott
     )
 
 
-def as_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
+def to_map(cells: jax.Array, like: jax.Array, anchors: int) -> jax.Array:
     """Return (N, cells, 5 + classes) as a map with the shape of `like`, (N, anchors * (5 + classes), H, W)."""
     n, _, height, width = like.shape
     apart = cells.reshape(n, anchors, height * width, cells.shape[-1])
@@ -99,7 +99,7 @@ def select_anchors(anchors: np.ndarray, mask: Sequence[int], field: str) -> np.n
     return anchors[list(mask)]
 
 
-def as_corners(boxes: jax.Array) -> jax.Array:
+def to_corners(boxes: jax.Array) -> jax.Array:
     """Return boxes (..., x, y, width, height) as (x1, y1, x2, y2)."""
     middles, sizes = boxes[..., :2], boxes[..., 2:4]
     return jnp.concatenate([middles - sizes / 2, middles + sizes / 2], axis=-1)
@@ -107,7 +107,7 @@ def as_corners(boxes: jax.Array) -> jax.Array:
 
 def centred_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return intersection over union (...) of boxes (..., 4) as x, y, width, height, which broadcast."""
-    return overlaps(as_corners(a), as_corners(b))
+    return overlaps(to_corners(a), to_corners(b))
 
 
 def shape_overlaps(a: jax.Array, b: jax.Array) -> jax.Array:

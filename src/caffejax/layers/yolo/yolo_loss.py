@@ -18,14 +18,14 @@ from .yolo_head import (
     GroundTruth,
     Head,
     anchor_sizes,
-    as_corners,
-    as_map,
     centred_overlaps,
     ground_truth,
     head,
     nan_for_unknown_labels,
     select_anchors,
     shape_overlaps,
+    to_corners,
+    to_map,
 )
 
 Measure = Callable[[jax.Array, jax.Array], jax.Array]  # of boxes (..., 4) and their targets (..., 4), which broadcast
@@ -66,7 +66,7 @@ def measure_slopes(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     boxes that are apart is a product of negative sides, and terms of the distance and the aspect ratio have factors of
     their own.
     """
-    (low, high), (truth_low, truth_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (pred, truth))
+    (low, high), (truth_low, truth_high) = (jnp.split(to_corners(box), 2, axis=-1) for box in (pred, truth))
     shared = jnp.minimum(high, truth_high) - jnp.maximum(low, truth_low)
     hull = jnp.maximum(high, truth_high) - jnp.minimum(low, truth_low)
     inside, around = (jnp.prod(sides, axis=-1, keepdims=True) for sides in (shared, hull))
@@ -127,7 +127,7 @@ def _squared_distance(a: jax.Array, b: jax.Array) -> jax.Array:
 
 def _overlap_areas(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the areas (...) of intersection and union, and width and height (..., 2) of the enclosing box."""
-    (a_low, a_high), (b_low, b_high) = (jnp.split(as_corners(box), 2, axis=-1) for box in (a, b))
+    (a_low, a_high), (b_low, b_high) = (jnp.split(to_corners(box), 2, axis=-1) for box in (a, b))
     inside = jnp.prod(jnp.maximum(jnp.minimum(a_high, b_high) - jnp.maximum(a_low, b_low), 0), axis=-1)
     union = a[..., 2] * a[..., 3] + b[..., 2] * b[..., 3] - inside
     return inside, union, jnp.maximum(a_high, b_high) - jnp.minimum(a_low, b_low)
@@ -151,7 +151,7 @@ def region_loss_backward(
     ctx: Context, x: jax.Array, labels: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, None]:
     h, objects = _read_region(ctx, x, labels)
-    return as_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, objects), x, ctx.param.num).astype(
+    return to_map(dy / max(x.shape[0], 1) * _region_differences(ctx, h, objects), x, ctx.param.num).astype(
         x.dtype
     ), None
 
@@ -272,7 +272,7 @@ def yolov3_backward(
         if p.iou_loss != p.MSE:  # as in the fork, which takes the raw coordinates for sigmoids then
             s = s.at[..., :2].set(h.raw[..., :2])
         differences *= (s * (1 - s)).at[..., 2:4].set(1)
-    return as_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
+    return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
 
 
 register(

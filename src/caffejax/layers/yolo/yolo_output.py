@@ -14,7 +14,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..registry import register
 from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
-from .yolo_head import Head, anchor_sizes, as_corners, centred_overlaps, ground_truth, head, select_anchors
+from .yolo_head import Head, anchor_sizes, centred_overlaps, ground_truth, head, select_anchors, to_corners
 
 ONE_LIST: dict[Transform, str] = {
     "shard": "the boxes of all images form one list, in which they suppress each other",
@@ -41,7 +41,7 @@ def detection_rows(
     Returns:
         (1, 1, boxes, 7), with padding rows of -1 at the end.
     """
-    corners = as_corners(boxes)
+    corners = to_corners(boxes)
     indices, kept = select_best(corners, scores, valid, threshold, or_equal=True)
     columns = jnp.concatenate([(classes + 1.0)[:, None], scores[:, None], corners], axis=1)
     numbers = jnp.arange(scores.shape[0])
@@ -273,7 +273,7 @@ def _judge(p: Any, predicted: Boxes, labelled: Boxes) -> jax.Array:
     order = jnp.argsort(-predicted.scores, stable=True)
     classes, boxes, scores, there = (part[order] for part in predicted)
     if p.nms >= 0:
-        there &= non_max_suppression(as_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
+        there &= non_max_suppression(to_corners(boxes), jnp.ones_like(there), p.nms, or_equal=True)
     order = jnp.argsort(jnp.where(there, classes, p.num_class), stable=True)
     classes, boxes, scores, there = (part[order] for part in (classes, boxes, scores, there))
     alike = labelled.there & (labelled.classes == classes[:, None])

@@ -290,7 +290,7 @@ def top_k(eqn: Equation) -> list[Value]:
 def sort(eqn: Equation) -> list[Value]:
     """Convert a stable ascending sort by the first `num_keys` operands."""
     axis, keys, b = eqn.params["dimension"], eqn.params["num_keys"], eqn.builder
-    values = [b.expanded(v) for v in eqn.inputs]
+    values = [b.expand(v) for v in eqn.inputs]
     for key in reversed(range(keys)):  # the last key first: a stable sort keeps the earlier order of equal numbers
         chosen, places = _emit_top_k(eqn, values[key], axis, values[key].shape[axis], largest=False)
         order = b.cast(b.whole(places), np.int64)

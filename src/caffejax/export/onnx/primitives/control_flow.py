@@ -116,12 +116,12 @@ def scan(eqn: Equation) -> list[Value]:
     p, b = eqn.params, eqn.builder
     n_consts, n_carry = p["num_consts"], p["num_carry"]
     consts, start = eqn.inputs[:n_consts], eqn.inputs[n_consts : n_consts + n_carry]
-    items = [b.expanded(x) for x in eqn.inputs[n_consts + n_carry :]]
+    items = [b.expand(x) for x in eqn.inputs[n_consts + n_carry :]]
     with b.subgraph([constant_value(np.int64(0)), constant_value(np.bool_(True)), *start]) as body:
         number = body.inputs[0]
         if p["reverse"]:
             last = b.node("Sub", [b.node("Squeeze", [b.sizes.one(p["length"])]), b.constant(np.int64(1))])
-            number = number.named(b.node("Sub", [last, b.whole(number)]))
+            number = number.renamed(b.node("Sub", [last, b.whole(number)]))
         item_values = [
             computed(b.node("Gather", [b.whole(x), b.whole(number)], axis=0), x.shape[1:], x.dtype) for x in items
         ]

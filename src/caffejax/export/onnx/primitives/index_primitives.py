@@ -34,7 +34,7 @@ def gather(eqn: Equation) -> Value:
     if (corner := _corner(x.shape, indices, d, p["slice_sizes"])) is not None:
         ends = [a + n for a, n in zip(corner, p["slice_sizes"], strict=True)]
         part = slice_value(eqn, x, corner, ends, [1] * len(corner))
-        return computed(b.reshaped(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
+        return computed(b.reshape(b.whole(part), eqn.shape), eqn.shape, x.dtype) if d.collapsed_slice_dims else part
     at = Places(eqn, x.shape)
     starts = at.read(indices, d.start_index_map)
     batch = [i for i in range(len(eqn.shape)) if i not in d.offset_dims]
@@ -48,7 +48,7 @@ def gather(eqn: Equation) -> Value:
     valid = at.clip_or_test(starts, p["slice_sizes"], how)
     flat = at.flat({axis: [v for v in (starts.get(axis), offsets.get(axis), same.get(axis)) if v is not None]
                     for axis in range(len(x.shape))}, eqn.shape)  # fmt: skip
-    taken = b.node("Gather", [b.reshaped(b.whole(x), (_count(x.shape),)), flat], axis=0)
+    taken = b.node("Gather", [b.reshape(b.whole(x), (_count(x.shape),)), flat], axis=0)
     if valid is not None:
         taken = b.where(valid, taken, b.constant(_fill_value(p["fill_value"], x.dtype)), x.dtype)
     return computed(taken, eqn.shape, eqn.dtype)
@@ -82,11 +82,11 @@ def scatter(eqn: Equation) -> Value:
     if valid is not None:
         flat = b.node("Where", [valid, flat, end])
     numbers, new = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, updates))
-    longer = b.node("Concat", [b.reshaped(numbers, (count,)), b.constant(np.zeros(1, dtype))], axis=0)
-    lists = [b.reshaped(name, (_count(shape),)) for name in (flat, new)]
+    longer = b.node("Concat", [b.reshape(numbers, (count,)), b.constant(np.zeros(1, dtype))], axis=0)
+    lists = [b.reshape(name, (_count(shape),)) for name in (flat, new)]
     put = b.node("ScatterElements", [longer, *lists], axis=0, reduction=reduction if reduction != "none" else None)
     cut = b.node("Slice", [put, b.integers([0]), end, b.integers([0])])
-    whole = b.reshaped(cut, x.shape)
+    whole = b.reshape(cut, x.shape)
     return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
 
 
@@ -104,7 +104,7 @@ def dynamic_slice(eqn: Equation) -> Value:
     at = Places(eqn, x.shape)
     first_, last = [], []
     for i in cut:
-        start = at.clipped(b.reshaped(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
+        start = at.clipped(b.reshape(b.cast(b.whole(starts[i]), np.int64), (1,)), x.shape[i] - eqn.shape[i])
         first_.append(start)
         last.append(b.node("Add", [start, b.sizes.one(eqn.shape[i])]))
     begin, end = (b.node("Concat", names, axis=0) if len(cut) > 1 else names[0] for names in (first_, last))
@@ -118,14 +118,14 @@ def dynamic_update_slice(eqn: Equation) -> Value:
     at = Places(eqn, x.shape)
     parts: dict[int, list[str]] = {}
     for i, start in enumerate(starts):
-        name = b.reshaped(b.cast(b.whole(start), np.int64), (1,) * len(x.shape))
+        name = b.reshape(b.cast(b.whole(start), np.int64), (1,) * len(x.shape))
         parts[i] = [at.clipped(name, x.shape[i] - new.shape[i]), at.along(new.shape, i)]
     flat = at.flat(parts, new.shape)
     dtype = np.dtype(np.int32) if x.dtype == bool else x.dtype
-    lists = [b.reshaped(flat, (_count(new.shape),))]
+    lists = [b.reshape(flat, (_count(new.shape),))]
     numbers, put = (b.whole(v) if v.dtype == dtype else b.cast(b.whole(v), dtype) for v in (x, new))
-    lists = [b.reshaped(numbers, (_count(x.shape),)), *lists, b.reshaped(put, (_count(new.shape),))]
-    whole = b.reshaped(b.node("ScatterElements", lists, axis=0), x.shape)
+    lists = [b.reshape(numbers, (_count(x.shape),)), *lists, b.reshape(put, (_count(new.shape),))]
+    whole = b.reshape(b.node("ScatterElements", lists, axis=0), x.shape)
     return computed(whole if dtype == eqn.dtype else b.cast(whole, eqn.dtype), eqn.shape, eqn.dtype)
 
 
@@ -158,7 +158,7 @@ def _take(eqn: Equation, x: Value, indices: Value, axis: int, *, clip: bool) -> 
         places = indices.array[..., 0].astype(np.int64)
         name = b.constant(np.clip(places, 0, x.shape[axis] - 1) if clip else places)
     else:
-        name = b.cast(b.reshaped(b.whole(indices), indices.shape[:-1]), np.int64)
+        name = b.cast(b.reshape(b.whole(indices), indices.shape[:-1]), np.int64)
         if clip:
             name = Places(eqn, x.shape).clipped(name, x.shape[axis] - 1)
     return computed(b.node("Gather", [b.whole(x), name], axis=axis), eqn.shape, eqn.dtype)
@@ -231,11 +231,11 @@ class Places:
             return b.constant(np.arange(n).reshape(held))
         end = b.node("Squeeze", [b.sizes.one(n)])
         numbers = b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))])
-        return b.reshaped(numbers, held)
+        return b.reshape(numbers, held)
 
     def align(self, start: str, shape: Shape, axes: Sequence[int]) -> str:
         """Reshape indices with extra axes of length 1, so that their axes become these `axes` of `shape`."""
-        return self._b.reshaped(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
+        return self._b.reshape(start, tuple(n if i in axes else 1 for i, n in enumerate(shape)))
 
     def clip_or_test(self, starts: dict[int, str], sizes: Sequence[Any], how: How) -> str | None:
         """Clip the start indices in the dictionary `starts`, so that slices of these sizes are in bounds.

@@ -23,7 +23,7 @@ def broadcast_in_dim(eqn: Equation) -> Value:
     if x.array is not None:
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
     name = eqn.builder.held(x)
-    return Value(eqn.shape, x.dtype, name if held == x.held else eqn.builder.reshaped(name, held), held)
+    return Value(eqn.shape, x.dtype, name if held == x.held else eqn.builder.reshape(name, held), held)
 
 
 @converts("reshape", "squeeze", "expand_dims")
@@ -35,7 +35,7 @@ def reshape(eqn: Equation) -> Value:
     if x.array is not None and x.array.size == 1:
         held = (1,) * len(eqn.shape)
         return Value(eqn.shape, x.dtype, x.array.reshape(held), held)
-    return computed(eqn.builder.reshaped(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
+    return computed(eqn.builder.reshape(eqn.builder.whole(x), eqn.shape), eqn.shape, eqn.dtype)
 
 
 @converts("transpose")
@@ -100,7 +100,7 @@ def slice_(eqn: Equation) -> Value:
 
 def slice_value(eqn: Equation, x: Value, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> Value:
     """Add a Slice node; return its output. Axes that are not sliced are left out of the node."""
-    b, x = eqn.builder, eqn.builder.expanded(x)
+    b, x = eqn.builder, eqn.builder.expand(x)
     shape = eqn.shape
     cut = [i for i, n in enumerate(x.shape) if not (_is(starts[i], 0) and _same(ends[i], n) and steps[i] == 1)]
     if not cut:
@@ -155,11 +155,11 @@ def _insert_padding(eqn: Equation, x: Value, value: Value, shape: Shape, axis: i
     A new axis after `axis` is padded and merged with it, and the end is cropped.
     """
     b, n, rank = eqn.builder, shape[axis], len(shape)
-    name = b.reshaped(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    name = b.reshape(b.whole(x), (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     longer = computed(name, (*shape[: axis + 1], 1, *shape[axis + 1 :]), x.dtype)
     high = [inside if i == axis + 1 else 0 for i in range(rank + 1)]
     longer = pad_value(eqn, longer, value, [0] * (rank + 1), high)
-    flat = b.reshaped(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
+    flat = b.reshape(b.whole(longer), (*shape[:axis], n * (inside + 1), *shape[axis + 1 :]))
     end = n * (inside + 1) - inside
     name = b.node("Slice", [flat, b.integers([0]), b.sizes.one(end), b.integers([axis])])
     new = (*shape[:axis], end, *shape[axis + 1 :])
@@ -175,7 +175,7 @@ def iota(eqn: Equation) -> Value:
         return Value(eqn.shape, eqn.dtype, np.arange(n).astype(eqn.dtype).reshape(held), held)
     end = b.node("Squeeze", [b.sizes.one(n)])
     numbers = b.cast(b.node("Range", [b.constant(np.int64(0)), end, b.constant(np.int64(1))]), eqn.dtype)
-    return Value(eqn.shape, eqn.dtype, b.reshaped(numbers, held), held)
+    return Value(eqn.shape, eqn.dtype, b.reshape(numbers, held), held)
 
 
 @converts("caffejax_table")
@@ -289,11 +289,11 @@ def reduce_window(eqn: Equation) -> Value:
         raise cannot("reduces over windows of integers")
     low, high = ([pads[i] for pads in padding[first:]] for i in (0, 1))
     space = x.shape[first:]
-    name = b.reshaped(b.whole(x), (_product(x.shape[:first]), 1, *space))
+    name = b.reshape(b.whole(x), (_product(x.shape[:first]), 1, *space))
     flat = computed(name, (_product(x.shape[:first]), 1, *space), x.dtype)
     summed, negative = eqn.name == "reduce_window_sum", eqn.name == "reduce_window_min"
     if negative:
-        flat = flat.named(b.node("Neg", [b.whole(flat)]))
+        flat = flat.renamed(b.node("Neg", [b.whole(flat)]))
     if any((*low, *high)):
         filling = constant_value(np.asarray(0 if summed else -np.inf, x.dtype))
         flat = pad_value(eqn, flat, filling, [0, 0, *low], [0, 0, *high])
@@ -303,7 +303,7 @@ def reduce_window(eqn: Equation) -> Value:
         name = b.node("Mul", [name, b.constant(np.asarray(np.prod(window[first:]), x.dtype))])
     if negative:
         name = b.node("Neg", [name])
-    return computed(b.reshaped(name, eqn.shape), eqn.shape, eqn.dtype)
+    return computed(b.reshape(name, eqn.shape), eqn.shape, eqn.dtype)
 
 
 def _product(sizes: tuple[int, ...]) -> int:

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from ..errors import Problem, WeightsError, is_integer
-from ..human_readable import in_words
+from ..human_readable import format_bytes
 
 _LARGEST = 2**63 - 1
 _LARGEST_TEXT = 16 << 20  # bytes; a position takes a few dozen for each data layer
@@ -31,7 +31,9 @@ def format_record(record: Mapping[str, Any], file: str) -> str:
     text = json.dumps(record)
     if len(text) > _LARGEST_TEXT:
         remedy = "let `get_state` of Python layers return less"
-        raise WeightsError(Problem(f"its record would have {in_words(len(text))}, {_at_most()}; {remedy}", file=file))
+        raise WeightsError(
+            Problem(f"its record would have {format_bytes(len(text))}, {_at_most()}; {remedy}", file=file)
+        )
     return text
 
 
@@ -46,7 +48,7 @@ def parse_record(text: str, file: str) -> dict[str, Any]:
         WeightsError: if the text is too large, not JSON, or not a record.
     """
     if len(text) > _LARGEST_TEXT:
-        raise WeightsError(Problem(f"damaged: its record has {in_words(len(text))}, {_at_most()}", file=file))
+        raise WeightsError(Problem(f"damaged: its record has {format_bytes(len(text))}, {_at_most()}", file=file))
     try:
         record = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -103,7 +105,7 @@ def _wrong(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _at_most() -> str:
-    return f"and records have at most {in_words(_LARGEST_TEXT)}"
+    return f"and records have at most {format_bytes(_LARGEST_TEXT)}"
 
 
 def _is_whole(value: Any, below: int = _LARGEST) -> bool:

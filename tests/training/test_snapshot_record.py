@@ -10,7 +10,7 @@ import pytest
 from caffejax.checkpoints.solverstate import read_solverstate, write_solverstate
 from caffejax.errors import DataError, WeightsError
 from caffejax.training import Solver
-from caffejax.training.record import format_record
+from caffejax.training.snapshot_record import format_record
 
 NET = """
 layer {{ name: "digits" type: "Data" top: "data" top: "label"
@@ -54,7 +54,7 @@ def record_of(snapshot: Path) -> Any:
     return json.loads(read_solverstate(snapshot).record)
 
 
-def test_it_goes_on_from_its_own(solver: Solver, snapshot: Path) -> None:
+def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
     own = record_of(snapshot)
     assert own.keys() == {"data", "seed", "scores", "plateau", "key"}
     restored(solver, snapshot, own)
@@ -95,6 +95,6 @@ def test_another_form_is_named(
     assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
 
 
-def test_none_is_written_that_would_not_be_read() -> None:
+def test_no_record_is_written_that_could_not_be_read() -> None:
     with pytest.raises(WeightsError, match=r"its record would have 17 MiB, and records have at most 16 MiB; let `get_"):
         format_record({"data": "-" * (17 << 20)}, "x.solverstate")

@@ -1,4 +1,4 @@
-"""Writing of database folders, each complete or absent."""
+"""Atomic writing of database folders: a folder is complete or absent."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def create_folder(path: Path) -> Iterator[Path]:
         DataError: if `path` exists, or the folder cannot be created or renamed.
     """
     if os.path.exists(path):
-        raise DataError(Problem("exists already; remove it or choose another name", file=str(path)))
+        raise DataError(Problem("already exists; remove it or choose another name", file=str(path)))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with as_write_errors(path):
+    with convert_write_errors(path):
         partial.mkdir()
     try:
         yield partial
-        with as_write_errors(path):
+        with convert_write_errors(path):
             partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
-def as_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
+def convert_write_errors(path: Path, errors: type[Exception] = OSError) -> Iterator[None]:
     """Raise an `OSError`, or an error of class `errors`, in a `with` block as a `DataError` that names the database."""
     try:
         yield
