@@ -276,7 +276,7 @@ class Net:
         start = time.perf_counter_ns()
         inputs = {name: self._place(self._arrays[name]) for name in frozen.input_names}
         blobs = frozen(inputs, jax.random.key(0) if frozen.may_draw(inputs) else None)
-        arrays = {name: np.array(blob, np.float32) for name, blob in frozen.trimmed(blobs).items()}
+        arrays = {name: np.array(blob, np.float32) for name, blob in frozen.strip_padding(blobs).items()}
         for node in self._nodes:
             if node.type == "DetectionOutput" and node.tops[0] in arrays:
                 self._reshape({name: array.shape for name, array in self._arrays.items()})
@@ -418,9 +418,9 @@ class Net:
 
     def dumpToFile(self, path: str) -> None:
         """Write the text of `dump` to a file."""
-        from ..atomic import replacing
+        from ..atomic import replace_file
 
-        with replacing(path, CaffejaxError) as file:
+        with replace_file(path, CaffejaxError) as file:
             file.write(self.dump().encode())
 
 
