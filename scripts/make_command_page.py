@@ -1,0 +1,56 @@
+"""Write docs/commands.md, the reference of the command line, from the commands' own parsers.
+
+python scripts/make_command_page.py            # writes the page
+python scripts/make_command_page.py --check    # fails if it is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from page_writer import write_or_check
+
+from caffejax import cli
+from caffejax.cli.parser import Help, Parser
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
+INTRO = """# The commands
+
+`caffejax COMMAND --help` prints what stands here. Flags may be written with one dash or two, and with `_` or `-` between
+words; `--flag=value` and `--flag value` are the same. The exit code is 0 for success, 1 for an error in what is read, 2
+for a mistake in the command, 130 after Ctrl-C. This page is made by `scripts/make_command_page.py`.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    parser = cli._parser()
+    parts = [INTRO]
+    for title, commands in (*cli._GROUPS.items(), ("Caffe's other tools", cli._CAFFES_TOOLS)):
+        parts.append(f"## {title[0].upper()}{title[1:]}\n")
+        parts += [_section(name, parser.of_commands[name]) for name in map(cli._name, commands)]
+    return "\n".join(parts)
+
+
+def _section(name: str, parser: Parser) -> str:
+    usage = parser.format_usage().removeprefix("usage: ").strip()
+    lines = [f"### {name}\n", f"    {usage}\n", f"{(parser.description or '').strip()}\n"]
+    lines += ["| | |", "|---|---|", *_rows(parser), ""]
+    return "\n".join([*lines, f"Example: `{(parser.epilog or '').removeprefix('example: ')}`\n"])
+
+
+def _rows(parser: Parser) -> Iterator[str]:
+    form = Help("caffejax")
+    for group in parser._action_groups:
+        for action in group._group_actions:
+            if not isinstance(action, argparse._HelpAction):
+                text = form._expand_help(action) if action.help else ""
+                invocation = form._format_action_invocation(action).replace("|", "\\|")
+                yield f"| `{invocation}` | {text.replace('|', chr(92) + '|').replace('<', '&lt;')} |"
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(lambda: {PAGE: page()}, __doc__))
