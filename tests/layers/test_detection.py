@@ -264,6 +264,29 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     assert np.flatnonzero(np.any(d_conf.reshape(24, 3) != 0, axis=1)).tolist() == counted
 
 
+@pytest.mark.parametrize("background", [0, 2])
+def test_targets_of_probabilities_by_class(background: int) -> None:
+    """LOGISTIC: the fork fills the targets with background_label_id before it sets those of right classes to 1."""
+    random = np.random.default_rng(0)
+    priors, truth = coarse_boxes(random, 8), coarse_boxes(random, 1)
+    matches, _ = plain_match(truth, priors, 0.5)
+    conf = random.normal(size=(8, 3))
+    targets = np.full((8, 3), background)
+    targets[np.array(matches) >= 0, 1] = 1
+    wanted = 1 / (1 + np.exp(-conf)) - targets
+    param = f"num_classes: 3 background_label_id: {background} mining_type: NONE conf_loss_type: LOGISTIC"
+    prior = np.stack([priors.ravel(), np.ones(32)])[None]
+    rows = np.array([0, 1, 0, *truth[0], 0]).reshape(1, 1, 1, 8)
+    bottoms = [np.float32(b) for b in (np.zeros((1, 32)), conf.reshape(1, -1), prior, rows)]
+    text = f"multibox_loss_param {{ {param} }} loss_param {{ normalization: NONE }}"
+    built = Net(net("MultiBoxLoss", text, [b.shape for b in bottoms]), "TRAIN")
+
+    def loss(conf: Any) -> Any:
+        return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
+
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(bottoms[1]).reshape(8, 3), wanted, rtol=1e-4, atol=1e-6)
+
+
 # boxes
 
 

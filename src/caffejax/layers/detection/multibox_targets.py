@@ -209,7 +209,8 @@ class Targets(NamedTuple):
         right: (images, groups, priors, 4), True for offsets without a loss: with bp_inside, coordinates beyond the
             image.
         scale: (priors, 4) or 1, a factor of the differences in the loss.
-        classes: (images, priors, classes), 1 at each prior's class or classes.
+        classes: (images, priors, classes), 1 at each prior's class or classes, else 0, or as in the fork the number of
+            the background if each class has its own probability (LOGISTIC).
         counted: (images, priors), True if the class loss of the prior counts.
         divisor: the divisor of both losses.
     """
@@ -267,6 +268,9 @@ def find_targets(ctx: Context, mining: int, predictions: Predictions, prior: jax
         with_truth = jnp.any(images[:, None] == truth.image, axis=1)
         places = boxes[None] if p.use_prior_for_nms else decode_offsets(code, locations[:, :, 0], boxes, variances)
         targets = _count_mined(p, mining, predictions, matches, targets, with_truth[:, None], places)
+    if p.conf_loss_type == p.LOGISTIC:  # the fork fills the targets of other classes with the background's number
+        filled = jnp.where(targets.classes > 0, targets.classes, p.background_label_id)
+        targets = targets._replace(classes=filled.astype(scores.dtype))
     wrong = (truth.image >= 0) & (
         (truth_labels < 0) | (truth_labels >= classes) | (truth.label == p.background_label_id)
     )
