@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import caffejax
+import caffejax.pycaffe as caffe
 from caffejax.data import write_lmdb
 from caffejax.data.loader import Loader
 from caffejax.errors import DataError
@@ -74,3 +75,48 @@ def test_classes_ignored_labels_and_other_numbers_pass(tmp_path, labels, layers)
     batches = loader(tmp_path, labels, layers)
     np.testing.assert_array_equal(next(batches)["label"], labels)
     batches.close()
+
+
+ACCURACY = 'layer { name: "acc" type: "Accuracy" bottom: "ip" bottom: "label" top: "acc" top: "each" %s }'
+IGNORED = SOFTMAX % "loss_param { ignore_label: 3 }"
+
+
+def warnings_of(caplog):
+    return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_what_a_loss_ignores_is_wrong_for_accuracy(tmp_path, caplog):
+    batches = loader(tmp_path, [0, 3, 3, 2, 1] * 2, IGNORED + ACCURACY % "")
+    for _ in range(2):
+        np.testing.assert_array_equal(next(batches)["label"], [0, 3, 3, 2, 1])
+    batches.close()
+    (message,) = warnings_of(caplog)
+    assert "Layer 'acc' (Accuracy) counts label 3" in message
+    (tmp_path / "other").mkdir()
+    batches = loader(tmp_path / "other", [0, 3, 4, 2, 1], IGNORED + ACCURACY % "")
+    with pytest.raises(DataError, match="holds 4 in row 2"):
+        next(batches)
+    batches.close()
+
+
+@pytest.mark.parametrize("more", ["accuracy_param { ignore_label: 3 }", None])
+def test_no_warning_where_nothing_is_counted_as_wrong(tmp_path, more, caplog):
+    batches = loader(tmp_path, [0, 3, 3, 2, 1], IGNORED + (ACCURACY % more if more else ""))
+    next(batches)
+    batches.close()
+    assert warnings_of(caplog) == []
+
+
+def test_labels_that_python_sets_count_alike(caplog):
+    """4 of 6 labels are right as far as they are known; a label of no class is in no class's accuracy."""
+    text = """
+    layer { name: "d" type: "Input" top: "ip" top: "label" input_param { shape { dim: 6 dim: 3 } shape { dim: 6 } } }
+    """
+    net = caffe.Net(text + IGNORED + ACCURACY % "", caffe.TEST)
+    assert len(warnings_of(caplog)) == 1
+    net.blobs["ip"].data[...] = np.eye(3)[[0, 1, 2, 0, 0, 1]]
+    for unknown in (3, -1, 255):
+        net.blobs["label"].data[...] = [0, 1, 2, 0, unknown, 2]
+        net.forward()
+        np.testing.assert_allclose(net.blobs["acc"].data, 4 / 6)
+        np.testing.assert_allclose(net.blobs["each"].data, [1, 1, 0.5])

@@ -77,6 +77,7 @@ class Loader:
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
         self._tops = {layer.key: layer.tops for layer in graph.layers}
         self._ranges = index_ranges(graph)
+        _warn_of_wrong_labels(self._ranges)
 
     def __iter__(self) -> Loader:
         return self
@@ -85,7 +86,7 @@ class Loader:
         """Return the shard's next batch of all sources and Input layers, by blob name.
 
         Raises:
-            DataError: if a batch cannot be read, or has a label that is not among the classes of a loss.
+            DataError: if a batch cannot be read, or has a label that is not among the classes of a loss or a metric.
             GraphError: if the net cannot be reshaped to the shapes of the batch.
         """
         while True:
@@ -150,7 +151,7 @@ class Loader:
         return batch
 
     def _check(self, name: str, array: np.ndarray, allowed: IndexRange) -> None:
-        bad = out_of_range(array, allowed.classes, allowed.ignored)
+        bad = out_of_range(array, allowed.classes, allowed.ignored, *allowed.wrong)
         if bad.any():
             row = int(np.argwhere(bad)[0][0])
             message = (
@@ -199,6 +200,20 @@ class Loader:
             source.close()
         if self._user_data is not None:
             self._user_data.close()
+
+
+def _warn_of_wrong_labels(ranges: Mapping[str, list[IndexRange]]) -> None:
+    """Warn of metrics that count labels as wrong that a loss ignores, once for each."""
+    wrong = {each.layer.name: each for of_blob in ranges.values() for each in of_blob if each.wrong}
+    for name, each in wrong.items():
+        log.warning(
+            "Layer '%s' (%s) counts label %s, which is ignored elsewhere, as wrong, as Caffe does; it has %d classes: "
+            "set its ignore_label to leave the label out",
+            name,
+            each.layer.type.name,
+            " and ".join(map(str, sorted(each.wrong))),
+            each.classes,
+        )
 
 
 def _python_positions(graph: Graph) -> dict[str, Position]:

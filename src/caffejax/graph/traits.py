@@ -15,11 +15,15 @@ from .graph import Graph, Layer
 
 
 class IndexRange(NamedTuple):
-    """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`."""
+    """The values that a layer accepts in a blob of labels or indices: 0 to `classes` - 1, and `ignored`.
+
+    A metric also accepts `wrong`, the labels that other layers of the same blob ignore, and counts them as wrong.
+    """
 
     layer: Layer
     classes: int
     ignored: int | None
+    wrong: frozenset[int] = frozenset()
 
 
 def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRange]]:
@@ -41,7 +45,17 @@ def index_ranges(graph: Graph, *, parts: bool = False) -> dict[str, list[IndexRa
         if classes is not None:
             ignored = None if indices.ignore_label is None else indices.ignore_label(layer.context)
             ranges.setdefault(index_blob(layer), []).append(IndexRange(layer, classes, ignored))
-    return ranges
+    return {name: _with_wrong_labels(of_blob) for name, of_blob in ranges.items()}
+
+
+def _with_wrong_labels(ranges: list[IndexRange]) -> list[IndexRange]:
+    ignored = frozenset(each.ignored for each in ranges if each.ignored is not None)
+    return [
+        each._replace(wrong=frozenset(n for n in ignored - {each.ignored} if not 0 <= n < each.classes))
+        if each.layer.type.gradient.indices.counts_ignored
+        else each
+        for each in ranges
+    ]
 
 
 def index_blob(layer: Layer) -> str:
@@ -74,14 +88,17 @@ def _classes(layer: Layer, bottoms: Sequence[Any]) -> int | None:
     return count
 
 
-def out_of_range(numbers: np.ndarray, classes: int, ignored: int | None = None) -> np.ndarray:
-    """Return a boolean mask of the values that are neither 0 ... `classes` - 1 nor `ignored`.
+def out_of_range(numbers: np.ndarray, classes: int, *ignored: int | None) -> np.ndarray:
+    """Return a boolean mask of the values that are neither 0 ... `classes` - 1 nor in `ignored`.
 
     Values are truncated to integers first, as in Caffe. NaN is out of range.
     """
     whole = np.trunc(numbers)
     valid = (whole >= 0) & (whole < classes)  # False for NaN
-    return ~valid if ignored is None else ~valid & (whole != ignored)
+    for number in ignored:
+        if number is not None:
+            valid |= whole == number
+    return ~valid
 
 
 def is_stateless(graph: Graph) -> bool:

@@ -20,8 +20,8 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     Bottoms: scores with the classes along `axis`, and one class number for each position without that axis. A label is
     right if fewer than top_k other classes score at least as much as its class; top_k 0 makes no label right.
     `min_is_better` (caffe-windows) compares with smaller scores instead, as for distances. A label outside 0 .. classes
-    - 1 makes the result NaN. The optional second top, (classes,), holds the accuracy of each class, 0 for a class
-    without labels.
+    - 1 counts as wrong; data layers pass it only if a loss ignores it. The optional second top, (classes,), holds the
+    accuracy of each class, 0 for a class without labels.
     """
     p = ctx.param
     axis = canonical_axis(p.axis, scores.shape)
@@ -35,15 +35,15 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)
-    index = jnp.where(valid, index, 0)
+    known = valid & (index >= 0) & (index < classes)
+    index = jnp.where(known, index, 0)
     label_scores = jnp.take_along_axis(rows, index[:, None], 1, mode="clip")
-    unknown = jnp.any(valid & ((index < 0) | (index >= classes)))
     better = jnp.sum(rows >= label_scores, axis=1) - 1  # less the class itself
-    right = (valid & (better < p.top_k)).astype(jnp.float32)
-    overall = jnp.where(unknown, jnp.nan, _share(ctx, right, valid))
+    right = (known & (better < p.top_k)).astype(jnp.float32)
+    overall = _share(ctx, right, valid)
     if ctx.n_tops < 2:
         return overall
-    of_class = (index[:, None] == jnp.arange(classes)) & valid[:, None]
+    of_class = (index[:, None] == jnp.arange(classes)) & known[:, None]
     return overall, _share(ctx, right[:, None] * of_class, of_class)
 
 
@@ -56,7 +56,7 @@ register(
     LayerType(
         Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
         Traced(accuracy),
-        Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label)),
+        Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label, counts_ignored=True)),
     )
 )
 

@@ -131,6 +131,8 @@ class Indices:
             reports them. Otherwise they are class numbers.
         ignores_gradient: whether a requested gradient into these bottoms is zero, as in Caffe's Backward, instead of an
             error: for coordinates and weights that trained layers may compute.
+        counts_ignored: whether labels out of range that another reader of the same labels ignores count as wrong, with
+            a warning, instead of being an error: for metrics.
         sample: `sample(ctx, random, *bottoms)` draws random values for the last of these bottoms, for tests, where
             random integers would be meaningless (boxes, for example). Bottoms have `.shape`.
     """
@@ -140,6 +142,7 @@ class Indices:
     ignore_label: Function | None = None
     gathers: bool = False
     ignores_gradient: bool = False
+    counts_ignored: bool = False
     sample: Function | None = None
 
     def __post_init__(self) -> None:
