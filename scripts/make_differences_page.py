@@ -29,7 +29,7 @@ INTRO = """# Differences from Caffe
 Made by `scripts/make_differences_page.py`, which runs every case below; a test keeps it up to date. A difference that
 vanished or changed would fail it.
 
-Results are Caffe's but for the places on this page, and for the last digits: sums are taken in another order.
+Results are Caffe's except where this page says so, and in the last digits: sums are taken in another order.
 [comparing.md](comparing.md) shows how to find where a net of yours departs from Caffe, and by how much. Where Caffe's
 own gradient is not the derivative, and is followed all the same, [layers.md](layers.md) says so. By Caffe its code
 for the CPU is meant.

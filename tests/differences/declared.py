@@ -15,5 +15,5 @@ SECTIONS: dict[str, tuple[str, list[Difference]]] = {
         "Errors of Caffe and its forks that are not copied, and places where they leave open what comes out.",
         gradients_and_losses.DIFFERENCES,
     ),
-    "Random numbers, data and solvers": ("What goes on around the layers.", running.DIFFERENCES),
+    "Random numbers, data and solvers": ("Differences outside of the layers.", running.DIFFERENCES),
 }

@@ -75,7 +75,7 @@ def _losses_of_places(net: str) -> list[Shown]:
 def _label(net: str) -> list[Shown]:
     built = Net(net, "TRAIN")
     loss = built.apply({}, {}, {"x": np.ones((2, 3), np.float32), "label": np.array([1.0, 3.0])})[0]["loss"]
-    return [Shown("loss of the labels [1, 3] among 3 classes", "whatever lies behind the scores in memory", loss)]
+    return [Shown("loss of the labels [1, 3] among 3 classes", "whatever is behind the scores in memory", loss)]
 
 
 DIFFERENCES = [
@@ -92,16 +92,16 @@ DIFFERENCES = [
     Difference(
         "HingeLoss: the diff of its bottom",
         "Caffe works in the bottom's diff during the forward pass. If the loss has weight 0 it has no backward pass, "
-        "and the Split above adds what lies there to the gradients of the other branches. Here a loss of weight 0 adds "
+        "and the Split above adds what is there to the gradients of the other branches. Here a loss of weight 0 adds "
         "nothing.",
         "recorded: tests/golden/nets/loss_weights.npz; hinge_loss_layer.cpp, Forward_cpu: bottom_diff",
         "tests/golden/nets/loss_weights.prototxt",
         _hinge,
     ),
     Difference(
-        "Labels that are no class",
+        "Labels outside of the classes",
         "Caffe reads beyond the array: SoftmaxWithLoss, MultinomialLogisticLoss, HingeLoss, InfogainLoss, and those "
-        "that pick by number, such as Embed and BatchReindex. Here what such a label would decide is NaN, and training "
+        "that pick by number, such as Embed and BatchReindex. Here results that depend on such a label are NaN, and training "
         "stops with an error that names the label.",
         "softmax_loss_layer.cpp, Forward_cpu: prob_data[i * dim + label_value * inner_num_ + j]; the DCHECK before it "
         "is left out of releases",

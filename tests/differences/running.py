@@ -1,4 +1,4 @@
-"""Differences in what goes on around the layers: random numbers, data, solvers."""
+"""Differences outside of the layers: random numbers, data, solvers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _list_without_label(net: str) -> list[Shown]:
 
 
 def _resumed(net: str) -> list[Shown]:
-    """What the first batch after two steps holds, when a solver was stopped and goes on."""
+    """Show the first batch after two steps of a solver that was stopped and resumed."""
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/data.h5", "w") as file:
             file["x"] = np.arange(10.0).reshape(10, 1)
@@ -58,7 +58,7 @@ def _not_finite(net: str) -> list[Shown]:
     solver = Solver(text)
     found = _error(solver.solve)
     solver.close()
-    return [Shown("training with a loss that overflows", "goes on, and snapshots", f"error: {found}")]
+    return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {found}")]
 
 
 def _refused(text: str) -> list[Shown]:
@@ -101,8 +101,8 @@ DIFFERENCES = [
     ),
     Difference(
         "A training that is resumed",
-        "Caffe begins its data anew. Here a run that goes on from caffejax's own snapshot reads on where it was, and "
-        "comes to the same numbers bit for bit. From Caffe's .solverstate, which does not say where, it begins anew.",
+        "Caffe reads its data from the start again. Here a run resumed from caffejax's snapshot continues where it was, "
+        "with the same numbers bit for bit. Caffe's .solverstate has no position: the data start again.",
         "sgd_solver.cpp, SnapshotSolverStateToBinaryProto: iter, learned_net, current_step and history are all",
         'layer { name: "data" type: "HDF5Data" top: "x" hdf5_data_param { source: "list.txt" batch_size: 1 } }',
         _resumed,

@@ -176,7 +176,7 @@ def _name(command: Any) -> str:
 
 
 def _overview() -> str:
-    """Return the list of commands by task, and what holds for all commands."""
+    """Return the help text that lists the commands by task."""
     lines = []
     for title, commands in _GROUPS.items():
         lines += [f"{title}:", *(f"  {_name(command):11} {command.HELP}" for command in commands), ""]

@@ -261,7 +261,7 @@ def _warn_about_tasks() -> None:
 def add_device_flag(parser: argparse.ArgumentParser, gpu: str = "run on the GPU with this number") -> None:
     """Add `--device` and `--gpu`; `gpu` is the help text of `--gpu`."""
     place = flags.group(parser, "where it runs")
-    flags.add(place, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= is no GPU
+    flags.add(place, "gpu", gpu, metavar="N", type=lambda text: text or None)  # as in Caffe, --gpu= sets no GPU
     flags.add(place, "device", "run on the device of this kind and number: cpu, gpu:1, tpu", metavar="KIND[:N]")
 
 

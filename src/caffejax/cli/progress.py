@@ -24,7 +24,7 @@ _OFF = "off"
 def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]:
     """Return a context that shows the progress of training below the log.
 
-    It has no effect if stderr is no terminal with a cursor, or in other processes than the first.
+    It has no effect outside of the first process, or if stderr is not a terminal with a cursor.
 
     Args:
         solver: the solver to watch.
@@ -53,7 +53,7 @@ def show_progress(solver: Solver, outputs: Sequence[str] = ()) -> Iterator[None]
 def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
     """Return a context that shows the progress of `total` steps below the log, with a function to call after each step.
 
-    `noun` is the text after the numbers. If stderr is no terminal with a cursor, nothing is shown.
+    `noun` is the text after the numbers. Nothing is shown if stderr is not a terminal with a cursor.
     """
     if not _has_cursor():
         yield lambda: None
@@ -64,7 +64,7 @@ def counter(total: int, noun: str) -> Iterator[Callable[[], object]]:
 
 
 def _has_cursor() -> bool:
-    """Return whether stderr is a terminal that moves its cursor; the output of `!command` in a notebook is none.
+    """Return whether stderr is a terminal that moves its cursor. The output of `!command` in a notebook is not.
 
     Jupyter runs such commands in a pseudo-terminal, and shows what they print as it is.
     """

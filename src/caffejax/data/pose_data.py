@@ -21,11 +21,11 @@ from .image_batches import Examples, ImageBatches
 from .opencv import cv2
 from .prefetch import Batch, Batches
 
-CHANNELS = 6  # blue, green, red, the people, the mask of what is labelled, the mask of all people
+CHANNELS = 6  # blue, green, red, the people, the mask of labelled pixels, the mask of all people
 _PEOPLE, _MASK = 3, 4
 _HIDDEN, _OUTSIDE, _UNLABELLED = 0, 2, 3  # in a joint's visibility; 1 is visible, and from 2 on it is not in the maps
 _FAR = 1_000_000  # pixels
-_GRAY = 128  # of what is outside of the image
+_GRAY = 128  # of pixels outside of the image
 _MIN_WEIGHT = 4.6052  # the exponent at which a joint's map falls to 1 %
 _LIMB_STRIDE = np.float32(0.125)  # the fork divides by 8 whatever the stride
 _KNOWN = {
@@ -198,7 +198,7 @@ class Augmented(NamedTuple):
 class PoseBatches(ImageBatches[int]):
     """Batches of images and maps; in TRAIN scaled, rotated, cropped and mirrored at random.
 
-    Tops are the images, float32 (N, 6, H, W), of which the last three channels are 0; and the label, float32
+    Tops are the images, float32 (N, 6, H, W) with zeros in the last three channels; and the label, float32
     (N, 2 * (num_parts + 1), H / stride, W / stride): weights of all maps, then maps of limbs, joints and background.
 
     Args:
@@ -340,7 +340,7 @@ def _crop(example: Augmented, size: tuple[int, int], shift: np.ndarray) -> Augme
 class CPMDataLayer(DataLayer):
     """Batches of images of people, and of weights and maps of their limbs and joints, from a database.
 
-    Records have six channels: the image, a description of the people, and masks of what is labelled and of all people.
+    Records have six channels: the image, a description of the people, and masks of labelled pixels and of all people.
     The label has weights for all maps, then the maps: two for each limb, one for each joint, and the background.
     """
 

@@ -42,7 +42,7 @@ class Layer:
 
     @property
     def blobs(self) -> tuple[Array, ...]:
-        """The params and running statistics. Assign a sequence of as many arrays to set them."""
+        """The params and running statistics. To set them, assign a sequence of arrays."""
         return tuple(self._net.getParam(self._number, i) for i in range(len(self._net._params(self._number))))
 
     @blobs.setter
@@ -83,7 +83,7 @@ class Net:
         self._reshaped: Graph
 
     def _set(self, net: CaffeNet, variables: Variables, absent: set[Slot]) -> None:
-        """Make this the `Net` of a net in phase TEST, its params and state, of which `absent` were never loaded."""
+        """Use a net in phase TEST with its params and state. Slots in `absent` were never loaded."""
         self._net = net.for_inference(net.graph.blobs)
         self._reshaped = self._net.graph
         self._variables, self._absent = variables, absent
@@ -105,7 +105,7 @@ class Net:
         return tuple(node.name for node in self._nodes)
 
     def getLayerId(self, layer: str) -> int:
-        """Return a layer's number, or -1 if there is no layer of this name."""
+        """Return a layer's number, or -1 if no layer has this name."""
         return 0 if layer == "_input" else self._numbers.get(layer, -1)
 
     def getLayer(self, layerId: int | str) -> Layer:
@@ -160,7 +160,7 @@ class Net:
         return array.reshape((1, -1) if self._nodes[number - 1].type == "InnerProduct" else (-1, 1))
 
     def setParam(self, layer: int | str, numParam: int, blob: Any) -> None:
-        """Set a layer's blob, from an array of as many elements. The next `forward` uses it."""
+        """Set a layer's blob for the next `forward`, from an array with the blob's number of elements."""
         import jax
 
         _, param = self._param(layer, numParam)
@@ -345,7 +345,7 @@ class Net:
         self._reshaped = reshape_graph(self._reshaped, {**current, **shapes})
 
     def _input_size(self) -> tuple[int, int]:
-        """Return width and height of the first input, or (0, 0) if it is no image."""
+        """Return width and height of the first input, or (0, 0) if it is not an image."""
         shape: Shape = self._reshaped.blobs[self._fed[0]].shape if self._fed else ()
         return (shape[3], shape[2]) if len(shape) == 4 else (0, 0)
 

@@ -262,7 +262,7 @@ class Net:
         """Run a deconvolution pass (Zeiler and Fergus 2013), as in the fork of the Deep Visualization Toolbox.
 
         It is a backward pass in which a ReLU layer passes on the positive part of its top's diff, whatever its bottom
-        was, and an LRN layer with `deconv_ignore: true` its top's diff. Arguments and result are those of `backward`.
+        was, and an LRN layer with `deconv_ignore: true` its top's diff. Arguments and result are as in `backward`.
         """
         return self._pass_back(True, diffs, start, end, kwargs)
 

@@ -393,7 +393,7 @@ class _Parser(Cursor):
         """Parse a string without quotes, such as a path or the name of a type, which ends at a space.
 
         Raises:
-            ValueError: if there is none, or another value follows it on its line: then its end is not known.
+            ValueError: if no string follows, or another value follows on its line, so that its end is unknown.
         """
         word, end = self.tokens.bare_word(self.at)
         after = self.tokens[end]

@@ -1,4 +1,4 @@
-"""Import hook: `import caffe` takes the package beside this file where a Caffe that was never built comes first.
+"""Import hook: `import caffe` imports the package beside this file instead of a Caffe that was never compiled.
 
 Scripts put a checkout's folder `python` first on Python's path. Its package `caffe` lacks the compiled module `_caffe`,
 without which it cannot be imported. A Caffe that has it is imported as usual.
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 class CaffeFirst:
-    """Finder of the package `caffe` in `folder`, in place of one that has Python files only."""
+    """Finder that prefers the package `caffe` in `folder` to one that was never compiled."""
 
     folder = os.path.dirname(os.path.abspath(__file__))
 

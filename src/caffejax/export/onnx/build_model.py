@@ -1,6 +1,6 @@
 """Construction of an ONNX model from a net, layer by layer. Values have the names of the net's blobs.
 
-A layer without an ONNX form of its own is converted from the jaxpr of its JAX function, equation by equation.
+A layer without an ONNX operator is converted from the jaxpr of its JAX function, equation by equation.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..smooth_l1 import huber, huber_slope
 from ..softmax import LOG_FLT_MIN
 
 _LEAST = 1e-6  # smaller overlaps count as 0
-_LEAST_AREA = 1e-5  # smaller boxes are no examples under nms_param
+_LEAST_AREA = 1e-5  # nms_param excludes smaller boxes
 _PAIRED = 2.0  # the score of a best pair, more than any overlap
 
 

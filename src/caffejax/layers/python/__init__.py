@@ -63,7 +63,7 @@ PYTHON = register(
 
 
 def _built_in(ctx: Context, site: Site, missing: LayerError) -> LayerType:
-    """Return the built-in type for the module and class; raise `missing` if there is none."""
+    """Return the built-in type for the module and class, or raise `missing`."""
     kind = builtin_type(ctx.param.module, ctx.param.layer)
     if kind is None:
         raise missing
