@@ -101,7 +101,7 @@ DIFFERENCES = [
     Difference(
         "Labels outside of the classes",
         "Caffe reads beyond the array: SoftmaxWithLoss, MultinomialLogisticLoss, HingeLoss, InfogainLoss, and those "
-        "that pick by number, such as Embed and BatchReindex. Here results that depend on such a label are NaN, and training "
+        "that pick by number, such as Embed and BatchReindex. Here results of such labels are NaN, and training "
         "stops with an error that names the label.",
         "softmax_loss_layer.cpp, Forward_cpu: prob_data[i * dim + label_value * inner_num_ + j]; the DCHECK before it "
         "is left out of releases",

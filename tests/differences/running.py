@@ -101,7 +101,7 @@ DIFFERENCES = [
     ),
     Difference(
         "A training that is resumed",
-        "Caffe reads its data from the start again. Here a run resumed from caffejax's snapshot continues where it was, "
+        "Caffe reads its data from the start again. Here a run resumed from caffejax's snapshot continues in the data, "
         "with the same numbers bit for bit. Caffe's .solverstate has no position: the data start again.",
         "sgd_solver.cpp, SnapshotSolverStateToBinaryProto: iter, learned_net, current_step and history are all",
         'layer { name: "data" type: "HDF5Data" top: "x" hdf5_data_param { source: "list.txt" batch_size: 1 } }',

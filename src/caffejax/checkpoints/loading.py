@@ -112,7 +112,7 @@ def _read(
 ) -> tuple[dict[Slot, jax.Array], LoadReport, Stored]:
     """Return a file's arrays for a net by slot, with the dtypes and shardings of `variables`, and the report.
 
-    The last result are the file's blobs for other layers.
+    The third result has the file's blobs for other layers.
     """
     stored, release, copies = _open_blobs(path)
     new, report = match_blobs(graph, stored, path, copies=copies, without=without)

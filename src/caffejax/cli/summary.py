@@ -2,7 +2,7 @@
 
 Receptive field and stride are in pixels of the net's inputs along each spatial axis; "-" means that an output depends
 on all pixels, as after an InnerProduct, or that they are undefined. Multiply-adds and activations are for the whole
-batch. With --memory the table has the bytes of each layer, and below it stands the memory of training.
+batch. With --memory the table has the bytes of each layer, followed by the memory of training.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def param_name_dict() -> dict[str, str]:
 def _params_of(type_name: str) -> tuple[str, ...]:
     """Return the names of the LayerParameter fields that may have a type's settings, the likeliest first.
 
-    These are the field of the type, or the fields of all types with this name in forks; a field whose name resembles the
-    type's name; and a field whose message is named after the type, as in Caffe.
+    These are the field of the type, or the fields of all types with this name in forks; a field whose name resembles
+    the type's name; and a field whose message is named after the type, as in Caffe.
     """
     names: list[str | None] = []
     with suppress(GraphError):  # an unregistered type
