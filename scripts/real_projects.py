@@ -1,0 +1,313 @@
+"""Run workflows of public Caffe projects on caffejax, as scripts/real_projects.toml lists them, and print a table.
+
+    python scripts/real_projects.py CHECKOUTS [--only WORDS] [--seconds 120] [--work FOLDER] [--verbose]
+
+CHECKOUTS is a folder of git checkouts named owner+name, such as BVLC+caffe. A checkout stays as it is: its files are
+copied, edited by the rules of the list, and get the programs that `caffejax tools` writes. Weights are random, and data
+are made here: scikit-learn's digits, and pictures with boxes. A workflow is skipped if its checkout is absent, or a
+Python package that it needs. The exit code is 1 if a workflow fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import caffejax
+from caffejax.errors import CaffejaxError
+from caffejax.shim import FOLDER as SHIM
+
+LIST = Path(__file__).with_suffix(".toml")
+_CLASSES = ("cat", "dog", "person", "car")
+_NUMPY = ("float", "int", "bool", "object")  # NumPy's former names of Python's types
+_SUFFIX = ".caffejax-data"
+
+
+class Result(NamedTuple):
+    """A row of the table."""
+
+    project: str
+    workflow: str
+    outcome: str
+    seconds: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("--only", default="", help="run workflows whose project and name contain these words")
+    parser.add_argument("--seconds", type=float, default=120, help="the most that a workflow may take")
+    parser.add_argument("--work", type=Path, help="where the copies are made and left (default: a temporary folder)")
+    parser.add_argument("--verbose", action="store_true", help="print the output of each workflow that fails")
+    options = parser.parse_args()
+    work = options.work or Path(tempfile.mkdtemp(prefix="real-projects-"))
+    results = []
+    for result in run_all(options, work.resolve()):
+        print(f"{result.project:44} {result.workflow:40} {result.seconds:6.1f} s  {result.outcome}", flush=True)
+        results.append(result)
+    if not options.work:
+        shutil.rmtree(work, ignore_errors=True)
+    ran = [result for result in results if not result.outcome.startswith("absent")]
+    good = sum(result.outcome.startswith("ok") for result in ran)
+    print(f"{good} of {len(ran)} workflows of {len({result.project for result in ran})} projects go through")
+    return int(good < len(ran))
+
+
+def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
+    listed = tomllib.loads(LIST.read_text())
+    for flow in listed["workflow"]:
+        project, name = flow["project"], flow["name"]
+        if not all(word in f"{project} {name}" for word in options.only.split()):
+            continue
+        checkout = options.checkouts / project.replace("/", "+")
+        if not checkout.is_dir():
+            yield Result(project, name, "absent: there is no checkout", 0)
+            continue
+        begun = time.monotonic()
+        copy = work / checkout.name
+        try:
+            for place in (copy, *(work / other.replace("/", "+") for other in flow.get("needs", ()))):
+                if not place.exists():
+                    prepare(options.checkouts / place.name, place)
+            outcome = run(flow, copy, work / "home", options)
+        except (CaffejaxError, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
+            outcome = f"FAILS: {type(error).__name__}: {error}"
+        commit = commit_of(checkout)
+        other = "" if commit == listed["projects"][project] else f" (at commit {commit[:9]}, not the listed one)"
+        yield Result(project, name, outcome + other, time.monotonic() - begun)
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the commit of a checkout, or "unknown"."""
+    done = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def prepare(checkout: Path, copy: Path) -> None:
+    """Copy a checkout without its history, and write Caffe's programs and the command `python` into the copy."""
+    shutil.copytree(checkout, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", "build"))
+    subprocess.run([sys.executable, "-m", "caffejax", "tools", copy], check=True, capture_output=True)
+    folder = copy / "build" / "bin"
+    folder.mkdir()
+    for name in ("python", "python2", "python2.7", "python3"):
+        script = f'#!/bin/sh\ncase "$1" in\n*.py) exec {sys.executable} -m caffejax run "$@" ;;\nesac\n'
+        (folder / name).write_text(f'{script}exec {sys.executable} "$@"\n')
+        (folder / name).chmod(0o755)
+
+
+def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
+    """Edit the files of a workflow, run its commands in the copy of the checkout, and return the outcome."""
+    home.mkdir(exist_ok=True)
+    for name in flow.get("data", ()):
+        if not (done := copy / f"{name}{_SUFFIX}").exists():
+            _DATA[name](copy, home)
+            done.touch()
+    for edit in flow.get("edits", ()):
+        for path in sorted(found for pattern in edit["files"] for found in copy.glob(pattern)):
+            _RULES[edit["rule"]](path, edit)
+    for net, weights in flow.get("weights", {}).items():
+        if not (copy / weights).exists():
+            write_weights(copy / net, copy / weights)
+    path = os.pathsep.join([str(copy / "build" / "bin"), str(copy / "build" / "tools"), os.environ.get("PATH", "")])
+    packages = [str(SHIM), str(Path(caffejax.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PATH": path, "HOME": str(home), "MPLBACKEND": "Agg", "CAFFE_ROOT": str(copy)}
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, packages)), "JAX_PLATFORMS": "cpu"}
+    script = "set -e\n" + "\n".join(flow["run"])
+    folder = copy / flow.get("folder", ".")
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=options.seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return _failed(f"takes more than {options.seconds:g} s", output, options)
+    if process.returncode:
+        return _failed(f"exit code {process.returncode}", output, options)
+    return _failed(problem, output, options) if (problem := check(flow, folder, output)) else "ok"
+
+
+def _failed(reason: str, output: str, options: argparse.Namespace) -> str:
+    if options.verbose:
+        print("\n".join(f"    {line}" for line in output.splitlines()[-40:]))
+    lines = [line for line in output.splitlines() if line.strip()]
+    if package := re.search(r"No module named '((?!caffe)\w+)", output):
+        return f"absent: the Python package {package[1]}"
+    return f"FAILS: {reason}; {lines[-1].strip()[:150] if lines else 'no output'}"
+
+
+def check(flow: dict[str, Any], folder: Path, output: str) -> str:
+    """Return what is wrong with the results of a workflow, or an empty string."""
+    if "output" in flow and not re.search(flow["output"], output):
+        return f"nothing in the output is {flow['output']!r}"
+    if missing := [name for name in flow.get("files", ()) if not list(folder.glob(name))]:
+        return f"there is no file {missing[0]}"
+    for number in flow.get("numbers", ()):
+        matches = re.findall(number["pattern"], output)
+        if not matches:
+            return f"nothing in the output is {number['pattern']!r}"
+        if not abs(float(matches[-1]) - number["value"]) <= number["tolerance"]:
+            return f"{number['pattern']!r} is {matches[-1]}, not {number['value']} within {number['tolerance']}"
+    return ""
+
+
+def to_python3(path: Path, edit: dict[str, Any]) -> None:
+    """Translate a script by 2to3, which Python had until 3.12; the package fissix is 2to3 for later ones."""
+    if edit.get("tabs"):  # mixed with spaces
+        path.write_text(path.read_text(errors="surrogateescape").expandtabs(8), errors="surrogateescape")
+    module = "lib2to3" if sys.version_info < (3, 13) else "fissix"
+    subprocess.run([sys.executable, "-W", "ignore", "-m", module, "-w", "-n", path], check=True, capture_output=True)
+
+
+def to_numpy2(path: Path, edit: dict[str, Any]) -> None:
+    """Write Python's types instead of NumPy's former names of them, and `tobytes` for its former name."""
+    text = path.read_text()
+    text = text.replace(".tostring()", ".tobytes()")
+    for name in _NUMPY:
+        text = re.sub(rf"\bnp\.{name}\b", name, text)
+    path.write_text(text)
+
+
+def replace(path: Path, edit: dict[str, Any]) -> None:
+    """Replace a regular expression; it is an error if nothing matches, except in a file that was edited already."""
+    text, count = re.subn(edit["pattern"], edit["with"], path.read_text(errors="surrogateescape"))
+    if not count and edit["with"] not in text:
+        raise ValueError(f"{path.name} has nothing like {edit['pattern']!r} to edit")
+    path.write_text(text, errors="surrogateescape")
+
+
+def set_fields(path: Path, edit: dict[str, Any]) -> None:
+    """Set fields of a prototxt, wherever they are in it, or add them at its end."""
+    text = path.read_text()
+    for name, value in edit["fields"].items():
+        text, count = re.subn(rf"\b{name}\s*:\s*(\"[^\"]*\"|\S+)", f"{name}: {value}", text)
+        text += "" if count else f"\n{name}: {value}\n"
+    path.write_text(text)
+
+
+def to_script(path: Path, edit: dict[str, Any]) -> None:
+    """Write the code of a notebook as a script beside it; lines that begin with ! run in a shell, % has no effect."""
+    code = ["import matplotlib; matplotlib.use('Agg')", "from caffejax import pycaffe; pycaffe.install()"]
+    book = json.loads(path.read_text())
+    for cell in book["cells"] if "cells" in book else book["worksheets"][0]["cells"]:
+        lines = cell.get("source", cell.get("input", []))
+        for line in "".join(lines).splitlines() if cell["cell_type"] == "code" else ():
+            indent, word = line[: len(line) - len(line.lstrip())], line.lstrip()
+            if word.startswith("!"):
+                code.append(f"{indent}import subprocess; subprocess.run({word[1:]!r}, shell=True)")
+            else:
+                code.append(f"{indent}pass" if word.startswith("%") else line)
+    path.with_suffix(".py").write_text("\n".join(code) + "\n")
+
+
+_RULES: dict[str, Callable[[Path, dict[str, Any]], None]] = {
+    "python3": to_python3,
+    "numpy2": to_numpy2,
+    "replace": replace,
+    "set": set_fields,
+    "notebook": to_script,
+}
+
+
+def write_weights(net: Path, weights: Path) -> None:
+    """Write random weights of a net. Convolutions without a filler get MSRA's, so that activations stay finite."""
+    import jax
+
+    from caffejax.schema import read_net
+
+    text = read_net(net)
+    for layer in text.layer:
+        param = layer.inner_product_param if layer.type == "InnerProduct" else layer.convolution_param
+        if layer.type in ("Convolution", "Deconvolution", "InnerProduct") and not param.HasField("weight_filler"):
+            param.weight_filler.type = "msra"
+    model = caffejax.Net(text, "TEST")
+    weights.parent.mkdir(parents=True, exist_ok=True)
+    model.save(*model.init(jax.random.key(0)), weights)
+
+
+def make_digits(copy: Path, home: Path) -> None:
+    """Write scikit-learn's digits, enlarged to 28 x 28, as MNIST's files to data/mnist, and as CIFAR-10's."""
+    import cv2
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = np.stack([cv2.resize(i.astype(np.float32) * 15.9, (28, 28)) for i in digits.images]).astype(np.uint8)
+    labels = digits.target.astype(np.uint8)
+    for name, part in ("train", slice(0, 1500)), ("t10k", slice(1500, None)):
+        for kind, array in ("images-idx3", images[part]), ("labels-idx1", labels[part]):
+            head = np.array([0x800 + array.ndim, *array.shape], ">u4").tobytes()
+            (copy / "data" / "mnist" / f"{name}-{kind}-ubyte").write_bytes(head + array.tobytes())
+    wide = np.repeat(np.pad(images, ((0, 0), (2, 2), (2, 2)))[:, None], 3, 1).reshape(len(images), -1)
+    rows = np.concatenate([labels[:, None], wide], 1)
+    for n, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
+        (copy / "data" / "cifar10" / f"{name}.bin").write_bytes(rows[200 * n : 200 * (n + 1)].tobytes())
+
+
+def make_voc(copy: Path, home: Path) -> None:
+    """Write noise with rectangles as a small VOCdevkit to ~/data."""
+    import cv2
+
+    draw = np.random.default_rng(0)
+    for year in ("VOC2007", "VOC2012"):
+        root = home / "data" / "VOCdevkit" / year
+        for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        names = [f"{year[-1]}{n:05d}" for n in range(12)]
+        for part, chosen in ("trainval", names[:8]), ("test", names[8:]):
+            (root / "ImageSets" / "Main" / f"{part}.txt").write_text("".join(f"{name}\n" for name in chosen))
+        for name in names:
+            image = draw.integers(0, 256, (120, 160, 3), np.uint8)
+            objects = ""
+            for _ in range(2):
+                (x, y), (w, h) = draw.integers(1, 60, 2).tolist(), draw.integers(20, 60, 2).tolist()
+                cv2.rectangle(image, (x, y), (x + w, y + h), (0, 0, 255), -1)
+                box = f"<xmin>{x}</xmin><ymin>{y}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
+                kind = _CLASSES[int(draw.integers(4))]
+                objects += f"<object><name>{kind}</name><difficult>0</difficult><bndbox>{box}</bndbox></object>"
+            size = "<size><width>160</width><height>120</height><depth>3</depth></size>"
+            cv2.imwrite(str(root / "JPEGImages" / f"{name}.jpg"), image)
+            (root / "Annotations" / f"{name}.xml").write_text(f"<annotation>{size}{objects}</annotation>")
+
+
+def make_pictures(copy: Path, home: Path) -> None:
+    """Write pictures to the copy's folder `pictures`, with lists of them: names with a class, pairs with label maps."""
+    import cv2
+
+    folder, draw = copy / "pictures", np.random.default_rng(1)
+    folder.mkdir(exist_ok=True)
+    for n in range(12):
+        for name, value in (f"{n}.jpg", draw.integers(0, 256, (8, 8, 3))), (f"{n}.png", draw.integers(0, 11, (8, 8))):
+            small = value.astype(np.uint8)
+            flag = cv2.INTER_NEAREST if name.endswith("png") else cv2.INTER_CUBIC
+            cv2.imwrite(str(folder / name), cv2.resize(small, (480, 360), interpolation=flag))
+    (folder / "classes.txt").write_text("".join(f"{n}.jpg {n % 2}\n" for n in range(12)))
+    (folder / "pairs.txt").write_text("".join(f"{folder}/{n}.jpg {folder}/{n}.png\n" for n in range(12)))
+
+
+_DATA = {"digits": make_digits, "voc": make_voc, "pictures": make_pictures}
+
+if __name__ == "__main__":
+    sys.exit(main())
