@@ -94,7 +94,7 @@ def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
 def commit_of(checkout: Path) -> str:
     """Return the commit of a checkout, or "unknown"."""
     done = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    return "unknown" if done.returncode else done.stdout.strip()
 
 
 def prepare(checkout: Path, copy: Path) -> None:

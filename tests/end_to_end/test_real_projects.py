@@ -1,0 +1,96 @@
+"""The list of workflows of public projects is sound, and its runner edits copies, runs, checks and skips."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import real_projects
+
+LISTED = tomllib.loads(real_projects.LIST.read_text())
+FIELDS = {"project", "name", "needs", "data", "weights", "edits", "folder", "run", "output", "files", "numbers"}
+
+
+def test_the_list_is_sound() -> None:
+    flows = LISTED["workflow"]
+    assert len(flows) >= 40
+    assert len({flow["project"] for flow in flows}) >= 15
+    assert {flow["project"] for flow in flows} == LISTED["projects"].keys()
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in LISTED["projects"].values())
+    assert len({(flow["project"], flow["name"]) for flow in flows}) == len(flows)
+    for flow in flows:
+        assert flow.keys() <= FIELDS
+        assert any(flow.get(name) for name in ("output", "files", "numbers"))
+        assert set(flow.get("data", ())) <= real_projects._DATA.keys()
+        assert set(flow.get("needs", ())) <= LISTED["projects"].keys()
+        assert {edit["rule"] for edit in flow.get("edits", ())} <= real_projects._RULES.keys()
+        for number in flow.get("numbers", ()):
+            assert re.compile(number["pattern"]).groups == 1
+
+
+WORKFLOWS = """
+[projects]
+"a/good" = "0"
+"a/absent" = "0"
+[[workflow]]
+project = "a/good"
+name = "good"
+edits = [
+  { rule = "python3", files = ["*.py"] },
+  { rule = "numpy2", files = ["*.py"] },
+  { rule = "replace", files = ["*.py"], pattern = "number = \\\\d+", with = "number = 3" },
+  { rule = "set", files = ["*.prototxt"], fields = { max_iter = "7", display = "1" } },
+]
+run = ["python script.py", "caffe --help", "cat solver.prototxt"]
+output = '(?s)read (a|b) 3\\.0.*max_iter: 7 # many\\n.*display: 1\\n'
+files = ["build/tools/caffe"]
+numbers = [{ pattern = "read b (\\\\S+)", value = 3, tolerance = 0 }]
+[[workflow]]
+project = "a/good"
+name = "wrong number"
+run = ["echo 'loss = 2'"]
+numbers = [{ pattern = "loss = (\\\\d+)", value = 1, tolerance = 0.5 }]
+[[workflow]]
+project = "a/good"
+name = "slow"
+run = ["sleep 60"]
+[[workflow]]
+project = "a/good"
+name = "needs a package"
+run = ["python -c 'import not_there'"]
+[[workflow]]
+project = "a/absent"
+name = "absent"
+run = ["true"]
+"""
+
+
+@pytest.mark.slow
+def test_the_runner_edits_a_copy_and_says_what_came_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = tmp_path / "checkouts" / "a+good"
+    checkout.mkdir(parents=True)
+    script = "import numpy as np, caffe\nnumber = 5\nprint 'read b', np.float(number)\n"
+    (checkout / "script.py").write_text(script)
+    (checkout / "solver.prototxt").write_text("max_iter: 1000 # many\n")
+    subprocess.run(["git", "init", "-q", checkout], check=True)
+    (tmp_path / "list.toml").write_text(WORKFLOWS)
+    monkeypatch.setattr(real_projects, "LIST", tmp_path / "list.toml")
+    monkeypatch.setattr(sys, "argv", ["real_projects.py", str(checkout.parent), "--seconds", "20"])
+    assert real_projects.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    outcomes = [re.split(r" s  ", line)[1] for line in lines[:-1]]
+    assert outcomes[0].startswith("ok")
+    assert "at commit" in outcomes[0]
+    assert "is 2, not 1 within 0.5" in outcomes[1]
+    assert "takes more than 20 s" in outcomes[2]
+    assert outcomes[3].startswith("absent: the Python package not_there")
+    assert outcomes[4] == "absent: there is no checkout"
+    assert lines[-1] == "1 of 3 workflows of 1 projects go through"
+    assert (checkout / "script.py").read_text() == script
+    assert not (checkout / "build").exists()
