@@ -1,5 +1,6 @@
 """Forward and backward of a net: whole, over ranges of layers, from what stands in its blobs."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import pytest
 
 import caffejax
 import caffejax.pycaffe as caffe
+from caffejax.kernels.program_cache import Programs
+from caffejax.pycaffe._layer_range import LayerRange
 
 from .conftest import CLOSE, FED, SMALL, Write, fed, small
 
@@ -186,3 +189,42 @@ def test_forward_all_cuts_and_fills_batches() -> None:
     )
     assert (blobs["pool"].shape, diffs["fc2"].shape, diffs["data"].shape) == ((10, 3, 1, 1), (10, 5), data.shape)
     np.testing.assert_array_equal(diffs["fc2"], 1)
+
+
+def test_partial_passes_are_traced_once_and_found_by_the_next_net(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced: list[str] = []
+    for name in ("_forward", "_backward"):
+        traces = getattr(LayerRange, name)
+
+        def counted(*args: Any, name: str = name, traces: Any = traces) -> Any:
+            traced.append(name)
+            return traces(*args)
+
+        monkeypatch.setattr(LayerRange, name, counted)
+    monkeypatch.setattr(Programs, "folder", tmp_path / "programs")
+    text = f"force_backward: true {FED}"
+
+    def descend() -> list[np.ndarray]:
+        caffe.set_random_seed(0)
+        net = caffe.Net(text, caffe.TRAIN)
+        net.blobs["data"].data[...] = np.arange(4 * 2 * 36).reshape(4, 2, 6, 6) % 7
+        read = []
+        for _ in range(4):
+            net.forward(end="fc1")
+            read.append(net.blobs["pool"].data.copy())
+            net.blobs["fc1"].diff[...] = 1
+            net.backward(start="fc1", end="pool")
+            net.blobs["conv"].diff[...] += 0.1
+            read.append(net.backward(start="relu", end="conv")["data"].copy())
+            read += [net.blobs["pool"].diff.copy(), net.params["fc1"][0].diff.copy()]
+        return read
+
+    first = descend()
+    assert sorted(traced) == ["_backward", "_backward", "_forward"]
+    again = descend()
+    assert sorted(traced) == ["_backward", "_backward", "_forward"]
+    np.testing.assert_allclose(first[7], 2 * first[3], rtol=1e-5)  # the diffs of params add up
+    for before, after in zip(first, again, strict=True):
+        np.testing.assert_array_equal(after, before)

@@ -6,6 +6,7 @@ function includes the forward pass, so a backward pass computes the forward pass
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -28,7 +29,6 @@ from ..execution.backward import (
     Diffs,
     Pullback,
     differentiated_bottoms,
-    differentiated_params,
     has_backward,
     pull_back,
     with_deconv,
@@ -38,7 +38,10 @@ from ..execution.schedule import fuse, split_at_host_layers
 from ..graph import AUTOMATIC, Graph, Layer, Slot
 from ..graph.traits import index_blob, indexing_layers
 from ..kernels import compiling
+from ..kernels.program_cache import Programs
 from ..layers.row_padding import strip_padding
+
+_SMALL = 2**28  # numbers
 
 Key = tuple[jax.Array, *tuple[Any, ...]]  # a PRNG key, and numbers that are folded into it in turn
 
@@ -52,7 +55,6 @@ class BackwardRange:
         reads: the blobs whose diffs the pass starts from.
         writes: the blobs whose diffs the pass computes.
         leaves: the blobs in `writes` that are computed by earlier layers.
-        owners: the parameters whose diffs the pass adds to.
         differentiated: the keys of the layers that compute diffs.
     """
 
@@ -60,17 +62,18 @@ class BackwardRange:
         self.low, self.high, self.deconv = low, high, deconv
         reads: dict[str, None] = {}
         writes: dict[str, None] = {}
-        owners: dict[Slot, None] = {}
         layers = graph.layers[low : high + 1]
         taking_part = [layer for layer in layers if has_backward(layer)]
         for layer in reversed(taking_part):
             reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != AUTOMATIC))
             writes.update(dict.fromkeys(differentiated_bottoms(layer)))
-            owners.update(dict.fromkeys(differentiated_params(layer)))
         self.differentiated = frozenset(layer.key for layer in taking_part)
         tops = {top for layer in layers for top in layer.tops}
-        self.reads, self.writes, self.owners = tuple(reads), tuple(writes), tuple(owners)
+        self.reads, self.writes = tuple(reads), tuple(writes)
         self.leaves = tuple(name for name in writes if name not in tops)
+
+    def __repr__(self) -> str:
+        return f"BackwardRange({self.low}, {self.high})"
 
 
 class LayerRange:
@@ -129,8 +132,8 @@ class LayerRange:
         return self._roots.get(name, name)
 
     def forward(self, inputs: PassInputs, wanted: tuple[str, ...]) -> PassOutputs:
-        """Run the layers forward; return the blobs in `wanted`, without padded rows."""
-        outputs: PassOutputs = self._function("forward", self._forward, wanted)(inputs)
+        """Run the layers forward; return at least the blobs in `wanted`, without padded rows."""
+        outputs: PassOutputs = self._function("forward", self._forward, self._all_if_small(self.makes, wanted))(inputs)
         return outputs._replace(values=self.strip_padding(outputs.values))
 
     def strip_padding(self, values: Values) -> Values:
@@ -142,24 +145,30 @@ class LayerRange:
     def backward(
         self,
         inputs: PassInputs,
-        seeds: Diffs,
+        seeds: Values,
         back: BackwardRange,
         wanted: tuple[str, ...],
         host_tops: Mapping[str, jax.Array],
     ) -> Diffs:
-        """Run the layers of `back` backward; return the diffs of parameters, and of the blobs in `wanted`.
+        """Run the layers of `back` backward; return the diffs of parameters, and at least of the blobs in `wanted`.
 
         Args:
             inputs: the inputs of the forward pass.
-            seeds: the diffs to start from.
+            seeds: the blobs' diffs to start from, by name.
             back: the layers to run backward.
             wanted: the blobs whose diffs to return.
             host_tops: the tops that a host layer made in the forward pass; empty for other layers.
         """
+        wanted = self._all_if_small(back.writes, wanted)
         return self._function("backward", self._backward, back, wanted)(inputs, seeds, host_tops)
 
+    def _all_if_small(self, names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `names` if these blobs are small, so that one compiled function serves all readers, else `wanted`."""
+        size = sum(math.prod(self.graph.blobs[name].shape) for name in names)
+        return names if size <= _SMALL else wanted
+
     def forward_backward(
-        self, inputs: PassInputs, seeds: Diffs, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
+        self, inputs: PassInputs, seeds: Values, back: BackwardRange, blobs: tuple[str, ...], diffs: tuple[str, ...]
     ) -> tuple[PassOutputs, Diffs]:
         """Run all layers of the range forward and the layers of `back` backward.
 
@@ -180,15 +189,23 @@ class LayerRange:
         key = (name, *static)
         if key not in self._compiled:
             bound = partial(function, *static)
-            self._compiled[key] = bound if self.on_host else compiling.jit(bound, self.layers[0].context.run.kernels)
+            self._compiled[key] = bound if self.on_host else self._jit(bound, key)
         return self._compiled[key]
+
+    def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
+        run, kept_as = self.layers[0].context.run, None
+        if Programs.folder is not None:
+            from ..training.program_keys import graph_function  # imports what inference does not need
+
+            kept_as = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, run)
+        return compiling.jit(function, run.kernels, kept_as=kept_as)
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
         return _select(inputs, run(schedule, _fold_key(inputs), before=self._before(inputs)), wanted)
 
     def _backward(
-        self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Diffs, host_tops: Values
+        self, back: BackwardRange, wanted: tuple[str, ...], inputs: PassInputs, seeds: Values, host_tops: Values
     ) -> Diffs:
         return self._forward_backward(back, back.high, (), wanted, inputs, seeds, host_tops)[1]
 
@@ -199,7 +216,7 @@ class LayerRange:
         wanted: tuple[str, ...],
         wanted_diffs: tuple[str, ...],
         inputs: PassInputs,
-        seeds: Diffs,
+        seeds: Values,
         host_tops: Values,
     ) -> tuple[PassOutputs, Diffs]:
         """Run forward from the first layer of the range to layer `last`, and then the layers of `back` backward."""
@@ -215,7 +232,7 @@ class LayerRange:
 
         schedule = split_by_layer(Schedule(self.graph, (self._make_part(last),)))
         result = run(schedule, _fold_key(inputs), before=self._before(inputs), runner=record_pullback)
-        blobs, params = dict(seeds.blobs), dict(seeds.params)
+        blobs, params = dict(seeds), dict[Slot, jax.Array]()
         for _, diffs in pull_back(pullbacks, blobs):
             for slot, diff in diffs.params.items():
                 params[slot] = params[slot] + diff if slot in params else diff

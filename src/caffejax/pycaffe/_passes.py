@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 
 from .. import net as pure
 from ..debugging import check_indices
@@ -126,6 +128,9 @@ class Pass:
             memory.fill(self, values[name])
 
 
+_add = jax.jit(partial(jax.tree.map, jnp.add))
+
+
 class BackwardPass:
     """A backward pass. It runs a second time if a diff that it has not returned is read.
 
@@ -136,16 +141,12 @@ class BackwardPass:
 
     Attributes:
         forward: the preceding forward pass.
-        seeds: the diffs to start from.
+        seeds: the blobs' diffs to start from, by name.
     """
 
     def __init__(self, forward: Pass, layers: BackwardRange, memories: Memories) -> None:
         self.forward, self._layers = forward, layers
-        params = {slot: memories.slots[slot] for slot in layers.owners}
-        self.seeds = Diffs(
-            {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads},
-            {slot: blob.diff_on(memories.device) for slot, blob in params.items() if not blob.diff_memory.is_zero},
-        )
+        self.seeds = {name: memories.blobs[name].diff_on(memories.device) for name in layers.reads}
         self._waiting: dict[str, Memory] = {}
 
     def run(self, wanted: tuple[str, ...]) -> Diffs:
@@ -155,9 +156,11 @@ class BackwardPass:
         )
 
     def finish(self, diffs: Diffs, memories: Memories) -> None:
-        """Store the results of the pass in `memories`; diffs that are not in `diffs` are deferred."""
-        self.seeds = self.seeds._replace(params={})  # complete; only diffs of blobs can be deferred
-        for slot, array in diffs.params.items():
+        """Store the blobs' diffs in `memories`, and add the parameters'; diffs that are not in `diffs` are deferred."""
+        earlier = {slot: memories.slots[slot] for slot in diffs.params if not memories.slots[slot].diff_memory.is_zero}
+        before = {slot: blob.diff_on(memories.device) for slot, blob in earlier.items()}
+        sums = _add(before, {slot: diffs.params[slot] for slot in before}) if before else {}
+        for slot, array in {**diffs.params, **sums}.items():
             memories.slots[slot].diff_memory.store(array)
         for name in self._layers.writes:
             memory = memories.blobs[name].diff_memory

@@ -13,6 +13,7 @@ from ..data.transform import Normalize
 from ..graph import Graph, Layer, Param
 from ..layers.registry import is_builtin
 from ..net import Net
+from ..options import Run
 from ..schema.caffe_pb2 import SolverParameter
 
 # settings that compiled functions do not depend on: rates are arguments of functions; only the trainer reads the others
@@ -41,16 +42,20 @@ def training_function(name: str, net: Net, param: SolverParameter) -> bytes | No
 
 
 def net_function(name: str, net: Net) -> bytes | None:
-    """Return the cache key of a compiled function of a net, or None if the function must not be stored.
+    """Return the cache key of a compiled function of a net, or None if the function must not be stored."""
+    return graph_function(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.run)
+
+
+def graph_function(name: str, graph: Graph, run: Run) -> bytes | None:
+    """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The key is None if the function depends on code or files beside the net and caffejax: for layers on the host, layer
     types that a user registered, and layer types that are built for a single layer, which may read files.
     """
-    graph = net.graph
     if graph.has_host_layers or any(layer.context.per_layer or not is_builtin(layer.type) for layer in graph.layers):
         return None
     digest = hashlib.sha256()
-    for part in (name, net.run, type(net).__module__, type(net).__qualname__, *_graph(graph)):
+    for part in (name, run, *_graph(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(f"{len(data)}\n".encode() + data)
     if any(layer.look is not None and not isinstance(layer.look.finish, Normalize | None) for layer in graph.layers):

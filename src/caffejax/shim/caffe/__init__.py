@@ -1,9 +1,14 @@
-"""Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`."""
+"""Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`.
+
+Compiled programs are kept for later processes, see `caffejax.process.keep_compiled`.
+"""
 
 import sys
 
+import caffejax.process
 import caffejax.pycaffe
 
 sys.modules[__name__] = caffejax.pycaffe
 if __name__ == "caffe":
     caffejax.pycaffe.install()
+    caffejax.process.keep_compiled()
