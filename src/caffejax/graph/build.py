@@ -68,6 +68,14 @@ def build_graph(
     if wrong and (net.layers or net.input):
         raise SchemaError(wrong)  # the net was not upgraded, so its layers cannot be checked
     wiring, problems = _connect_layers(net, state, file, run, reading, wrong)
+    if problems and not wrong and (other := _with_openvinos_zoom(net)) is not None:
+        other_wiring, other_problems = _connect_layers(other, state, file, run, reading, wrong)
+        if not other_problems:
+            net, wiring, problems = other, other_wiring, []
+            place = f"{file}: " if file else ""
+            log.warning(
+                "%sits shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO: so it does", place
+            )
     if wrong or problems:
         with locate_errors(file=file):
             raise (SchemaError if wrong else GraphError)([*wrong, *problems])
@@ -84,6 +92,21 @@ def build_graph(
         force_backward=net.force_backward,
         file=file,
     )
+
+
+def _with_openvinos_zoom(net: NetParameter) -> NetParameter | None:
+    """Return the net with full_zoom_factor in place of each zoom_factor of Interp, or None if there is none.
+
+    OpenVINO multiplies the size n by the factor, where DeepLab's Interp gives n + (n - 1) * (factor - 1).
+    """
+    if not any(layer.interp_param.HasField("zoom_factor") for layer in net.layer):
+        return None
+    other = NetParameter()
+    other.CopyFrom(net)
+    for param in (layer.interp_param for layer in other.layer if layer.interp_param.HasField("zoom_factor")):
+        param.full_zoom_factor = param.zoom_factor
+        param.ClearField("zoom_factor")
+    return other
 
 
 def _connect_layers(

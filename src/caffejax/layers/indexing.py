@@ -12,11 +12,12 @@ from jax import lax
 
 from ..errors import require
 from ..kernels.window import Window
+from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
 from .registry import register
-from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced
+from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced, Variants
 from .weights import weight_and_bias
 
 
@@ -229,12 +230,49 @@ def filter_backward(ctx: Context, *bottoms: np.ndarray, y: Any, dy: Any) -> tupl
     return (*diffs, None)
 
 
+FILTER_ROWS = LayerType(
+    Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
+    OnHost(filter_, filter_top_shapes, ragged=True),
+    Gradient(filter_backward, indices=Indices((-1,))),
+    LayerTraits(accepts_integers=True),
+)
+
+
+def filter_channels(ctx: Context, blobs: tuple[jax.Array, ...], *bottoms: jax.Array) -> tuple[jax.Array, ...]:
+    """The first `num_output` entries of each bottom along `axis` for which the blob, the selector, is not zero.
+
+    Bottoms: (N, C, ...) each. Tops: (N, num_output, ...). Blob: selector (C,), which is not trained.
+    """
+    p = ctx.param
+    chosen = jnp.flatnonzero(blobs[0], size=p.num_output, fill_value=0)
+    return tuple(jnp.take(x, chosen, axis=canonical_axis(p.axis, x.shape)) for x in bottoms)
+
+
+def filter_channels_params(ctx: Context, *bottoms: Any) -> list[ParamSpec]:
+    p = ctx.param
+    require(ctx.n_tops == len(bottoms), f"needs one top for each bottom: {ctx.n_tops} tops for {len(bottoms)} bottoms")
+    sizes = {b.shape[canonical_axis(p.axis, b.shape)] for b in bottoms}
+    require(len(sizes) == 1, f"bottoms must have one size along axis {p.axis}, not {sorted(sizes)}")
+    (size,) = sizes
+    require(0 < p.num_output <= size, f"num_output must be 1 to {size}, the size along axis {p.axis}: {p.num_output}")
+    return [ParamSpec((size,), FillerParameter(value=1), learnable=False)]
+
+
+FILTER_CHANNELS = LayerType(
+    Signature("Filter", bottoms=(1, None), tops=(1, None), param="filter_param", in_place=False),
+    Traced(filter_channels, params=filter_channels_params),
+    docs=LayerDocs(origin="channel-pruning"),
+)
+
 register(
     LayerType(
-        Signature("Filter", bottoms=(2, None), tops=(1, None), in_place=False),
-        OnHost(filter_, filter_top_shapes, ragged=True),
-        Gradient(filter_backward, indices=Indices((-1,))),
-        LayerTraits(accepts_integers=True),
+        Signature("Filter", bottoms=(1, None), tops=(1, None)),
+        Variants(
+            lambda layer: "channel-pruning" if layer.HasField("filter_param") else "BVLC",
+            {"BVLC": FILTER_ROWS, "channel-pruning": FILTER_CHANNELS},
+            selection_doc="With a filter_param it is channel-pruning's.",
+        ),
+        docs=LayerDocs(origin="BVLC, channel-pruning"),
     )
 )
 

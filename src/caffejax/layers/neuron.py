@@ -16,7 +16,7 @@ from ..kernels.elementwise import relu as maximum_with_0
 from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .helpers import four_axes, same_shape
+from .helpers import same_shape
 from .registry import register
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
@@ -57,7 +57,7 @@ def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
 def prelu_params(ctx: Context, x: Any) -> list[ParamSpec]:
     p = ctx.param
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    _, channels, _, _ = four_axes(x.shape)
+    channels = x.shape[1]
     filler = p.filler if p.HasField("filler") else FillerParameter(type="constant", value=0.25)
     return [ParamSpec(() if p.channel_shared else (channels,), filler)]
 

@@ -32,7 +32,8 @@ def make_detection_output(ctx: Context, site: Site) -> LayerType:
     or without a limit top_k (default: all priors) for each label. Detections come first, then padding rows of -1. If no
     image has a detection, the first rows are (image, -1, ...), one for each image. If save_output_param has
     output_directory, label_map_file and name_size_file, the layer runs on the host and also writes files. OpenCV's
-    setting clip limits boxes to the image before suppression.
+    setting clip limits boxes to the image before suppression. With OpenVINO's `normalized: false` the priors are rows
+    of ROIs (image, x1, y1, x2, y2), in pixels of an image of input_width x input_height.
     """
     if not saves(ctx.param.save_output_param):
         return replace(
@@ -76,6 +77,8 @@ def detection_output(ctx: Context, loc: jax.Array, conf: jax.Array, prior: jax.A
 def detection_top_shapes(ctx: Context, loc: Any, conf: Any, prior: Any, *_image: Any) -> list[Shape] | None:
     p, sizes = ctx.param, [math.prod(x.shape) for x in (loc, conf, prior)]
     _check_settings(p)
+    if not p.normalized:
+        return None
     images, priors = (conf.shape or (0,))[0], sizes[2] // 8
     groups = 1 if p.share_location else p.num_classes
     if len(prior.shape) < 3 or prior.shape[:2] != (1, 2) or not priors or (loc.shape or (0,))[0] != images:
@@ -129,7 +132,13 @@ def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
 
 register(
     LayerType(
-        Signature("DetectionOutput", bottoms=(3, 4), param="detection_output_param", in_place=False),
+        Signature(
+            "DetectionOutput",
+            bottoms=(3, 4),
+            param="detection_output_param",
+            in_place=False,
+            fork_settings=("normalized", "input_width", "input_height"),
+        ),
         PerLayer(make_detection_output),
         Gradient(exists=False),
         LayerTraits(pads_rows=True),
@@ -174,7 +183,28 @@ def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]
     """Return locations (images, priors, 1 or classes, 4), scores (images, priors, classes), priors (2, priors, 4)."""
     p = ctx.param
     _check_settings(p)
+    if not p.normalized:
+        conf, prior = _read_rois(p, conf, prior)
     return read_predictions(loc, conf, prior, 1 if p.share_location else p.num_classes, p.num_classes)
+
+
+def _read_rois(p: Any, conf: Any, rois: Any) -> tuple[Any, Any]:
+    """Return confidences and priors (1, 2, 4 * R) of R rows image, x1, y1, x2, y2. Padding has confidence -inf."""
+    numpy: Any = np if isinstance(rois, np.ndarray) else jnp
+    n = math.prod(rois.shape) // 5
+    require(
+        p.variance_encoded_in_target and n > 0 and math.prod(rois.shape) == 5 * n,
+        "with normalized: false the priors must be ROIs, rows of 5 numbers, and variance_encoded_in_target be true: "
+        f"it is {str(p.variance_encoded_in_target).lower()}, and the shape is {rois.shape}",
+    )
+    require(
+        conf.shape[0] == 1 and math.prod(conf.shape) == n * p.num_classes,
+        f"confidences must be of one image, {p.num_classes} for each of {n} ROIs, not have shape {conf.shape}",
+    )
+    rows = rois.reshape(n, 5)
+    boxes = rows[:, 1:] / numpy.asarray([p.input_width, p.input_height] * 2, rows.dtype)
+    scores = numpy.where(rows[:, :1] >= 0, conf.reshape(n, -1), -numpy.inf).astype(conf.dtype)
+    return scores.reshape(conf.shape), numpy.broadcast_to(boxes.reshape(-1), (1, 2, 4 * n))
 
 
 def _decode(p: Any, locations: Any, priors: Any) -> Any:

@@ -12,7 +12,7 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
-from ..helpers import first_top, no_gradient
+from ..helpers import first_top, four_axes, no_gradient
 from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
 from ..registry import register
 from ..smooth_l1 import huber, huber_slope
@@ -65,7 +65,7 @@ def smooth_l1_loss_ohem_backward(
 ) -> tuple[jax.Array | None, ...]:
     d, divisor = _difference(ctx, a, b, *weights)
     diff = first_top(dy) * huber_slope(d) / divisor
-    return diff, -diff, *(None,) * len(weights)
+    return diff, -diff.reshape(b.shape), *(None,) * len(weights)
 
 
 register(
@@ -125,8 +125,9 @@ def _difference(ctx: Context, a: jax.Array, b: jax.Array, *weights: jax.Array) -
     require(len(a.shape) >= 2, f"bottom 0 must have rows and channels, not shape {a.shape}")
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((b, *weights), 1):
-        require(x.shape == a.shape, f"bottom {i} must have bottom 0's shape {a.shape}, not {x.shape}")
+        same = four_axes(x.shape) == four_axes(a.shape) if max(len(x.shape), len(a.shape)) <= 4 else x.shape == a.shape
+        require(same, f"bottom {i} must have bottom 0's shape {a.shape}, not {x.shape}")
     positions = jnp.ones((a.shape[0], *a.shape[2:]), bool)
-    d = promote(a) - promote(b)
-    d = d * promote(weights[0]) if weights else d
+    d = promote(a) - promote(b).reshape(a.shape)
+    d = d * promote(weights[0]).reshape(a.shape) if weights else d
     return d, loss_divisor(ctx, positions, "VALID", a.shape[0])

@@ -109,7 +109,8 @@ def interp(ctx: Context, x: jax.Array) -> jax.Array:
     """Bilinear interpolation of (N, C, H, W) along height and width, with aligned corners.
 
     The size of the top is `height` x `width` if they are set, with neither or both of the factors. Otherwise a size n
-    becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) * (zoom_factor - 1) with a zoom_factor.
+    becomes (n - 1) / shrink_factor + 1 with a shrink_factor, then n + (n - 1) * (zoom_factor - 1) with a zoom_factor,
+    or n * full_zoom_factor. If the shapes of a net fit so only, its zoom_factor is a full_zoom_factor, as in OpenVINO.
     Negative pad_beg and pad_end crop the bottom first.
     """
     (top, bottom), size = _interp_crop(ctx, x), _interp_size(ctx, x)
@@ -153,18 +154,17 @@ def _interp_crop(ctx: Context, x: Any) -> tuple[int, Shape]:
 def _interp_size(ctx: Context, x: Any) -> Shape:
     """Return the top's height and width."""
     p = ctx.param
-    require(not p.HasField("full_zoom_factor"), "full_zoom_factor is not supported; use zoom_factor")
     begin, end = _interp_crop(ctx, x)
     inner = tuple(n - begin for n in end)
-    for name in ("shrink_factor", "zoom_factor"):
+    for name in ("shrink_factor", "zoom_factor", "full_zoom_factor"):
         require(getattr(p, name) >= 1, f"{name} must be at least 1, not {getattr(p, name)}")
-    shrinks, zooms = p.HasField("shrink_factor"), p.HasField("zoom_factor")
+    shrinks, zooms = p.HasField("shrink_factor"), p.HasField("zoom_factor") or p.HasField("full_zoom_factor")
     if p.HasField("height") and p.HasField("width") and shrinks == zooms:
         require(p.height > 0 and p.width > 0, f"height {p.height} and width {p.width} must be positive")
         return p.height, p.width
     require(shrinks or zooms, "needs height and width, a shrink_factor or a zoom_factor")
     shrunk = tuple((n - 1) // p.shrink_factor + 1 for n in inner)
-    return tuple(n + (n - 1) * (p.zoom_factor - 1) for n in shrunk)
+    return tuple((n + (n - 1) * (p.zoom_factor - 1)) * p.full_zoom_factor for n in shrunk)
 
 
 def _interp_positions(ctx: Context, x: Any, size: Shape) -> tuple[Positions, Positions]:

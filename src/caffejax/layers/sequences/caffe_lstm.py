@@ -26,19 +26,24 @@ def lstm(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> tuple[j
     step. Blobs: W_x (4 num_output, features), W_h (4 num_output, num_output) and b (4 num_output,), with the gates in
     the order i, f, o, g.
 
-    Two rules are as recorded on caffe-lstm's CPU. The gates of all sequences read the hidden state of the first
-    sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence counts.
+    Without batch_size a bottom (time, sequences, features) gives (time, sequences, num_output), as in CTPN.
+
+    Otherwise two rules are as recorded on caffe-lstm's CPU. The gates of all sequences read the hidden state of the
+    first sequence. If the second bottom is (rows,), without an axis for sequences, its value at index time + sequence
+    counts.
     """
     s = _sequence(ctx, blobs, x, *clip)
     (top,), carried = run_lstm(s)
-    return top.reshape(x.shape[0], -1), carried if clip else ()
+    return top if _has_sequence_axis(ctx.param, x) else top.reshape(x.shape[0], -1), carried if clip else ()
 
 
 def lstm_params(ctx: Context, x: Any, *clip: Any) -> list[ParamSpec]:
     p = ctx.param
     _check(p, x, *clip)
-    weights = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (math.prod(x.shape[1:]), p.num_output)]
-    state = ParamSpec((1, p.batch_size, p.num_output), learnable=False, persistent=False)
+    steps, sequences = _time_and_sequences(p, x)
+    features = math.prod(x.shape) // max(steps * sequences, 1)
+    weights = [ParamSpec((4 * p.num_output, n), p.weight_filler) for n in (features, p.num_output)]
+    state = ParamSpec((1, sequences, p.num_output), learnable=False, persistent=False)
     return [*weights, ParamSpec((4 * p.num_output,), p.bias_filler), *([state] * 2 if clip else [])]
 
 
@@ -48,7 +53,8 @@ def lstm_backward(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array, y
     most = ctx.param.clipping_threshold or math.inf
     h = promote(y.reshape(steps))
     d = gate_diffs(s, h, dy.reshape(steps), most)
-    d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + jnp.outer(d[0, 0], promote(s.start[0])[0])
+    start = promote(s.start[0])[: None if _has_sequence_axis(ctx.param, x) else 1]
+    d_recurrent = jnp.einsum("tng,tnd->gd", d[1:], h[:-1]) + d[0, : len(start)].T @ start
     (d_weight, d_bias), dx, _ = s.drive_diffs(d)
     return (d_weight, d_recurrent, d_bias, *(None for _ in blobs[3:])), dx.reshape(x.shape), *(None for _ in clip)
 
@@ -121,30 +127,40 @@ def _check(p: Any, x: Any, *clip: Any) -> None:
         len(x.shape) > 1 and x.shape[0] % p.batch_size == 0,
         f"needs a bottom of batch_size {p.batch_size} rows for each time step, not shape {x.shape}",
     )
+    shape = _time_and_sequences(p, x)
     for other in clip:
         require(
-            tuple(other.shape) in ((x.shape[0] // p.batch_size, p.batch_size), (x.shape[0],)),
-            f"bottom 1 must have shape {(x.shape[0] // p.batch_size, p.batch_size)} (time, batch_size), or "
-            f"{(x.shape[0],)}, not {other.shape}",
+            tuple(other.shape) in (shape, (math.prod(shape),)),
+            f"bottom 1 must have shape {shape} (time, sequences), or {(math.prod(shape),)}, not {other.shape}",
         )
 
 
-def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> OneState:
+def _has_sequence_axis(p: Any, x: Any) -> bool:
+    """Return whether the bottom has axes for time and sequences, as in CTPN."""
+    return len(x.shape) == 3 and not p.HasField("batch_size")
+
+
+def _time_and_sequences(p: Any, x: Any) -> tuple[int, int]:
+    """Return the numbers of time steps and of sequences."""
+    return tuple(x.shape[:2]) if _has_sequence_axis(p, x) else (x.shape[0] // p.batch_size, p.batch_size)
+
+
+def _sequence(ctx: Context, blobs: Arrays, x: jax.Array, *clip: jax.Array) -> Sequence:
     p = ctx.param
     _check(p, x, *clip)
     weight, recurrent, bias, *carried = blobs
-    steps = x.shape[0] // p.batch_size
-    rows = x.reshape(steps, p.batch_size, -1)
+    steps, sequences = _time_and_sequences(p, x)
+    rows = x.reshape(steps, sequences, -1)
     if clip:
         cont = jax.lax.stop_gradient(clip[0]).astype(rows.dtype)
         if cont.ndim == 1:
-            cont = cont[jnp.arange(steps)[:, None] + jnp.arange(p.batch_size)]
+            cont = cont[jnp.arange(steps)[:, None] + jnp.arange(sequences)]
         cont = cont[:, :, None]
         start = tuple(jax.lax.stop_gradient(s)[0] for s in carried)
     else:
-        cont = jnp.ones((steps, p.batch_size, 1), rows.dtype)
-        start = (jnp.zeros((p.batch_size, p.num_output), bias.dtype),) * 2
-    return OneState(
+        cont = jnp.ones((steps, sequences, 1), rows.dtype)
+        start = (jnp.zeros((sequences, p.num_output), bias.dtype),) * 2
+    return (Sequence if _has_sequence_axis(p, x) else OneState)(
         x=rows,
         cont=cont,
         static=None,

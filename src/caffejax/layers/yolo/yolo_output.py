@@ -180,7 +180,7 @@ class Boxes(NamedTuple):
     there: jax.Array
 
 
-def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
+def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.Array) -> jax.Array:
     """Number of labels of each class, and each prediction judged right or wrong: (N, num_class + boxes * 4).
 
     The first num_class values of a row are the counts of labels. The others are (class, score, right, wrong) for each
@@ -194,7 +194,7 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
     A prediction is dropped if a better prediction overlaps it by at least `nms`; a negative `nms` drops none. A
     prediction is compared with the label of its class that it overlaps most. It is right if the overlap is at least
     `threshold` and no better prediction was assigned to this label. For a difficult label it is neither right nor
-    wrong.
+    wrong. A third bottom, Intel's images, is not read.
     """
     p = ctx.param
     _check(p, x)
@@ -204,7 +204,7 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.Array:
 
 register(
     LayerType(
-        Signature("EvalDetection", bottoms=2, param="eval_detection_param", in_place=False),
+        Signature("EvalDetection", bottoms=(2, 3), param="eval_detection_param", in_place=False),
         Traced(eval_detection),
         Gradient(exists=False, indices=Indices((1,))),
         LayerTraits(row_wise=True),
