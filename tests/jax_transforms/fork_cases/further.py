@@ -43,6 +43,7 @@ LAYERS = [
         draws={"b1": steps, "b2": words},
         classes=4,
     ),
+    layer("Filter", "filter_param { num_output: 2 }", MATRIX, name="channels"),
     layer("CosinAddm", "cosin_add_m_param { m: 0.5 }", MATRIX, (ROWS,), classes=5, draws={"b0": cosines}),
     layer(
         "EvalDetection",

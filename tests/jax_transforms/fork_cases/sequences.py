@@ -17,6 +17,7 @@ DRAWS: dict[str, Any] = {"b1": words}
 LAYERS = [
     layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4)),
     layer("Lstm", f"lstm_param {{ num_output: 3 batch_size: 2 {FILL} }}", (8, 4), (4, 2), name="clip"),
+    layer("Lstm", f"lstm_param {{ num_output: 3 {FILL} }}", (4, 2, 4), name="ctpn"),
     layer(
         "CtcLoss",
         "ctc_loss_param { alphabet_size: 4 time_step: 6 blank_label: 3 }",
