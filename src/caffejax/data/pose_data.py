@@ -43,8 +43,8 @@ class Skeleton(NamedTuple):
     """The joints of the maps.
 
     Attributes:
-        sources: for each joint the two joints in the database whose center it is, from 0.
-        limbs: pairs of joints, from 0.
+        sources: for each joint, the two joints of the database whose midpoint it is, counted from 0.
+        limbs: pairs of joints, counted from 0.
         mirrored: pairs of joints that a mirrored image exchanges.
         in_database: the number of joints in the database that `sources` needs.
         has_unlabelled: whether a visibility of 3 is a joint that is not labelled; otherwise it is a visible joint.

@@ -226,7 +226,7 @@ class Net:
             outputBlobs: ignored.
 
         Returns:
-            The first top of the layer, a float32 array that is yours; or a tuple of such arrays for a sequence.
+            The first top of the layer, a new float32 array; or a tuple of such arrays for a sequence.
         """
         names = [outputName] if isinstance(outputName, str) else outputName
         nodes = [self._output(name) for name in (names or [""])]
@@ -377,19 +377,19 @@ class Net:
         number = self._number(layerId)
         return bottoms[number], tops[number]
 
-    def _counted(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
-        """Return the numbers of the layers in the arguments of a count, and `_shapes_for` their shapes."""
+    def _split_arguments(self, layer_and_shapes: tuple[Any, ...]) -> tuple[Sequence[int], Any]:
+        """Return the numbers of the layer in the arguments, or else of all layers, and the shapes of `_shapes_for`."""
         *layer, shapes = layer_and_shapes
         return [self._number(*layer)] if layer else range(len(self._nodes) + 1), self._shapes_for(shapes)
 
     def getFLOPS(self, *layer_and_shapes: Any) -> int:
         """Return the number of operations by OpenCV's rules: `getFLOPS([layerId,] netInputShapes)`."""
-        numbers, (bottoms, tops) = self._counted(layer_and_shapes)
+        numbers, (bottoms, tops) = self._split_arguments(layer_and_shapes)
         return sum(count_operations(self._nodes[i - 1], bottoms[i], tops[i]) for i in numbers if i)
 
     def getMemoryConsumption(self, *layer_and_shapes: Any) -> tuple[int, int]:
         """Return bytes of params and of tops: `getMemoryConsumption([layerId,] netInputShapes)`."""
-        numbers, (_, tops) = self._counted(layer_and_shapes)
+        numbers, (_, tops) = self._split_arguments(layer_and_shapes)
         weights = sum(4 * prod(param.spec.shape) for i in numbers for param in self._params(i))
         return weights, sum(4 * prod(shape) for i in numbers for shape in tops[i])
 

@@ -129,7 +129,7 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
 
 
 def _complete(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variables, set[Slot]]:
-    """Return a net's params and state with the given arrays, and the slots of those that are zeros instead."""
+    """Return a net's params and state with these arrays and zeros elsewhere, and the slots of the zeros."""
     import jax
 
     from ..checkpoints.matching import missing_layers

@@ -19,7 +19,7 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
 
     Args:
         graph: the graph.
-        inputs: new shapes of such tops, by name, and of blobs that layers before `layers` make. Others keep theirs.
+        inputs: new shapes of such tops, by name, and of blobs that layers before `layers` compute. Others keep theirs.
         layers: the indices of the layers to reshape; the tops of other layers keep their shapes. Default: all layers.
 
     Raises:

@@ -152,25 +152,25 @@ def is_tracing_nothing() -> bool:
     return get_opaque_trace_state() == _NOTHING_TRACED
 
 
-def on_cpu(*given: Any) -> bool:
+def on_cpu(*arguments: Any) -> bool:
     """Return whether a call with these arguments runs on a CPU.
 
     The first committed array determines the device; without committed arrays, JAX's default device.
     """
     if only_cpus():
         return True
-    for leaf in jax.tree.leaves(given):
+    for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and leaf.committed:
             return next(iter(leaf.devices())).platform == "cpu"
     default = jax.config.values["jax_default_device"] or jax.default_backend()  # a device, or a platform
     return getattr(default, "platform", default) == "cpu"
 
 
-def cpu_of(*given: Any) -> jax.Device | None:
+def cpu_of(*arguments: Any) -> jax.Device | None:
     """Return the CPU device that a call with these arguments runs on, or None if it runs on another platform."""
-    if not on_cpu(*given):
+    if not on_cpu(*arguments):
         return None
-    for leaf in jax.tree.leaves(given):
+    for leaf in jax.tree.leaves(arguments):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.committed:
             return next(iter(leaf.devices()))
     default = jax.config.values["jax_default_device"]

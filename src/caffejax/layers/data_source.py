@@ -68,11 +68,11 @@ class Look(NamedTuple):
     Attributes:
         tops: shape and dtype of each top.
         finish: `finish(*arrays) -> tops`, traced: the transformation of the source's arrays on the device, or None.
-        given: shape and dtype of these arrays; None if they equal `tops`.
+        arrays: shape and dtype of the source's arrays; None if they equal `tops`.
         padded: the numbers of the tops whose rows vary by batch, with padding behind them, see `layers.row_padding`.
     """
 
     tops: Tops
     finish: Callable[..., tuple[jax.Array, ...]] | None = None
-    given: Tops | None = None
+    arrays: Tops | None = None
     padded: tuple[int, ...] = ()

@@ -170,7 +170,7 @@ class Gradient:
         overwrites: whether the backward pass of the fork overwrites the diffs of the layer's blobs instead of adding to
             them. `pycaffe.Net.backward` does so too; training always sums over passes.
         deconv: `deconv(ctx, dy)` returns the bottom's diff in `pycaffe.Net.deconv`, the pass of the fork of the Deep
-            Visualization Toolbox; None, or if it returns None: the gradient.
+            Visualization Toolbox. If it is None or returns None, the gradient is used.
     """
 
     backward: Function | None = None

@@ -316,8 +316,8 @@ class CompileJob:
         """Return the shapes, dtypes and shardings of the inputs as data layers read them, with leading axes `ahead`."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
-            if layer.look is not None and layer.look.given is not None:
-                dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.look.given, strict=True)}
+            if layer.look is not None and layer.look.arrays is not None:
+                dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.look.arrays, strict=True)}
         shapes = {name: (*ahead, *net.graph.blobs[name].shape) for name in dtypes}
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}

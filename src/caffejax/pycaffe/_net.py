@@ -269,7 +269,7 @@ class Net:
     def backward_from_layer(
         self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
     ) -> Arrays:
-        """Run layers backward from a layer in the midst of the net, as in the fork of the Deep Visualization Toolbox.
+        """Run layers backward from a layer in the middle of the net, as in the fork of the Deep Visualization Toolbox.
 
         Args:
             start_name: the name of the layer, which is also the name of its top.
@@ -289,7 +289,7 @@ class Net:
     def deconv_from_layer(
         self, start_name: str, start_diff: np.ndarray, diffs: Iterable[str] | None = None, zero_higher: bool = False
     ) -> Arrays:
-        """Run a deconvolution pass from a layer in the midst of the net; the rest is as in `backward_from_layer`."""
+        """Run a deconvolution pass from a layer in the middle of the net; the rest is as in `backward_from_layer`."""
         self._set_start(start_name, start_diff, zero_higher)
         return self.deconv(diffs=diffs, start=start_name)
 

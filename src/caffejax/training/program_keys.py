@@ -76,7 +76,7 @@ def _layer(layer: Layer) -> Iterator[Any]:
     yield layer.need_backward, layer.bottom_need_backward
     yield [_param(param) for param in layer.all_params]
     if layer.look is not None:
-        yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.given or ()))]
+        yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.arrays or ()))]
         if isinstance(finish := layer.look.finish, Normalize):
             yield finish.scale, finish.mean.shape, str(finish.mean.dtype)
             yield finish.mean.tobytes()

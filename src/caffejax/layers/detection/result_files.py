@@ -62,7 +62,7 @@ def read_resize(param: Any) -> Any:
 
 
 def is_in_units(resize: Any) -> bool:
-    """Return whether a resize_param, or None, has boxes in units of height_scale and width_scale."""
+    """Return whether boxes are in units of height_scale and width_scale; `resize` may be None."""
     return (
         resize is not None
         and resize.resize_mode == resize.FIT_SMALL_SIZE

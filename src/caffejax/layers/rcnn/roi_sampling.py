@@ -116,7 +116,7 @@ def _align_points(
 
 def _align_weights(low: jax.Array, high: jax.Array, n: int, length: int, there: jax.Array) -> AxisWeights:
     position = _positions(low, high - low, n, n + 1) - 0.5
-    return _inside_weights(position, _counts(position, length) & there[:, None], length)
+    return _inside_weights(position, _is_near(position, length) & there[:, None], length)
 
 
 def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Array:
@@ -127,8 +127,8 @@ def _positions(start: jax.Array, size: jax.Array, n: int, count: int) -> jax.Arr
     return start[:, None] + jnp.maximum(jnp.arange(count) * step, 0)
 
 
-def _counts(position: jax.Array, length: int) -> jax.Array:
-    """Return whether a position is at most half a cell outside of an axis."""
+def _is_near(position: jax.Array, length: int) -> jax.Array:
+    """Return whether positions are at most half a cell outside of an axis; others have no weight."""
     return (position >= -0.5) & (position <= length - 0.5)
 
 
@@ -202,7 +202,7 @@ def _bin_starts(ctx: Context, corners: jax.Array) -> tuple[jax.Array, jax.Array]
 
 def _warp_weights(positions: tuple[jax.Array, jax.Array], data: jax.Array) -> tuple[AxisWeights, AxisWeights]:
     """Return the weights of the samples along height and width."""
-    rows, columns = (_inside_weights(p, _counts(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
+    rows, columns = (_inside_weights(p, _is_near(p, n), n) for p, n in zip(positions, data.shape[2:], strict=True))
     return rows, columns
 
 

@@ -196,7 +196,7 @@ def propose_by_image(
     Padding rows come last and are -1, 0, 0, 0, 0, with score -1. No gradient passes.
 
     Args:
-        find: finds K proposals by the scores (2A, H, W), the deltas (4A, H, W) and the row of an image in im_info.
+        find: a function of scores (2A, H, W), deltas (4A, H, W) and a row of im_info that returns K proposals.
         scores, deltas, im_info: the bottoms of all N images, as `require_maps` takes them.
     """
     dtype, n = scores.dtype, scores.shape[0]
@@ -221,7 +221,7 @@ def require_maps(scores: Any, deltas: Any, im_info: Any, n_anchors: int) -> None
     """Raise `LayerError` unless the bottoms have 2 scores and 4 deltas for each anchor of a cell, of the same images.
 
     Args:
-        scores, deltas, im_info: the bottoms. im_info has three numbers at least for each image, or for all.
+        scores, deltas, im_info: the bottoms. im_info has a row of three or more numbers for each image, or one for all.
         n_anchors: the number of anchors of a cell.
     """
     for i, (x, n) in enumerate(((scores, 2 * n_anchors), (deltas, 4 * n_anchors))):

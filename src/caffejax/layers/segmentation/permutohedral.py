@@ -94,7 +94,7 @@ def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _search(first: jax.Array, second: jax.Array, *wanted: jax.Array) -> jax.Array:
-    """Return for each wanted pair the place of the first pair that is not less, or of the last; pairs are sorted."""
+    """Return for each wanted pair the index of the first pair not less, or of the last; the pairs are sorted."""
 
     def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
@@ -120,10 +120,10 @@ def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) 
 
 
 def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
-    """Return for each point about the sum of x, (points, channels), weighted by exp(-d**2 / 2) for distances d.
+    """Return for each point approximately the sum of x, (points, channels), weighted by exp(-d**2 / 2) at distance d.
 
-    The weights are up to a factor, which a division by the filter of ones removes. The gradient is the filter with its
-    axes in reverse order; the lattice, and so the features, have none.
+    The result has a constant factor; to remove it, divide by the result for ones. The gradient is the filter with its
+    axes in reverse order. The lattice's features get no gradient.
     """
     return _filter(lattice, x)
 
