@@ -39,6 +39,7 @@ LEVELS: tuple[dict[str, str], ...] = (
         "gradcheck": "compares autodiff, the hand-written Backward and finite differences",
         "logs": "parses training logs of Caffe, caffejax and JSON lines into tables, and plots them",
         "export": "a pruned net as StableHLO, ONNX or flax source",
+        "prediction": "classes, boxes or labels of pixels of pictures, with the preprocessing of published nets",
     },
     {
         "debugging": "memory, timing, intermediates, features, the layer where NaN arose; dumps of all values",

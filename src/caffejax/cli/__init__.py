@@ -37,6 +37,7 @@ from . import (
     plan,
     plot,
     plot_training_log,
+    predict,
     run,
     signals,
     summary,
@@ -57,7 +58,7 @@ from .upgrade import upgrade_net_proto_binary, upgrade_net_proto_text, upgrade_s
 
 # modules, or classes, with HELP, EXAMPLE, `add_flags` and `run`, named as the commands
 _GROUPS: dict[str, tuple[Any, ...]] = {
-    "train and run": (train, test, time),
+    "train and run": (train, test, predict, time),
     "look at a model": (check, summary, view, draw),
     "compare and verify": (gradcheck, dump, compare),
     "take it elsewhere": (export, convert, plan),
@@ -71,7 +72,7 @@ _CAFFES_TOOLS = (  # also of its scripts and its forks
     *(upgrade_net_proto_text, upgrade_net_proto_binary, upgrade_solver_proto_text),
 )
 _ON_NETS = (
-    *(train, test, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
+    *(train, test, predict, time, summary, gradcheck, dump, collect, compare, draw, extract_features, classify, detect),
     *(device_query, info, run),
 )
 _OWN_TYPES = (

@@ -1,0 +1,176 @@
+"""Tell what a net sees in pictures: the best classes, boxes of objects, or a label for each pixel.
+
+The outputs decide which. Pictures are resized to the net's input; mean, scale and order of channels come from the
+flags, else from the transform_param of the net or of a train net beside it, else from a table of published nets, else
+they are Caffe's defaults (no mean, scale 1, B G R). A log line tells where they come from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError, DataError, GraphError, Problem, WeightsError
+from ..glog import log, start_logging
+from . import device_flags, flags, image_flags, net_flags
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..net import Net
+    from ..prediction.results import Names, Result
+
+HELP = "classify pictures, detect objects in them or label their pixels"
+EXAMPLE = "caffejax predict deploy.prototxt cat.jpg --weights=net.caffemodel --labels=synset_words.txt --out=result.png"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("model", help="the net prototxt", metavar="NET")
+    parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
+    flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
+    flags.add(parser, "labels", "names of the classes: a line for each, or SSD's labelmap.prototxt", metavar="FILE")
+    flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
+    flags.add_switch(parser, "json", "print JSON")
+    flags.add(parser, "top", "the number of classes to tell", type=flags.positive, default=5, metavar="N")
+    flags.add(parser, "threshold", "the smallest score of a box", type=image_flags.factor, default=0.5, metavar="X")
+    flags.add(parser, "batch", "pictures to run at once (default: 16)", type=flags.positive, default=16, metavar="N")
+    flags.add(parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)")
+    pixels = flags.group(parser, "how pixels, 0 to 255, become the net's input")
+    flags.add(pixels, "mean", "what to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE")
+    flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.factor, metavar="X")
+    flags.add(pixels, "channels", "the net's order of channels", choices=("BGR", "RGB"))
+    flags.add(pixels, "size", "height and width of the input (default: the net's)", type=image_flags.numbers)
+    net_flags.add_strict_flag(parser)
+    net_flags.add_state_flags(parser)
+    device_flags.add_device_flag(parser)
+    parser.set_defaults(phase="TEST")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print and draw the results."""
+    start_logging()
+    import jax
+
+    from ..paths import check_there
+    from ..prediction.preprocessing import preprocessing_of
+    from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
+    from ..schema import read_net
+
+    check_there([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
+    places = _places(options)
+    names = read_names(options.labels) if options.labels else {}
+    with jax.default_device(device_flags.pick_device(options, prefer_gpu=False)):
+        whole = net_flags.net_of(options)
+        net = whole.for_inference(flags.several(options.output) or None)
+        check_outputs(net.graph)
+        blob, shape = _image_input(net, options)
+        prepare = preprocessing_of(
+            read_net(options.model),
+            Path(options.model),
+            shape,
+            mean=options.mean,
+            scale=options.scale,
+            channels=options.channels,
+        )
+        log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
+        pictures = _read(options, gray=shape[0] == 1)
+        frozen = net.freeze(net_flags.variables_of(whole, options.weights, options.strict_weights))
+        results: list[list[Result]] = []
+        for at in range(0, len(pictures), options.batch):
+            batch = pictures[at : at + options.batch]
+            outputs = frozen({blob: prepare(batch, shape[1:])})
+            sizes = [picture.shape[:2] for picture in batch]
+            results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
+    for place, picture, found in zip(places, pictures, results, strict=False):
+        _write(place, draw(picture, found, names, place))
+    if options.json:
+        print(json.dumps(_summary(options, str(prepare), results, names), indent=2))
+        return
+    for image, found in zip(options.images, results, strict=True):
+        for result in found:
+            print(f"{image}{f' ({result.blob})' if len(found) > 1 else ''}")
+            print("\n".join(f"  {line}" for line in format_result(result, names).splitlines()))
+    for place in places:
+        log.info("Wrote %s", place)
+
+
+def _places(options: argparse.Namespace) -> list[Path]:
+    """Return the files of `--out`, one for each picture, or none without the flag.
+
+    Raises:
+        CaffejaxError: if they cannot be written, are read as well, or are fewer than the pictures.
+    """
+    if options.out is None:
+        return []
+    out = Path(options.out)
+    places = [out]
+    if out.is_dir() or len(options.images) > 1:
+        if not out.is_dir():
+            raise CaffejaxError(f"--out={out}: name a folder that exists, for {len(options.images)} pictures")
+        places = [out / f"{Path(image).stem}.png" for image in options.images]
+        if len(set(places)) < len(places):
+            raise CaffejaxError(f"--out={out}: pictures of one name would overwrite each other's results")
+    for place in places:
+        image_flags.check_image(str(place))
+        flags.check_out(str(place), options.model, options.labels, *options.images)
+    return places
+
+
+def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int, int, int]]:
+    """Return the name of the net's only input, and (C, H, W) of it.
+
+    Raises:
+        GraphError: if the net has several inputs, or its input is no image.
+    """
+    shapes = {name: tuple(net.graph.blobs[name].shape) for name in net.input_names}
+    if len(shapes) != 1 or any(len(shape) != 4 or shape[1] not in (1, 3) for shape in shapes.values()):
+        listed = ", ".join(f"'{name}' {shape}" for name, shape in shapes.items()) or "none"
+        message = f"predict feeds one input of images, (N, 1, H, W) or (N, 3, H, W); the net's inputs are {listed}"
+        raise GraphError(Problem(message, options.model))
+    ((name, (_, channels, height, width)),) = shapes.items()
+    size = options.size or (height, width)
+    if len(size) != 2 or min(size) < 1:
+        raise CaffejaxError("--size must be a height and a width, such as 300,300")
+    return name, (channels, *size)
+
+
+def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
+    """Return the pictures, uint8 (H, W, 3) with channels B, G, R, or (H, W).
+
+    Raises:
+        DataError: naming all files that cannot be read.
+    """
+    from ..data.image_decoding import COLOUR, GREY, decode_pixels
+    from ..errors import located
+    from ..schema.blob_proto import read_bytes
+
+    pictures, problems = [], list[Problem]()
+    for image in options.images:
+        try:
+            with located(file=image):
+                pictures.append(decode_pixels(read_bytes(image), GREY if gray else COLOUR, options.max_image_pixels))
+        except (DataError, WeightsError) as error:  # read_bytes is shared with readers of weights
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return pictures
+
+
+def _write(place: Path, picture: bytes) -> None:
+    from ..atomic import replacing
+
+    with replacing(place) as file:
+        file.write(picture)
+
+
+def _summary(
+    options: argparse.Namespace, preprocessing: str, results: list[list[Result]], names: Names
+) -> dict[str, object]:
+    images = [
+        {"image": image, "results": {result.blob: result.rows(names) for result in found}}
+        for image, found in zip(options.images, results, strict=True)
+    ]
+    return {"net": options.model, "weights": options.weights, "preprocessing": preprocessing, "images": images}

@@ -1,0 +1,1 @@
+"""Predictions of a net for pictures: preprocessing, and results as text, JSON and drawings."""

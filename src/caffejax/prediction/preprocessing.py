@@ -1,0 +1,206 @@
+"""Conversion of pictures to a net's input: mean, scale and order of channels, as published or as in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import CaffejaxError, DataError, Problem, WeightsError
+from ..glog import warnings_kept
+from ..paths import find
+from ..schema import read_net
+from ..schema.blob_proto import read_blob_proto
+from ..schema.caffe_pb2 import TRAIN, LayerParameter, NetParameter, TransformationParameter
+
+
+class Published(NamedTuple):
+    """The preprocessing of a published net, for pixels from 0 to 255.
+
+    Attributes:
+        mean: what is subtracted from each channel, in the net's order of channels.
+        scale: the factor after the subtraction.
+        channels: the net's order of channels, "BGR" or "RGB", or "gray".
+        layer: a layer that tells the net where files with this net have no name; "" if they have one.
+    """
+
+    mean: tuple[float, ...]
+    scale: float = 1.0
+    channels: str = "BGR"
+    layer: str = ""
+
+
+_IMAGENET, _VGG, _RESNET = Published((104, 117, 123)), Published((103.939, 116.779, 123.68)), (103.06, 115.9, 123.15)
+_SHICAI = Published((103.94, 116.78, 123.68), 0.017)
+
+# By the nets' names; configs/README.md says whose they are.
+PUBLISHED: Mapping[str, Published] = {
+    "LeNet": Published((0,), 1 / 256, "gray"),
+    "CIFAR10_full": Published((125.3, 123, 113.9), 1, "RGB"),
+    **dict.fromkeys(("AlexNet", "CaffeNet", "GoogleNet", "SE-ResNet-50", "VGG_VOC0712_SSD_300x300"), _IMAGENET),
+    **dict.fromkeys(("VGG_ILSVRC_16_layers", "VGG_ILSVRC_19_layers"), _VGG),
+    "SqueezeNet_v1.1": _IMAGENET._replace(layer="fire2/squeeze1x1"),
+    **dict.fromkeys(("ResNet-50", "ResNet-101", "ResNet-152"), Published(_RESNET)),
+    **dict.fromkeys(("MOBILENET", "MOBILENET_V2", "DENSENET_121"), _SHICAI),
+    "OpenPose_COCO": Published((128, 128, 128), 1 / 256, layer="Mconv7_stage6_L2"),
+    "FCN-8s": Published((104.007, 116.669, 122.679), layer="score_pool3c"),
+    "SegNet": Published((0, 0, 0), layer="conv1_1_D"),
+    "PSPNet-50": _VGG._replace(layer="conv5_3_pool1_conv"),
+    "MobileNet-SSD": Published((127.5, 127.5, 127.5), 0.007843),
+    "res10_300x300_ssd": Published((104, 177, 123), layer="layer_64_1_conv1_h"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """Pictures resized to the net's input, then (pixel - mean) * scale, for pixels from 0 to 255.
+
+    Attributes:
+        mean: float32, (C, 1, 1) or (C, h, w), in the net's order of channels.
+        scale: the factor.
+        channels: "BGR" or "RGB", or "gray" for nets of one channel.
+        source: where the settings come from, for people.
+    """
+
+    mean: np.ndarray
+    scale: float
+    channels: str
+    source: str
+
+    def __call__(self, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
+        """Return the net's input, float32 (N, C, h, w), of uint8 pictures (H, W, 3) in B, G, R, or (H, W)."""
+        import cv2
+
+        height, width = size
+        resized = [cv2.resize(picture, (width, height), interpolation=cv2.INTER_LINEAR) for picture in pictures]
+        planes = np.stack([np.atleast_3d(picture).transpose(2, 0, 1) for picture in resized]).astype(np.float32)
+        if self.channels == "RGB":
+            planes = planes[:, ::-1]
+        return np.ascontiguousarray((planes - self.mean) * np.float32(self.scale))
+
+    def __str__(self) -> str:
+        by_channel = ", ".join(f"{value:g}" for value in self.mean.mean(axis=(1, 2)))
+        image = " (of an image)" if self.mean.shape[1:] != (1, 1) else ""
+        return f"channels {self.channels}, mean {by_channel}{image}, scale {self.scale:g}; from {self.source}"
+
+
+def preprocessing_of(
+    net: NetParameter,
+    file: Path,
+    shape: tuple[int, int, int],
+    *,
+    mean: str | None = None,
+    scale: float | None = None,
+    channels: str | None = None,
+) -> Preprocessing:
+    """Return the preprocessing of a net.
+
+    It comes from the arguments, else from the transform_param of a data layer of the net or of the train net beside
+    it, else from `PUBLISHED`, else it has Caffe's defaults: no mean, scale 1, and B, G, R.
+
+    Args:
+        net: the net.
+        file: the net's file.
+        shape: (C, h, w) of the input.
+        mean: numbers separated by commas, one for all channels or one for each; or a .binaryproto or .npy file, whose
+            image of another size than the input is averaged.
+        scale: the factor after the subtraction.
+        channels: "BGR" or "RGB".
+
+    Raises:
+        DataError: if the mean cannot be read or has another number of channels.
+    """
+    order = "gray" if shape[0] == 1 else "BGR"
+    settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, order, "Caffe's defaults")
+    known, trained = _published(net), next(_transforms(net, file), None)
+    if trained is not None and (mean is not None or known is None or _has_mean(*trained)):
+        param, source = trained
+        average = settings.mean if mean is not None else _mean_of(param, source, shape)
+        settings = Preprocessing(average, param.scale, order, f"transform_param of {source}")
+    elif known is not None:
+        name, (values, factor, channel_order, _) = known
+        if len(values) == shape[0]:
+            array = np.array(values, np.float32).reshape(-1, 1, 1)
+            settings = Preprocessing(array, factor, channel_order, f"the published {name}")
+    given = [f"--{k}" for k, v in (("mean", mean), ("scale", scale), ("channels", channels)) if v is not None]
+    if not given:
+        return settings
+    whole = len(given) == (3 if shape[0] > 1 else 2)
+    return Preprocessing(
+        settings.mean if mean is None else _parse_mean(mean, shape),
+        settings.scale if scale is None else scale,
+        channels or settings.channels,
+        ", ".join(given) + ("" if whole else f", else {settings.source}"),
+    )
+
+
+def _published(net: NetParameter) -> tuple[str, Published] | None:
+    layers = {layer.name for layer in net.layer}
+    for name, known in PUBLISHED.items():
+        if net.name == name or net.name.startswith(f"{name}_") or (known.layer and known.layer in layers):
+            return name, known
+    return None
+
+
+def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationParameter, Path]]:
+    """Yield each transform_param of the net and of train nets in its folder, with its file; those of TEST first."""
+    names = {layer.name for layer in net.layer}
+    yield from ((layer.transform_param, file) for layer in _with_transform(net))
+    for other in sorted(file.parent.glob("*train*.prototxt")):
+        with warnings_kept(), suppress(CaffejaxError):  # a solver, or another net that is wrong
+            train = NetParameter() if other == file else read_net(other)
+            if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
+                yield from ((layer.transform_param, other) for layer in _with_transform(train))
+
+
+def _with_transform(net: NetParameter) -> list[LayerParameter]:
+    layers = [layer for layer in net.layer if layer.HasField("transform_param")]
+    return sorted(layers, key=lambda layer: any(rule.phase == TRAIN for rule in layer.include))
+
+
+def _has_mean(param: TransformationParameter, file: Path) -> bool:
+    """Return whether the mean of a transform_param can be read: it has no file, or the file exists."""
+    return not param.HasField("mean_file") or find(param.mean_file, file.parent).exists()
+
+
+def _mean_of(param: TransformationParameter, file: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    if not param.HasField("mean_file"):
+        return _fitting(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1), str(file), shape)
+    if not _has_mean(param, file):
+        message = f"mean_file {param.mean_file} of its transform_param does not exist; give --mean"
+        raise DataError(Problem(message, str(file)))
+    return _read_mean(find(param.mean_file, file.parent), shape)
+
+
+def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:
+    try:
+        numbers = np.array([float(part) for part in text.split(",")], np.float32)
+    except ValueError:
+        return _read_mean(Path(text), shape)
+    return _fitting(numbers.reshape(-1, 1, 1), "--mean", shape)
+
+
+def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    try:
+        stored = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(Problem(f"the mean cannot be read: {reason}", str(path))) from error
+    except WeightsError as error:
+        raise DataError(error.problems) from error
+    image = np.asarray(stored, np.float32)
+    image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
+    if image.ndim != 3 or not image.size:
+        raise DataError(Problem(f"the mean is of shape {np.shape(stored)}, not (C,) or (C, H, W)", str(path)))
+    return _fitting(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
+
+
+def _fitting(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
+    if len(mean) not in (1, shape[0]) or not np.isfinite(mean).all():
+        message = f"the mean has {len(mean)} channels, the net's input {shape[0]}; give --mean with finite numbers"
+        raise DataError(Problem(message, file))
+    return np.broadcast_to(mean, (shape[0], *mean.shape[1:]))

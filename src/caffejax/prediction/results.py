@@ -1,0 +1,243 @@
+"""Results of a net for a picture: the best classes, boxes, or a label for each pixel; as text, JSON and drawings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, GraphError, Problem
+from ..graph import Graph
+from ..layers.row_padding import strip_padding
+from ..paths import content
+from ..schema.caffe_pb2 import LabelMap
+from ..schema.text import parse_text
+from ..text_table import aligned
+
+Names = Mapping[int, str]
+_FONT_HEIGHT = 22  # pixels of OpenCV's simplex font at scale 1, about
+
+
+def read_names(file: str) -> Names:
+    """Return the names of classes: a line for each class, from 0; or SSD's labelmap, a .prototxt.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    try:
+        text = content(file).decode()
+    except (OSError, ValueError) as error:
+        raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", file)) from error
+    if file.endswith((".prototxt", ".pbtxt")):
+        labels = parse_text(text, LabelMap, file=file)
+        return {item.label: item.display_name or item.name for item in labels.item}
+    return dict(enumerate(line.strip() for line in text.splitlines()))
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The best classes.
+
+    Attributes:
+        blob: the output.
+        best: label and score, the best first.
+        score: "probability" or "score".
+    """
+
+    blob: str
+    best: tuple[tuple[int, float], ...]
+    score: str
+
+    def rows(self, names: Names) -> list[dict[str, Any]]:
+        """Return a dict for each class, for tables and JSON."""
+        return [{self.score: value, "label": label, "name": names.get(label, "")} for label, value in self.best]
+
+    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
+        """Write the classes on a picture (H, W, 3) that was enlarged by a factor."""
+        for line, (label, value) in enumerate(self.best):
+            _write(picture, f"{value:.3g} {names.get(label) or label}", (4, 4 + line * _line(picture)))
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Detected objects.
+
+    Attributes:
+        blob: the output.
+        found: label, score, and the box's (left, top, right, bottom) in pixels of the picture, the best first.
+    """
+
+    blob: str
+    found: tuple[tuple[int, float, tuple[int, ...]], ...]
+
+    def rows(self, names: Names) -> list[dict[str, Any]]:
+        """Return a dict for each box, for tables and JSON."""
+        return [
+            {"score": score, "label": label, "name": names.get(label, ""), "box": list(box)}
+            for label, score, box in self.found
+        ]
+
+    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
+        """Draw the boxes on a picture (H, W, 3) that was enlarged by a factor."""
+        import cv2
+
+        for label, score, found in reversed(self.found):
+            box = [times * at for at in found]
+            color = palette()[label % 256].tolist()
+            cv2.rectangle(picture, box[:2], box[2:], color, max(1, _line(picture) // 8))
+            _write(picture, f"{names.get(label) or label} {score:.2f}", (box[0], box[1] - _line(picture)), color)
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """A label for each pixel.
+
+    Attributes:
+        blob: the output.
+        labels: integers (H, W), of the output's size.
+    """
+
+    blob: str
+    labels: np.ndarray
+
+    def rows(self, names: Names) -> list[dict[str, Any]]:
+        """Return a dict for each label with its share of the picture, for tables and JSON."""
+        labels, counts = np.unique(self.labels, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        shares = zip(labels[order].tolist(), (counts[order] / counts.sum()).tolist(), strict=True)
+        return [{"share": share, "label": label, "name": names.get(label, "")} for label, share in shares]
+
+    def draw(self, picture: np.ndarray, names: Names, times: int) -> None:
+        """Color the pixels of a picture (H, W, 3) by their labels; those of 0, the background in most nets, stay."""
+        import cv2
+
+        size = picture.shape[1::-1]
+        labels = cv2.resize(self.labels.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
+        colored = picture // 2 + palette()[labels] // 2
+        picture[labels > 0] = colored[labels > 0]
+        for line, row in enumerate(row for row in self.rows(names)[:8] if row["label"]):
+            color = palette()[row["label"] % 256].tolist()
+            _write(picture, row["name"] or str(row["label"]), (4, 4 + line * _line(picture)), color)
+
+
+Result = Classes | Boxes | Pixels
+
+
+def check_outputs(graph: Graph) -> None:
+    """Check that at least one output has a meaning for a picture.
+
+    Raises:
+        GraphError: naming the outputs and their shapes.
+    """
+    if not any(_kind(graph, name) for name in graph.outputs):
+        shapes = ", ".join(f"'{name}' {graph.blobs[name].shape}" for name in graph.outputs)
+        meant = "scores of classes (N, C), of pixels (N, C, H, W), or SSD's boxes (1, 1, rows, 7)"
+        message = f"no output is {meant}: {shapes}; name another blob with --output"
+        raise GraphError(Problem(message, graph.file))
+
+
+def _kind(graph: Graph, name: str) -> str:
+    """Return "boxes", "pixels", "labels" (of pixels), "classes", or "" if an output has none of these meanings."""
+    shape = graph.blobs[name].shape
+    maker = next(layer for layer in reversed(graph.layers) if name in layer.tops)
+    if len(shape) == 4 and shape[3] == 7 and maker.type.traits.pads_rows:
+        return "boxes"
+    if len(shape) == 4 and math.prod(shape[2:]) > 1:
+        return "labels" if shape[1] == 1 and maker.type.name == "ArgMax" else "pixels" if shape[1] > 1 else ""
+    return "classes" if len(shape) > 1 and shape[1] > 1 and math.prod(shape[2:]) == 1 else ""
+
+
+def results_of(
+    graph: Graph, outputs: Mapping[str, Any], sizes: Sequence[tuple[int, int]], *, top: int = 5, threshold: float = 0.5
+) -> list[list[Result]]:
+    """Return the results for each picture of a batch.
+
+    Args:
+        graph: the net's.
+        outputs: the outputs of a batch.
+        sizes: height and width of each picture.
+        top: the number of classes.
+        threshold: the smallest score of a box.
+    """
+    results: list[list[Result]] = [[] for _ in sizes]
+    for name in graph.outputs:
+        kind, array = _kind(graph, name), np.asarray(outputs[name])
+        for i, (height, width) in enumerate(sizes):
+            if kind == "boxes":
+                rows = strip_padding(array)[0, 0]
+                rows = rows[(rows[:, 0] == i) & (rows[:, 1] >= 0) & (rows[:, 2] >= threshold)]
+                rows = rows[np.argsort(-rows[:, 2], kind="stable")]
+                corners = np.rint(rows[:, 3:].clip(0, 1) * ([width, height] * 2)).astype(int).tolist()
+                pairs = zip(rows[:, 1:3].tolist(), corners, strict=True)
+                results[i].append(Boxes(name, tuple((int(label), score, tuple(box)) for (label, score), box in pairs)))
+            elif kind in ("pixels", "labels"):
+                labels = array[i].argmax(axis=0) if kind == "pixels" else array[i, 0]
+                results[i].append(Pixels(name, np.asarray(labels, np.int64)))
+            elif kind == "classes":
+                scores = array[i].ravel()
+                best = np.argsort(-scores, kind="stable")[:top]
+                pairs = zip(best.tolist(), scores[best].tolist(), strict=True)
+                sums_to_one = bool((scores >= 0).all() and abs(scores.sum() - 1) < 1e-3)
+                results[i].append(Classes(name, tuple(pairs), "probability" if sums_to_one else "score"))
+    return results
+
+
+def format_result(result: Result, names: Names) -> str:
+    """Return a table of a result for a terminal."""
+    rows = result.rows(names)
+    if not rows:
+        return "nothing found"
+    texts = [{key: _format(value) for key, value in row.items()} for row in rows]
+    columns = [key for key in texts[0] if any(row[key] for row in texts)]
+    return "\n".join(aligned([columns, *([row[key] for key in columns] for row in texts)], 0))
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def palette() -> np.ndarray:
+    """Return the colors of labels 0 to 255 as in PASCAL VOC, uint8 (256, 3) with channels B, G, R."""
+    labels = np.arange(256)
+    channels = [sum(((labels >> (3 * bit + channel)) & 1) << (7 - bit) for bit in range(3)) for channel in (2, 1, 0)]
+    return np.stack(channels, axis=1).astype(np.uint8)
+
+
+def draw(picture: np.ndarray, results: Sequence[Result], names: Names, file: Path) -> bytes:
+    """Return the bytes of an image file with a picture, uint8 (H, W, 3) or (H, W), and the results drawn on it.
+
+    Raises:
+        CaffejaxError: if the file's extension is of no known format.
+    """
+    from ..debugging.visualize import encoded, enlarged
+
+    drawn = enlarged(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
+    for result in results:
+        result.draw(drawn, names, len(drawn) // len(picture))
+    return encoded(drawn, file.suffix)
+
+
+def _line(picture: np.ndarray) -> int:
+    """Return the height of a line of text in a picture, in pixels."""
+    return max(14, min(picture.shape[:2]) // 24)
+
+
+def _write(picture: np.ndarray, text: str, corner: tuple[int, int], color: Sequence[int] = (0, 0, 0)) -> None:
+    """Write white text on a color, with the upper left corner as near to `corner` as the picture allows."""
+    import cv2
+
+    line = _line(picture)
+    scale = line / _FONT_HEIGHT / 1.5
+    text = text.encode("ascii", "replace").decode()
+    (width, height), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    left = max(0, min(corner[0], picture.shape[1] - width - 4))
+    top = max(0, min(corner[1], picture.shape[0] - line))
+    cv2.rectangle(picture, (left, top), (left + width + 4, top + line), tuple(color), cv2.FILLED)
+    place = (left + 2, top + (line + height) // 2)
+    cv2.putText(picture, text, place, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)

@@ -1,0 +1,292 @@
+"""`caffejax predict` on tiny nets, whose outputs NumPy computes from the pictures' pixels."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from caffejax import Net, save_weights
+from caffejax.cli import main
+from caffejax.net import Variables
+from caffejax.prediction.preprocessing import PUBLISHED
+from caffejax.prediction.results import palette, read_names
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+HEIGHT, WIDTH = 4, 6
+CLASSIFIES = f"""
+layer {{ name: "data" type: "Input" top: "data"
+  input_param {{ shape {{ dim: 1 dim: 3 dim: {HEIGHT} dim: {WIDTH} }} }} }}
+layer {{ name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param {{ num_output: 7 weight_filler {{ type: "gaussian" std: 0.01 }} }} }}
+layer {{ name: "prob" type: "Softmax" bottom: "ip" top: "prob" }}
+"""
+CONV = """layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 1 } }"""
+LABELS_PIXELS = CLASSIFIES.split('\nlayer { name: "ip"')[0] + CONV
+DETECTS = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 2 dim: 2 } } }
+layer { name: "loc" type: "Convolution" bottom: "data" top: "loc" convolution_param { num_output: 4 kernel_size: 1 } }
+layer { name: "conf" type: "Convolution" bottom: "data" top: "conf" convolution_param { num_output: 3 kernel_size: 1 } }
+layer { name: "loc_" type: "Permute" bottom: "loc" top: "loc_"
+  permute_param { order: 0 order: 2 order: 3 order: 1 } }
+layer { name: "conf_" type: "Permute" bottom: "conf" top: "conf_"
+  permute_param { order: 0 order: 2 order: 3 order: 1 } }
+layer { name: "rows" type: "Reshape" bottom: "conf_" top: "rows"
+  reshape_param { shape { dim: 0 dim: -1 dim: 3 } } }
+layer { name: "softmax" type: "Softmax" bottom: "rows" top: "softmax" softmax_param { axis: 2 } }
+layer { name: "flat" type: "Flatten" bottom: "softmax" top: "flat" }
+layer { name: "flat_loc" type: "Flatten" bottom: "loc_" top: "flat_loc" }
+layer { name: "prior" type: "PriorBox" bottom: "loc" bottom: "data" top: "prior"
+  prior_box_param { min_size: 1 variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2 } }
+layer { name: "found" type: "DetectionOutput" bottom: "flat_loc" bottom: "flat" bottom: "prior" top: "found"
+  detection_output_param { num_classes: 3 code_type: CENTER_SIZE nms_param { nms_threshold: 0.5 } } }
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(text: str, weights: dict[str, list[Any]] | None = None, file: str = "net.prototxt") -> Variables:
+    """Write a net and its weights, net.npz; return the weights."""
+    Path(file).write_text(text)
+    net = Net(text)
+    variables = net.init(jax.random.key(1))
+    for layer, arrays in (weights or {}).items():
+        for i, array in enumerate(arrays):
+            variables.params[layer][i] = np.asarray(array, np.float32).reshape(variables.params[layer][i].shape)
+    save_weights("net.npz", net.graph, variables)
+    return variables
+
+
+def pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarray]:
+    """Draw pictures, 0.png and so on, of random pixels."""
+    drawn = np.random.default_rng(0).integers(0, 256, (n, height, width, 3)).astype(np.uint8)
+    for i, picture in enumerate(drawn):
+        cv2.imwrite(f"{i}.png", picture)
+    return list(drawn)
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], str]:
+    assert main(["predict", "net.prototxt", "--weights=net.npz", "--json", *arguments]) == 0
+    out, _ = capsys.readouterr()
+    told = json.loads(out)
+    return told["images"], told["preprocessing"]
+
+
+def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: float) -> np.ndarray:
+    x = (picture.astype(np.float64).transpose(2, 0, 1) - np.reshape(mean, (-1, 1, 1))) * scale
+    scores = np.asarray(variables.params["ip"][0], np.float64) @ x.ravel() + np.asarray(variables.params["ip"][1])
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "flags", "mean", "scale", "rgb", "source"),
+    [
+        ("mine", "", "", (0, 0, 0), 1, False, "Caffe's defaults"),
+        ("CaffeNet", "", "", (104, 117, 123), 1, False, "the published CaffeNet"),
+        ("CIFAR10_full", "", "", (125.3, 123, 113.9), 1, True, "the published CIFAR10_full"),
+        ("MOBILENET", "mean_value: 9 scale: 0.5", "", (9, 9, 9), 0.5, False, "transform_param of train_val.prototxt"),
+        ("mine", "mean_value: 1 mean_value: 2 mean_value: 3", "--scale=2", (1, 2, 3), 2, False, "--scale, else"),
+        ("mine", 'mean_file: "mean.npy"', "--mean=7,8,9", (7, 8, 9), 1, False, "--mean, else transform_param"),
+        ("CaffeNet", 'mean_file: "absent"', "", (104, 117, 123), 1, False, "the published CaffeNet"),
+        (
+            "CaffeNet",
+            "scale: 3",
+            "--mean=4 --scale=0.25 --channels=RGB",
+            (4, 4, 4),
+            0.25,
+            True,
+            "--mean, --scale, --ch",
+        ),
+        ("mine", "", "--mean=mean.npy", (1, 5, 9), 1, False, "--mean, else Caffe's defaults"),
+    ],
+)
+def test_classes_and_where_the_preprocessing_comes_from(
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    train: str,
+    flags: str,
+    mean: Any,
+    scale: float,
+    rgb: bool,
+    source: str,
+) -> None:
+    variables = written(f'name: "{name}" {CLASSIFIES}')
+    (picture,) = pictures(1)
+    np.save("mean.npy", np.broadcast_to(np.reshape([1, 5, 9], (3, 1, 1)), (3, 8, 8)))  # of another size: averaged
+    if train:
+        Path("train_val.prototxt").write_text(
+            CLASSIFIES.replace("}\nlayer", f"transform_param {{ {train} }} }}\nlayer", 1)
+        )
+    ((found,), told) = predicted(capsys, "0.png", *flags.split())
+    expected = probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
+    best = np.argsort(-expected)[:5]
+    assert [row["label"] for row in found["results"]["prob"]] == best.tolist()
+    np.testing.assert_allclose([row["probability"] for row in found["results"]["prob"]], expected[best], rtol=1e-3)
+    assert f"from {source}" in told
+
+
+def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    variables = written(CLASSIFIES)
+    drawn = pictures(5)
+    found, _ = predicted(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
+    best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in drawn]
+    assert [image["results"]["prob"][0]["label"] for image in found] == best
+    assert [image["image"] for image in found] == [f"{i}.png" for i in range(5)]
+    assert len(set(best)) > 1
+
+
+def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    written(CLASSIFIES)
+    pictures(1, 40, 60)
+    Path("names.txt").write_text("\n".join(f"class {i}" for i in range(7)))
+    command = ["predict", "net.prototxt", "0.png", "--weights=net.npz", "--labels=names.txt", "--out=drawn.png"]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "0.png"
+    assert lines[1].split() == ["probability", "label", "name"]
+    for line in lines[2:]:
+        assert re.fullmatch(r" +0\.\d{4} +(\d) +class \1", line)
+    assert len(lines) == 7
+    assert cv2.imread("drawn.png").shape == (240, 360, 3)
+
+
+def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell with green is class 1, with red is class 2; each prior box is a quarter of the picture."""
+    conf = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]]) / 10
+    written(DETECTS, {"loc": [np.zeros((4, 3)), np.zeros(4)], "conf": [conf, [5, 0, 0]]})
+    picture = np.zeros((40, 80, 3), np.uint8)
+    picture[:20, 40:, 2], picture[20:, :40, 1] = 80, 60
+    for name in ("0.png", "1.png"):
+        cv2.imwrite(name, picture[:, ::-1] if name == "1.png" else picture)
+    Path("map.prototxt").write_text('item { name: "n1" label: 1 display_name: "leaf" } item { name: "rose" label: 2 }')
+    images, _ = predicted(capsys, "0.png", "1.png", "--labels=map.prototxt", "--threshold=0.4")
+    scores = {2: np.exp(8) / (np.exp(5) + 1 + np.exp(8)), 1: np.exp(6) / (np.exp(5) + 1 + np.exp(6))}
+    for image, boxes in zip(
+        images, ([[40, 0, 80, 20], [0, 20, 40, 40]], [[0, 0, 40, 20], [40, 20, 80, 40]]), strict=True
+    ):
+        rows = image["results"]["found"]
+        assert [(row["label"], row["name"], row["box"]) for row in rows] == [
+            (2, "rose", boxes[0]),
+            (1, "leaf", boxes[1]),
+        ]
+        np.testing.assert_allclose([row["score"] for row in rows], [scores[2], scores[1]], rtol=1e-5)
+    assert [len(image["results"]["found"]) for image in predicted(capsys, "0.png", "--threshold=0.9")[0]] == [1]
+    Path("drawn").mkdir()
+    assert main("predict net.prototxt 0.png 1.png --weights=net.npz --out=drawn".split()) == 0
+    drawn = cv2.imread("drawn/0.png")
+    times = len(drawn) // 40
+    assert drawn[times * 15, times * 40].tolist() == palette()[2].tolist()  # on the left edge of the red box
+    assert drawn[times * 10, times * 20].tolist() == [0, 0, 0]
+
+
+def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
+    written(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+    picture = np.zeros((40, 60, 3), np.uint8)
+    picture[:, :20, 0], picture[:, 20:, 2] = 90, 100
+    cv2.imwrite("0.png", picture)
+    ((image,), _) = predicted(capsys, "0.png", "--out=drawn.png")
+    shares = [(row["label"], row["share"]) for row in image["results"]["conv"]]
+    assert shares == [(2, pytest.approx(2 / 3)), (0, pytest.approx(1 / 3))]
+    drawn = cv2.imread("drawn.png")
+    assert drawn[-1, 0].tolist() == [90, 0, 0]  # label 0 stays
+    assert drawn[-1, -1].tolist() == [0, 64, 50]
+
+
+def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
+    written(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+    picture = np.zeros((40, 60, 3), np.uint8)
+    picture[:, :3, 0], picture[:, 3:, 2] = 90, 100
+    cv2.imwrite("0.png", picture)
+    ((image,), _) = predicted(capsys, "0.png", "--size=40,60")
+    assert [row["share"] for row in image["results"]["conv"]] == [pytest.approx(0.95), pytest.approx(0.05)]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }',
+            "no output is scores of classes (N, C), of",
+        ),
+        (
+            'layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 1 dim: 7 } } } '
+            'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "b" top: "sum" }',
+            "predict feeds one input of images, (N, 1, H, W) or (N, 3, H, W); the net's inputs are 'data' (1, 3, 4, 6)",
+        ),
+    ],
+)
+def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[str], more: str, said: str) -> None:
+    written(CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')] + more)
+    pictures(1)
+    assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 1
+    assert f"caffejax: net.prototxt: {said}" in capsys.readouterr().err
+
+
+def test_colors_are_those_of_pascal_voc() -> None:
+    assert palette()[[0, 1, 2, 15, 20], ::-1].tolist() == [
+        *([0, 0, 0], [128, 0, 0], [0, 128, 0], [192, 128, 128], [0, 64, 128])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("0.png absent.png bad.png", ["absent.png: no such file", "bad.png: its image of 3 bytes cannot be decoded"]),
+        ("0.png --out=0.png", ["0.png: the output would overwrite the file that is read"]),
+        ("0.png 1.png --out=drawn.png", ["--out=drawn.png: name a folder that exists, for 2 pictures"]),
+        ("0.png --out=drawn.xyz", ["drawn.xyz: '.xyz' is not a picture format"]),
+        ("0.png --mean=1,2", ["--mean: the mean has 2 channels, the net's input 3"]),
+        ("0.png --mean=absent.npy", ["absent.npy: the mean cannot be read"]),
+        ("0.png --size=3", ["--size must be a height and a width"]),
+        ("0.png --output=absent", ["net.prototxt: outputs: no blob 'absent'"]),
+        ("0.png --labels=absent.txt", ["absent.txt: no such file"]),
+        ("0.png --weights=other.npz", ["other.npz: has no blobs for any layer of the net"]),
+    ],
+)
+def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, said: list[str]) -> None:
+    written(CLASSIFIES.replace('"ip"', '"other"'))
+    Path("net.npz").rename("other.npz")
+    written(CLASSIFIES)
+    pictures(2)
+    Path("bad.png").write_bytes(b"abc")
+    assert main(["predict", "net.prototxt", "--weights=net.npz", *arguments.split()]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert [
+        line.removeprefix("caffejax: ")[: len(s)] for s, line in zip(said, err.splitlines()[-len(said) :], strict=True)
+    ] == said
+    assert not Path("drawn.png").exists()
+
+
+def test_the_page_of_configs_says_what_predict_uses() -> None:
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in (CONFIGS / "README.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    assert len(rows) > 20
+    for folder, net, size, channels, mean, scale, _ in rows:
+        model = Net(CONFIGS / folder.strip("`") / "train_val.prototxt")
+        known = PUBLISHED[model.graph.name]
+        assert net.startswith(model.graph.name)
+        shape = model.graph.blobs[model.input_names[0]].shape
+        assert size == f"{shape[2]} x {shape[3]}"
+        assert (channels == "gray") == (shape[1] == 1)
+        stated = [float(value) for value in mean.split(",")], float(scale), channels
+        assert stated == ([*map(float, known.mean)], known.scale, known.channels)
+    assert {net.split(" ")[0] for _, net, *_ in rows} == set(PUBLISHED) - {"VGG_ILSVRC_19_layers"}
+
+
+def test_names_by_line(folder: Path) -> None:
+    (folder / "synset_words.txt").write_text("n01440764 tench\nn01443537 goldfish\n")
+    assert read_names("synset_words.txt") == {0: "n01440764 tench", 1: "n01443537 goldfish"}
