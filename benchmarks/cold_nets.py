@@ -36,7 +36,7 @@ PUBLISHED = {  # how the published files end
     "fcn8s": ("fcn8s*deploy.prototxt",),
     "lstm": ("lstm*deploy.prototxt",),
 }
-CONFIG_OF = {"alexnet": "caffenet"}  # the most similar net in configs/, where it has another name
+CONFIG_OF = {"alexnet": "caffenet"}  # the similar net whose training is measured for it
 TRAINED = ("alexnet", "googlenet", "resnet50", "mobilenet")
 DETECTIONS = "DetectionOutput"
 OPEN_SIZE = 368  # of images whose size the prototxt leaves open: OpenPose's say 1x1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 
 import cv2
@@ -31,15 +32,15 @@ def draw() -> int:
         os.chdir(folder)
         for file in CONFIG.glob("*.prototxt"):
             Path(file.name).write_text(file.read_text())
-        for seed, (part, count) in enumerate(PARTS.items()):
-            write_lmdb(f"shapes_{part}_lmdb", pictures(count, seed))
+        for seed, (part, size) in enumerate(PARTS.items()):
+            write_lmdb(f"shapes_{part}_lmdb", pictures(size, seed))
         param = read_solver("solver.prototxt")
         param.snapshot_prefix = "shapes"
         solver = Solver(param, file="solver.prototxt")
         solver.solve()
         solver.close()
-        random = np.random.RandomState(99)
-        cv2.imwrite("shapes.png", picture(random)[0])
+        drawn = (picture(np.random.RandomState(seed)) for seed in count(len(PARTS)))  # none of those for training
+        cv2.imwrite("shapes.png", next(image for image, shapes in drawn if len(shapes) == 4))
         Path("names.txt").write_text("\n".join(("background", *SHAPES)))
         weights = f"--weights=shapes_iter_{param.max_iter}.caffemodel"
         out = f"--out={FOLDER / 'predict_shapes.png'}"

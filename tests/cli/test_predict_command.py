@@ -74,7 +74,7 @@ def pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarra
     return list(drawn)
 
 
-def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], str]:
+def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert main(["predict", "net.prototxt", "--weights=net.npz", "--json", *arguments]) == 0
     out, _ = capsys.readouterr()
     told = json.loads(out)
@@ -132,7 +132,9 @@ def test_classes_and_where_the_preprocessing_comes_from(
     best = np.argsort(-expected)[:5]
     assert [row["label"] for row in found["results"]["prob"]] == best.tolist()
     np.testing.assert_allclose([row["probability"] for row in found["results"]["prob"]], expected[best], rtol=1e-3)
-    assert f"from {source}" in told
+    assert told["from"].startswith(source)
+    assert (told["size"], told["channels"]) == ([HEIGHT, WIDTH], "RGB" if rgb else "BGR")
+    np.testing.assert_allclose((told["mean"] * 3)[:3], mean, rtol=1e-6)
 
 
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +183,11 @@ def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
         ]
         np.testing.assert_allclose([row["score"] for row in rows], [scores[2], scores[1]], rtol=1e-5)
     assert [len(image["results"]["found"]) for image in predicted(capsys, "0.png", "--threshold=0.9")[0]] == [1]
+    save = 'save_output_param { output_directory: "o" label_map_file: "map.prototxt" name_size_file: "absent" }'
+    Path("net.prototxt").write_text(DETECTS.replace("num_classes: 3 code", f"{save} num_classes: 3 code"))
+    ((image,), _) = predicted(capsys, "0.png", "--threshold=0.9")
+    assert [row["name"] for row in image["results"]["found"]] == ["rose"]
+    assert not Path("o").exists()
     Path("drawn").mkdir()
     assert main("predict net.prototxt 0.png 1.png --weights=net.npz --out=drawn".split()) == 0
     drawn = cv2.imread("drawn/0.png")
@@ -230,6 +237,14 @@ def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[st
     pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 1
     assert f"caffejax: net.prototxt: {said}" in capsys.readouterr().err
+
+
+def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    written(CLASSIFIES, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
+    pictures(1)
+    assert main("predict net.prototxt 0.png --weights=net.npz --out=drawn.png".split()) == 1
+    assert "caffejax: net.prototxt: the output 'prob' has NaN: check the weights" in capsys.readouterr().err
+    assert not Path("drawn.png").exists()
 
 
 def test_colors_are_those_of_pascal_voc() -> None:

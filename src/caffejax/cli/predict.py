@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..net import Net
+    from ..prediction.preprocessing import Preprocessing
     from ..prediction.results import Names, Result
+    from ..schema.caffe_pb2 import NetParameter
 
 HELP = "classify pictures, detect objects in them or label their pixels"
 EXAMPLE = "caffejax predict deploy.prototxt cat.jpg --weights=net.caffemodel --labels=synset_words.txt --out=result.png"
@@ -46,7 +48,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
     device_flags.add_device_flag(parser)
-    parser.set_defaults(phase="TEST")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -54,21 +55,26 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
-    from ..paths import check_there
+    from ..net import Net
+    from ..paths import check_there, find
     from ..prediction.preprocessing import preprocessing_of
     from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
     from ..schema import read_net
 
     check_there([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
     places = _places(options)
-    names = read_names(options.labels) if options.labels else {}
+    message = read_net(options.model)
+    label_map = find(_forget_files(message), Path(options.model).parent)
+    labels = options.labels or (str(label_map) if label_map.is_file() else None)
+    names = read_names(labels) if labels else {}
     with jax.default_device(device_flags.pick_device(options, prefer_gpu=False)):
-        whole = net_flags.net_of(options)
+        state = {"level": options.level, "stages": net_flags.stages(options), "file": options.model}
+        whole = Net(message, "TEST", reading=flags.reading_of(options), **state)
         net = whole.for_inference(flags.several(options.output) or None)
         check_outputs(net.graph)
         blob, shape = _image_input(net, options)
         prepare = preprocessing_of(
-            read_net(options.model),
+            message,
             Path(options.model),
             shape,
             mean=options.mean,
@@ -87,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     for place, picture, found in zip(places, pictures, results, strict=False):
         _write(place, draw(picture, found, names, place))
     if options.json:
-        print(json.dumps(_summary(options, str(prepare), results, names), indent=2))
+        print(json.dumps(_summary(options, prepare, shape[1:], results, names), indent=2))
         return
     for image, found in zip(options.images, results, strict=True):
         for result in found:
@@ -95,6 +101,16 @@ def run(options: argparse.Namespace) -> None:
             print("\n".join(f"  {line}" for line in format_result(result, names).splitlines()))
     for place in places:
         log.info("Wrote %s", place)
+
+
+def _forget_files(net: NetParameter) -> str:
+    """Have SSD's DetectionOutput write no files, as published deploy nets ask for; return its file of labels, or ""."""
+    file = ""
+    for layer in net.layer:
+        file = file or layer.detection_output_param.save_output_param.label_map_file
+        if layer.HasField("detection_output_param"):
+            layer.detection_output_param.ClearField("save_output_param")
+    return file
 
 
 def _places(options: argparse.Namespace) -> list[Path]:
@@ -167,10 +183,21 @@ def _write(place: Path, picture: bytes) -> None:
 
 
 def _summary(
-    options: argparse.Namespace, preprocessing: str, results: list[list[Result]], names: Names
+    options: argparse.Namespace,
+    prepare: Preprocessing,
+    size: tuple[int, int],
+    results: list[list[Result]],
+    names: Names,
 ) -> dict[str, object]:
+    mean = prepare.mean.mean(axis=(1, 2)).tolist()
+    preprocessing = {"size": size, "channels": prepare.channels, "mean": mean, "scale": prepare.scale}
     images = [
         {"image": image, "results": {result.blob: result.rows(names) for result in found}}
         for image, found in zip(options.images, results, strict=True)
     ]
-    return {"net": options.model, "weights": options.weights, "preprocessing": preprocessing, "images": images}
+    return {
+        "net": options.model,
+        "weights": options.weights,
+        "preprocessing": {**preprocessing, "from": prepare.source},
+        "images": images,
+    }

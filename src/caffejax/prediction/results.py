@@ -162,10 +162,16 @@ def results_of(
         sizes: height and width of each picture.
         top: the number of classes.
         threshold: the smallest score of a box.
+
+    Raises:
+        GraphError: if an output has NaN.
     """
     results: list[list[Result]] = [[] for _ in sizes]
     for name in graph.outputs:
         kind, array = _kind(graph, name), np.asarray(outputs[name])
+        if np.isnan(array).any():
+            message = f"the output '{name}' has NaN: check the weights, and --mean and --scale"
+            raise GraphError(Problem(message, graph.file))
         for i, (height, width) in enumerate(sizes):
             if kind == "boxes":
                 rows = strip_padding(array)[0, 0]
