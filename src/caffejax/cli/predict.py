@@ -30,7 +30,7 @@ EXAMPLE = "caffejax predict deploy.prototxt cat.jpg --weights=net.caffemodel --l
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("model", help="the net prototxt", metavar="NET")
+    net_flags.add_net(parser)
     parser.add_argument("images", help="the pictures", metavar="IMAGE", nargs="+")
     flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
     flags.add(parser, "labels", "names of the classes: a line for each, or SSD's labelmap.prototxt", metavar="FILE")
@@ -38,13 +38,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_switch(parser, "json", "print JSON")
     flags.add(parser, "top", "the number of classes to tell", type=flags.positive, default=5, metavar="N")
     flags.add(parser, "threshold", "the smallest score of a box", type=image_flags.factor, default=0.5, metavar="X")
-    flags.add(parser, "batch", "pictures to run at once (default: 16)", type=flags.positive, default=16, metavar="N")
-    flags.add(parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)")
+    flags.add(parser, "batch", "the number of pictures to run at once", type=flags.positive, default=16, metavar="N")
+    flags.add(
+        parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)", metavar="A,B"
+    )
     pixels = flags.group(parser, "how pixels, 0 to 255, become the net's input")
     flags.add(pixels, "mean", "what to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE")
     flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.factor, metavar="X")
     flags.add(pixels, "channels", "the net's order of channels", choices=("BGR", "RGB"))
-    flags.add(pixels, "size", "height and width of the input (default: the net's)", type=image_flags.numbers)
+    flags.add(
+        pixels, "size", "height and width of the input (default: the net's)", type=image_flags.numbers, metavar="H,W"
+    )
     net_flags.add_strict_flag(parser)
     net_flags.add_state_flags(parser)
     device_flags.add_device_flag(parser)
@@ -53,21 +57,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print and draw the results."""
     start_logging()
-    import jax
-
     from ..net import Net
-    from ..paths import check_there, find
+    from ..paths import check_exist, find
     from ..prediction.preprocessing import preprocessing_of
     from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
     from ..schema import read_net
 
-    check_there([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
+    check_exist([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
     places = _places(options)
     message = read_net(options.model)
     label_map = find(_forget_files(message), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
-    with jax.default_device(device_flags.pick_device(options, prefer_gpu=False)):
+    with device_flags.on_device(options):
         state = {"level": options.level, "stages": net_flags.stages(options), "file": options.model}
         whole = Net(message, "TEST", reading=flags.reading_of(options), **state)
         net = whole.for_inference(flags.several(options.output) or None)
@@ -160,13 +162,13 @@ def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
         DataError: naming all files that cannot be read.
     """
     from ..data.image_decoding import COLOUR, GREY, decode_pixels
-    from ..errors import located
+    from ..errors import locate_errors
     from ..schema.blob_proto import read_bytes
 
     pictures, problems = [], list[Problem]()
     for image in options.images:
         try:
-            with located(file=image):
+            with locate_errors(file=image):
                 pictures.append(decode_pixels(read_bytes(image), GREY if gray else COLOUR, options.max_image_pixels))
         except (DataError, WeightsError) as error:  # read_bytes is shared with readers of weights
             problems += error.problems
@@ -176,9 +178,9 @@ def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
 
 
 def _write(place: Path, picture: bytes) -> None:
-    from ..atomic import replacing
+    from ..atomic import replace_file
 
-    with replacing(place) as file:
+    with replace_file(place) as file:
         file.write(picture)
 
 

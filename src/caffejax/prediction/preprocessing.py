@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CaffejaxError, DataError, Problem, WeightsError
-from ..glog import warnings_kept
+from ..glog import collect_warnings
 from ..paths import find
 from ..schema import read_net
 from ..schema.blob_proto import read_blob_proto
@@ -151,7 +151,7 @@ def _transforms(net: NetParameter, file: Path) -> Iterator[tuple[TransformationP
     names = {layer.name for layer in net.layer}
     yield from ((layer.transform_param, file) for layer in _with_transform(net))
     for other in sorted(file.parent.glob("*train*.prototxt")):
-        with warnings_kept(), suppress(CaffejaxError):  # a solver, or another net that is wrong
+        with collect_warnings(), suppress(CaffejaxError):  # a solver, or another net that is wrong
             train = NetParameter() if other == file else read_net(other)
             if 2 * len(names & {layer.name for layer in train.layer}) > len(names):
                 yield from ((layer.transform_param, other) for layer in _with_transform(train))

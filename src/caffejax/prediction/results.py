@@ -16,7 +16,7 @@ from ..layers.row_padding import strip_padding
 from ..paths import content
 from ..schema.caffe_pb2 import LabelMap
 from ..schema.text import parse_text
-from ..text_table import aligned
+from ..text_table import align_columns
 
 Names = Mapping[int, str]
 _FONT_HEIGHT = 22  # pixels of OpenCV's simplex font at scale 1, about
@@ -199,7 +199,7 @@ def format_result(result: Result, names: Names) -> str:
         return "nothing found"
     texts = [{key: _format(value) for key, value in row.items()} for row in rows]
     columns = [key for key in texts[0] if any(row[key] for row in texts)]
-    return "\n".join(aligned([columns, *([row[key] for key in columns] for row in texts)], 0))
+    return "\n".join(align_columns([columns, *([row[key] for key in columns] for row in texts)], 0))
 
 
 def _format(value: Any) -> str:
@@ -221,12 +221,12 @@ def draw(picture: np.ndarray, results: Sequence[Result], names: Names, file: Pat
     Raises:
         CaffejaxError: if the file's extension is of no known format.
     """
-    from ..debugging.visualize import encoded, enlarged
+    from ..debugging.visualize import encode_picture, enlarge
 
-    drawn = enlarged(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
+    drawn = enlarge(np.repeat(np.atleast_3d(picture), 3 if picture.ndim == 2 else 1, axis=2), 384)
     for result in results:
         result.draw(drawn, names, len(drawn) // len(picture))
-    return encoded(drawn, file.suffix)
+    return encode_picture(drawn, file.suffix)
 
 
 def _line(picture: np.ndarray) -> int:
