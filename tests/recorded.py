@@ -75,9 +75,9 @@ def recorded_type(case: dict[str, Any]) -> LayerType:
 
 def first_of_each(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The first case of each type, by its name, and of each variant, by name and variant."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for case in cases:
         runs = layer_types()[case["type"]].implementation
         variant = runs.select(_layer_in(case["path"].with_suffix(".prototxt"))) if isinstance(runs, Variants) else ""
-        found.setdefault(" ".join(filter(None, [case["type"], variant])), case)
-    return found
+        result.setdefault(" ".join(filter(None, [case["type"], variant])), case)
+    return result

@@ -4,10 +4,10 @@ from caffejax.errors import CaffejaxError, Problem
 
 
 def test_a_long_message_still_says_where() -> None:
-    said = str(Problem("is wrong: " + "m" * 99_999, "f" * 99_999, 3, layer="l" * 99_999, layer_type="t" * 99_999))
-    assert len(said) < 20_000
+    message = str(Problem("is wrong: " + "m" * 99_999, "f" * 99_999, 3, layer="l" * 99_999, layer_type="t" * 99_999))
+    assert len(message) < 20_000
     parts = ["f ... f", "f:3: layer 'l", "l ... l", "l' (t", "t ... t", "t): is wrong: m", "m ... m"]
-    places = [said.index(part) for part in parts]
+    places = [message.index(part) for part in parts]
     assert places == sorted(places)
 
 

@@ -58,8 +58,8 @@ def test_folders_are_searched_without_duplicates(tmp_path: Path) -> None:
     names = ["a.prototxt", "b/c.pt", "b/d.pbtxt", "b/e.txt", "f.caffemodel"]
     for name in names:
         (tmp_path / name).write_text("")
-    found = [p.relative_to(tmp_path).as_posix() for p in model_files([tmp_path, tmp_path / "a.prototxt"])]
-    assert found == ["a.prototxt", "b/c.pt", "b/d.pbtxt"]
+    result = [p.relative_to(tmp_path).as_posix() for p in model_files([tmp_path, tmp_path / "a.prototxt"])]
+    assert result == ["a.prototxt", "b/c.pt", "b/d.pbtxt"]
 
 
 def test_a_net_that_loads_has_its_sizes(check) -> None:
@@ -205,15 +205,15 @@ def test_weights_beside_a_net_are_compared(check, tmp_path: Path) -> None:
     blobs = {"conv": [np.zeros((4, 3, 3, 3)), np.zeros(4)], "ip": [np.zeros((5, 144)), np.zeros(5)]}
     write_caffemodel(tmp_path / "net.caffemodel", net, blobs)
     report = check(INPUT + CONV + IP)
-    (found,) = report.phases[0].weights
-    assert (found.matched, found.misfits, found.missing, found.unused) == (2, (), (), 0)
+    (result,) = report.phases[0].weights
+    assert (result.matched, result.misfits, result.missing, result.unused) == (2, (), (), 0)
     assert report.loads
 
     other = check(INPUT + CONV + IP.replace("num_output: 5", "num_output: 6") + IP.replace('"ip"', '"new"'))
-    (found,) = other.phases[0].weights
-    assert (found.matched, found.missing) == (1, ("new",))
-    assert [f.layers for f in found.misfits] == [("ip",), ("ip",)]
-    assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in found.misfits[0].message
+    (result,) = other.phases[0].weights
+    assert (result.matched, result.missing) == (1, ("new",))
+    assert [f.layers for f in result.misfits] == [("ip",), ("ip",)]
+    assert "blob 0 is 5 x 144 in the file, 6 x 144 in the net" in result.misfits[0].message
     assert not other.loads
 
     (tmp_path / "net.caffemodel").write_bytes(b"no weights")
@@ -266,8 +266,8 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
     reports = {Path(r.file).stem: r for r in check_files(files, jobs=2, timeout=5)}
     assert list(reports) == ["bad", "crash", "hang", "z"]
     assert reports["z"].loads
-    said = {name: [f.message for f in reports[name].findings] for name in ("bad", "crash", "hang")}
-    assert said["crash"] == ["the process that checked it ended with code 3"]
-    assert said["hang"] == ["is still being checked after 5 s; raise --timeout to wait longer"]
-    assert said["bad"] == ["checking it raised ZeroDivisionError: division by zero"]
+    messages = {name: [f.message for f in reports[name].findings] for name in ("bad", "crash", "hang")}
+    assert messages["crash"] == ["the process that checked it ended with code 3"]
+    assert messages["hang"] == ["is still being checked after 5 s; raise --timeout to wait longer"]
+    assert messages["bad"] == ["checking it raised ZeroDivisionError: division by zero"]
     assert time.monotonic() - began < 60

@@ -91,6 +91,6 @@ def test_files_written_by_numpy_are_read(tmp_path_factory, array: np.ndarray, by
     given = np.asarray(array, order="F" if by_columns else "C")
     for write in (np.savez, np.savez_compressed):
         write(path, first=given, other=given[..., :0] if array.ndim else given)
-        found = read_npz(path)
-        np.testing.assert_array_equal(found["first"], array)
-        assert (found["first"].dtype, found["first"].shape) == (array.dtype, array.shape)
+        result = read_npz(path)
+        np.testing.assert_array_equal(result["first"], array)
+        assert (result["first"].dtype, result["first"].shape) == (array.dtype, array.shape)

@@ -24,14 +24,14 @@ paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 
 
 def items(path: Path) -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     with h5py.File(path) as file:
         file.visititems(
-            lambda name, item: found.update(
+            lambda name, item: result.update(
                 {name: (item.dtype, item[()].tolist()) if isinstance(item, h5py.Dataset) else "group"}
             )
         )
-    return found
+    return result
 
 
 def same(ours, theirs) -> None:

@@ -194,5 +194,5 @@ def test_every_truncation_is_noticed_or_ends_between_layers(read):
     names = list(read(whole))
     for size in range(len(whole)):
         with suppress(WeightsError):
-            found = list(read(whole[:size]))
-            assert found == names[: len(found)]
+            result = list(read(whole[:size]))
+            assert result == names[: len(result)]

@@ -37,10 +37,10 @@ def by_hand(array: np.ndarray) -> int:
 def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, part by part; and by the program of devices, which takes large arrays."""
     monkeypatch.setattr(orbax, "_SMALL", part)
-    wanted = {"['x']": by_hand(ARRAYS[name])}
-    assert checksums({"x": ARRAYS[name]}) == wanted
+    expected = {"['x']": by_hand(ARRAYS[name])}
+    assert checksums({"x": ARRAYS[name]}) == expected
     if name != "float64":  # which JAX has not, by default
-        assert checksums({"x": jax.numpy.array(ARRAYS[name])}) == wanted
+        assert checksums({"x": jax.numpy.array(ARRAYS[name])}) == expected
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAYS if name != "none"])

@@ -124,16 +124,16 @@ def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str])
         assert f"{name}: not a" in message
         assert f" {suffix}" in message
     np.savez("names.npz", weights=np.ones(3), **{"a/0": np.array(["text"])})
-    said = refused(capsys, "names.npz", "x.caffemodel")
-    assert "'weights' is not named <layer>/<number of the blob>" in said
-    assert "'a/0' holds <U4, not numbers" in said
+    output = refused(capsys, "names.npz", "x.caffemodel")
+    assert "'weights' is not named <layer>/<number of the blob>" in output
+    assert "'a/0' holds <U4, not numbers" in output
     assert sorted(p.name for p in Path().glob("x*")) == []
 
 
 def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    said = refused(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
-    assert "pip install safetensors" in said
+    output = refused(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
+    assert "pip install safetensors" in output
 
 
 def test_objects_in_an_npz_are_not_unpickled() -> None:

@@ -86,9 +86,9 @@ def test_layers_without_weights_are_named(
     net = Net(folder / "deploy.prototxt", phase)
     with caplog.at_level(logging.INFO, "caffejax"):
         loaded(net, folder / "cut.caffemodel")
-    said = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
-    assert said["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
-    assert said["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
+    messages = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
+    assert messages["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
+    assert messages["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
 
 
 def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,9 +183,9 @@ def test_commands_refuse_if_asked(
     monkeypatch.chdir(folder)
     arguments = COMMANDS[command].format(w="cut.caffemodel", out=tmp_path / "out").split()
     assert main([*arguments, "--strict_weights"]) == 1
-    said = capfd.readouterr().err
-    assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in cut.caffemodel", said)
-    assert "Traceback" not in said
+    output = capfd.readouterr().err
+    assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in cut.caffemodel", output)
+    assert "Traceback" not in output
     assert not list(tmp_path.iterdir())
     if command in TOLD:
         assert main(arguments) == 0

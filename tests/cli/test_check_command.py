@@ -41,9 +41,9 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
 
 def test_json_has_everything(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(models), "--json", "-j", "2"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [Path(f).name for f in found["skipped"]] == ["labels.pbtxt"]
-    bad, good = found["models"]
+    result = json.loads(capsys.readouterr().out)
+    assert [Path(f).name for f in result["skipped"]] == ["labels.pbtxt"]
+    bad, good = result["models"]
     assert (bad["loads"], good["loads"]) == (False, True)
     assert bad["phases"][0]["findings"] == [
         {"cause": "type", "message": "unknown layer type 'Unheard'", "layers": ["relu"]}

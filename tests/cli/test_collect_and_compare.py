@@ -49,8 +49,8 @@ def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPat
     assert main(["collect", *flags, "--out=ours.npz"]) == 0
     run_script(monkeypatch, "net.prototxt", "caffe.npz", "--like=ours.npz", "--phase=TRAIN", "--backward")
     ours, theirs = read_dump("ours.npz"), read_dump("caffe.npz")
-    found = compare(ours, theirs, rtol=1e-6)
-    assert found.ok, str(found)
+    result = compare(ours, theirs, rtol=1e-6)
+    assert result.ok, str(result)
     assert ours.arrays.keys() <= theirs.arrays.keys()
     assert [x.name for x in theirs.layers] == [x.name for x in ours.layers]
     assert "ip#2" in {x.name for x in ours.layers}  # a name that Caffe lets a net have twice
@@ -73,13 +73,13 @@ def test_a_dump_is_compared_with_a_live_net(net: Path, capsys: pytest.CaptureFix
     assert "are equal (rtol 0.001, atol 1e-07)" in out
     assert "gradient of param 0" in out
     assert main(["compare", "a.npz", "--model=other.prototxt", "--picture=q.svg"]) == 1
-    said = capsys.readouterr()
-    assert "They first differ in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in said.out
-    assert "caffejax: layer 'tanh' (TanH): the dumps first differ here" in said.err
+    output = capsys.readouterr()
+    assert "They first differ in layer 'tanh' (TanH): type TanH in A, Sigmoid in B" in output.out
+    assert "caffejax: layer 'tanh' (TanH): the dumps first differ here" in output.err
     assert main(["compare", "a.npz", "--model=other.prototxt", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["rows"][found["first"]]["layer"] == "tanh"
-    assert not found["ok"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["rows"][result["first"]]["layer"] == "tanh"
+    assert not result["ok"]
 
 
 def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
@@ -200,10 +200,10 @@ def test_names_in_a_dump_cannot_move_the_cursor(net: Path, capsys: pytest.Captur
 def test_dumps_of_different_nets_differ(net: Path) -> None:
     arrays = {"blob/a": np.ones(2)}
     a, b = (Dump("test", "", "TEST", (DumpedLayer(name, "ReLU", ("x",), ("a",)),), arrays) for name in "ab")
-    found = compare(a, b)
-    assert [row.verdict for row in found.differences] == ["only in A", "only in B"]
-    assert found.strangers in str(found).replace("These", "these")
-    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in found.strangers
+    result = compare(a, b)
+    assert [row.verdict for row in result.differences] == ["only in A", "only in B"]
+    assert result.strangers in str(result).replace("These", "these")
+    assert "with 1 layer, B of '' with 1, and 0 of them have the same name" in result.strangers
     assert not compare(a, a).strangers
 
 

@@ -108,8 +108,8 @@ def test_sizes(folder, flags, shape, encoding):
 def test_classification_stores_labels(folder):
     (folder / "labels").write_text("im 0.png 3\nim 1.png 5\n")
     assert convert(name="labels") == 0
-    found = [read_annotations(parse_annotated(value)) for _, value in Lmdb("db")]
-    assert [(one.label, one.type, len(one.objects)) for one in found] == [(3, None, 0), (5, None, 0)]
+    result = [read_annotations(parse_annotated(value)) for _, value in Lmdb("db")]
+    assert [(one.label, one.type, len(one.objects)) for one in result] == [(3, None, 0), (5, None, 0)]
 
 
 @pytest.mark.parametrize(

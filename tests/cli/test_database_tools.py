@@ -43,8 +43,8 @@ def test_convert_imageset_makes_caffes_bytes(name, tmp_path):
     flags, images = MADE_BY_CAFFE[name]
     assert main(["convert_imageset", *flags.split(), "./", images, str(tmp_path / "db")]) == 0
     reader = LevelDb if name.startswith("leveldb") else Lmdb
-    made, wanted = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
-    assert made == wanted
+    made, expected = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
+    assert made == expected
 
 
 def test_resized_images_are_caffes(tmp_path):
@@ -68,8 +68,8 @@ def test_images_are_encoded_again(tmp_path, more):
         assert datum.encoded
         assert not datum.HasField("channels")
         image, label = read_datum(value, COLOUR)
-        path, _, wanted = name.rpartition(" ")
-        assert label == int(wanted)
+        path, _, expected = name.rpartition(" ")
+        assert label == int(expected)
         if path.endswith("png"):
             np.testing.assert_array_equal(image, cv2.imread(path).transpose(2, 0, 1))
 
@@ -159,24 +159,24 @@ def trained(tmp_path):
     variables = net.init(jax.random.key(5))
     save_weights(tmp_path / "net.caffemodel", net.graph, variables)
     source = net.sources()["d"]
-    wanted = {"pool": [], "ip": [], "label": []}
+    expected = {"pool": [], "ip": [], "label": []}
     for _ in range(3):
         images, labels = next(source)
-        blobs, _ = net.apply(*variables, {"data": images, "label": labels}, blobs=tuple(wanted))
-        for name, rows in wanted.items():
+        blobs, _ = net.apply(*variables, {"data": images, "label": labels}, blobs=tuple(expected))
+        for name, rows in expected.items():
             rows.append(np.asarray(blobs[name]))
     source.close()
-    return tmp_path, {name: np.concatenate(rows) for name, rows in wanted.items()}
+    return tmp_path, {name: np.concatenate(rows) for name, rows in expected.items()}
 
 
 @pytest.mark.parametrize("kind", ["lmdb", "leveldb", "npz"])
 def test_extract_features(trained, kind):
-    folder, wanted = trained
-    targets = [folder / f"{name}_{kind}" for name in wanted]
+    folder, expected = trained
+    targets = [folder / f"{name}_{kind}" for name in expected]
     net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
-    blobs, databases = ",".join(wanted), ",".join(map(str, targets))
+    blobs, databases = ",".join(expected), ",".join(map(str, targets))
     assert main(["extract_features", *net, blobs, databases, "3", kind, "CPU", "DEVICE_ID=0"]) == 0
-    for (name, rows), target in zip(wanted.items(), targets, strict=True):
+    for (name, rows), target in zip(expected.items(), targets, strict=True):
         if kind == "npz":
             with np.load(target) as content:
                 got = content[name]

@@ -113,12 +113,12 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
         cv2.imwrite(f"pictures/{name}", np.zeros((*shape, 3), np.uint8))
     Path("list").write_text("a.b.png a.xml\nc.jpg 3\n")
     Path("ids").write_text("c 12\na.b 40\n")
-    for root, flags, wanted in [
+    for root, flags, expected in [
         ("pictures/", [], "a.b 5 7\nc 9 2\n"),
         ("pictures", ["--name_id_file=ids"], "40 5 7\n12 9 2\n"),
     ]:
         assert main(["get_image_size", *flags, root, "list", "sizes"]) == 0
-        assert Path("sizes").read_text() == wanted
+        assert Path("sizes").read_text() == expected
     for ids, message in ("c 12\nd 4", "has no number for image 'a.b'"), ("c 1 c 2", "'c' twice"), ("c", "is not a"):
         Path("ids").write_text(ids)
         assert message in failed(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")

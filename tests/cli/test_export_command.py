@@ -40,14 +40,14 @@ def export(*arguments: str) -> Any:
 
 
 def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = export("net.prototxt", "--weights=net.caffemodel")
+    result = export("net.prototxt", "--weights=net.caffemodel")
     assert re.search(
         r"\] Exported 2 layers: data float32\[batch,3\] to two float32\[batch,4\]\n", capsys.readouterr().err
     )
     net = Net("net.prototxt")
-    given = {"data": np.arange(15, dtype=np.float32).reshape(5, 3)}
-    expected, _ = net.apply(*load_weights("net.caffemodel", net.graph, net.init(jax.random.key(0))), given)
-    np.testing.assert_allclose(found.call(given)["two"], expected["two"], rtol=1e-5)
+    inputs = {"data": np.arange(15, dtype=np.float32).reshape(5, 3)}
+    expected, _ = net.apply(*load_weights("net.caffemodel", net.graph, net.init(jax.random.key(0))), inputs)
+    np.testing.assert_allclose(result.call(inputs)["two"], expected["two"], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_the_file_has_the_weights_and_the_log_says_what_is_in_it(job: Path, caps
 def test_the_exported_module_follows_the_flags(
     job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], inputs: list[str]
 ) -> None:
-    found = export(*arguments)
-    assert [str(aval) for aval in found.in_avals] == inputs
-    assert found.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
+    result = export(*arguments)
+    assert [str(aval) for aval in result.in_avals] == inputs
+    assert result.platforms == (("cpu",) if "--platforms=cpu" in arguments else ("cpu", "cuda", "tpu"))
     warned = r"layer 'fixed' \(Reshape\): takes no symbolic batch: .*; --batch=N exports it for N rows"
     assert bool(re.search(warned, capsys.readouterr().err)) == (arguments[0] == "fixed.prototxt")
 
@@ -94,9 +94,9 @@ def test_onnx_of_images(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "images.prototxt", "--to=net.onnx", "--preprocess=classify", "--input_scale=0.01"]) == 0
     assert "data uint8[batch,4,4,3] to t float32[batch,3,4,4]" in capsys.readouterr().err
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
-    (found,) = onnxruntime.InferenceSession("net.onnx").run(None, {"data": images})
+    (result,) = onnxruntime.InferenceSession("net.onnx").run(None, {"data": images})
     expected = np.tanh(images[..., ::-1].transpose(0, 3, 1, 2) * 0.01)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["safetensors", "orbax"])
@@ -130,9 +130,9 @@ def test_refusals(job: Path, capsys: pytest.CaptureFixture[str], arguments: list
     before = sorted(job.rglob("*"))
     model = [] if arguments and arguments[0].endswith("prototxt") else ["net.prototxt"]
     assert main(["export", *model, "--to=net.stablehlo", *arguments]) == 1
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax: ")]
+    output = [line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax: ")]
     for message in messages:
-        assert any(message in line for line in said), said
+        assert any(message in line for line in output), output
     assert sorted(job.rglob("*")) == before
 
 

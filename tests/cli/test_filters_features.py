@@ -88,8 +88,8 @@ def test_features_of_an_image_are_those_that_classify_computes(blob: str) -> Non
     net = classifier()
     net.predict([io.load_image("cat.png")], oversample=False)
     expected = enlarge(grid(feature_maps(net.blobs[blob].data[0])), 800)
-    found = picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
-    np.testing.assert_allclose(found.astype(int), expected, atol=1)
+    result = picture("draw", f"--blob={blob}", "--image=cat.png", "--images_dim=10,9")
+    np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
 
 @pytest.mark.parametrize("example", [0, 2, 7])
@@ -99,8 +99,8 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
         net.blobs["data"].data[0] = file["data"][example]
     net.forward()
     expected = enlarge(grid(net.blobs["conv"].data[0]), 800)
-    found = picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
-    np.testing.assert_allclose(found.astype(int), expected, atol=1)
+    result = picture("draw", "train_val.prototxt", "--blob=conv", f"--example={example}")
+    np.testing.assert_allclose(result.astype(int), expected, atol=1)
 
 
 @pytest.mark.parametrize(

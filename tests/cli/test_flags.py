@@ -53,14 +53,14 @@ def test_a_value_that_an_option_cannot_have_is_refused(
 
 @pytest.fixture
 def tool() -> Parser:
-    made = Parser()
-    flags.add_switch(made, "gray", "")
-    flags.add_switch(made, "no_color", "")
-    flags.add(made, "size", "", type=flags.count, default=0)
-    flags.add(made, "name", "")
-    made.add_argument("first")
-    made.add_argument("second", nargs="?")
-    return made
+    parser = Parser()
+    flags.add_switch(parser, "gray", "")
+    flags.add_switch(parser, "no_color", "")
+    flags.add(parser, "size", "", type=flags.count, default=0)
+    flags.add(parser, "name", "")
+    parser.add_argument("first")
+    parser.add_argument("second", nargs="?")
+    return parser
 
 
 TRUE, FALSE = ["1", "t", "T", "true", "True", "tRUE", "y", "yes", "YES"], ["0", "f", "F", "false", "False", "n", "No"]
@@ -82,10 +82,10 @@ def test_switches_are_read_as_gflags_reads_them(tool: Parser, dashes: str) -> No
 def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tool.parse_args([f"--gray={value}", "--nosize", "--sise=3"])
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert f"--gray={value}: '{value}' is not true or false" in said
-    assert "there is no flag --nosize" in said
-    assert "there is no flag --sise; did you mean '--size'?" in said
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert f"--gray={value}: '{value}' is not true or false" in output
+    assert "there is no flag --nosize" in output
+    assert "there is no flag --sise; did you mean '--size'?" in output
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,11 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_unknown_layer_type_gets_the_page_on_adding_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "lenet_train_test.prototxt").write_text(NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"'))
-    said = refused(capsys, "summary", "lenet_train_test.prototxt").splitlines()
-    page = re.search(r"the documentation's page '(.+)'", said[-1])
+    output = refused(capsys, "summary", "lenet_train_test.prototxt").splitlines()
+    page = re.search(r"the documentation's page '(.+)'", output[-1])
     assert page is not None
     assert (Path(__file__).parents[2] / "docs" / "adding_a_layer.md").read_text().startswith(f"# {page[1]}\n")
-    assert sum("--import" in line for line in said) == 1
+    assert sum("--import" in line for line in output) == 1
 
 
 def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,11 +205,11 @@ def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytes
     )
     prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
     where = "no such file; check the path and the working directory"
-    said = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
-    assert said.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
+    output = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
+    assert output.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
     (job / "lenet_train_test.prototxt").unlink()
-    said = refused(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
-    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", said)
+    output = refused(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
+    assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", output)
     assert refused(capsys, "test", "--model=a", "--weights=b").splitlines() == [
         f"caffejax: {name}: {where}" for name in "ab"
     ]
@@ -219,8 +219,8 @@ def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
-    said = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
-    assert "layer 'd' (Input): has no data" in said
+    output = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
+    assert "layer 'd' (Input): has no data" in output
 
 
 @pytest.mark.slow
@@ -258,10 +258,10 @@ def test_values_that_look_like_flags_are_none(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job: Path) -> None:
-    said = refused(capsys, "train", "--solver=lenet_train_test.prototxt")
-    assert said == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
-    said = refused(capsys, "summary", "solver.prototxt")
-    assert said == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
+    output = refused(capsys, "train", "--solver=lenet_train_test.prototxt")
+    assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
+    output = refused(capsys, "summary", "solver.prototxt")
+    assert output == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
 
 
 def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_a_net_may_still_not_name_what_was_imported(folder: Path, capsys: pytest
 
 def test_missing_modules(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", "net.prototxt", "--import=nowhere.layers"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")
+    output = capsys.readouterr().err
+    assert output.startswith(f"caffejax: --import=nowhere.layers: there is no module 'nowhere' in {folder}")
     for name, message in (("thrice.py", "give the module's name, 'thrice'"), ("a b", "is not a module's name")):
         with pytest.raises(SystemExit):
             main(["summary", "net.prototxt", f"--import={name}"])

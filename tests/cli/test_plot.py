@@ -191,8 +191,8 @@ def test_all_files_that_are_not_logs_are_named_at_once(
     Path("cut.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
     Path("good.log").write_text(CURRENT)
     bad = ["binary", "empty", "huge", "cut.jsonl", "absent", "."]
-    said = refused(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
-    assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in said] == bad
+    output = refused(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
+    assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in output] == bad
     assert not Path("p.png").exists()
 
 

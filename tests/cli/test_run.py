@@ -79,10 +79,10 @@ def test_mistakes(
     arguments: list[str], code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        found = main(["run", *arguments])
+        result = main(["run", *arguments])
     except SystemExit as error:
-        found = error.code  # type: ignore[assignment]
-    assert found == code
+        result = error.code  # type: ignore[assignment]
+    assert result == code
     assert message in capsys.readouterr().err
 
 

@@ -48,12 +48,12 @@ def test_it_shows_how_training_goes(
     assert [completed for completed, *_ in said] == [1, 2, 3, 4, 5, 6]
     assert {total for _, total, _ in said} == {6}
     for (_, _, numbers), known in zip(said, scores, strict=True):
-        found = re.fullmatch(r"loss (\S+)((?:  (?:test )?\S+ \S+)*?)  (\d+) images/s  waiting (\d+)%", numbers)
-        assert found, numbers
-        pairs = found[2].replace("test ", "").split()
+        result = re.fullmatch(r"loss (\S+)((?:  (?:test )?\S+ \S+)*?)  (\d+) images/s  waiting (\d+)%", numbers)
+        assert result, numbers
+        pairs = result[2].replace("test ", "").split()
         assert pairs[::2] == shown
         assert [float(n) for n in pairs[1::2]] == pytest.approx([known[name] for name in shown], rel=1e-3)
-        assert 0 <= int(found[4]) <= 100
+        assert 0 <= int(result[4]) <= 100
 
 
 def test_a_resumed_run_begins_where_it_is(tmp_path: Path) -> None:

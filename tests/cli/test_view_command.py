@@ -36,11 +36,13 @@ def test_problems_are_printed_and_the_page_is_written(tmp_path: Path, capsys: py
     net = REPOSITORY / "tests" / "view" / "wrong.prototxt"
     assert main(["view", str(net), "--out", str(tmp_path / "a.html")]) == 1
     assert (tmp_path / "a.html").read_bytes().startswith(b"<!doctype html>")
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 5
-    assert said.pop(0) == "The page shows 4 problems"
-    assert re.match(r"caffejax: .*wrong.prototxt:3:\d+: layer 'conv1' .*did you mean 'kernel_size'", said[0])
-    assert any(re.match(r"caffejax: TRAIN/TEST: .*layer 'sum' \(Eltwise\): unknown bottom blob", line) for line in said)
+    output = capsys.readouterr().err.splitlines()
+    assert len(output) == 5
+    assert output.pop(0) == "The page shows 4 problems"
+    assert re.match(r"caffejax: .*wrong.prototxt:3:\d+: layer 'conv1' .*did you mean 'kernel_size'", output[0])
+    assert any(
+        re.match(r"caffejax: TRAIN/TEST: .*layer 'sum' \(Eltwise\): unknown bottom blob", line) for line in output
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,10 +81,10 @@ def test_the_server_runs_until_interrupted() -> None:
     command = [sys.executable, "-m", "caffejax", "view", str(LENET), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", said)
-        assert found is not None, said
-        with urlopen(found[0], timeout=30) as answer:
+        output = process.stdout.readline()
+        result = re.search(r"http://127\.0\.0\.1:\d+/", output)
+        assert result is not None, output
+        with urlopen(result[0], timeout=30) as answer:
             assert b"LeNet" in answer.read()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130

@@ -93,8 +93,8 @@ def test_example_n_follows_from_n_and_the_seed(db, open_source):
     again, other, worker = (open_source(net, "TRAIN", **how) for how in hows)
     again.set_state({"examples": 8})
     worker.set_state({"examples": 4})
-    for wanted, found in [(first[2], next(again)), (first[1], next(worker)), (first[2], next(worker))]:
-        for a, b in zip(wanted, found, strict=True):
+    for expected, result in [(first[2], next(again)), (first[1], next(worker)), (first[2], next(worker))]:
+        for a, b in zip(expected, result, strict=True):
             np.testing.assert_array_equal(a, b)
     assert not np.array_equal(first[0][0], next(other)[0])
 
@@ -222,8 +222,8 @@ def test_scales_of_height_and_width_change_the_boxes_alone(db, open_source):
     whole = np.floor(exact)
     for one, other in zip(strip_padding(plain[1])[0, 0], strip_padding(scaled[1])[0, 0], strict=True):
         width = 50 / whole[int(one[0])] * exact[int(one[0])]
-        wanted = one[3:7] * np.array([width / 20, 50 / 25] * 2)
-        np.testing.assert_allclose(other[3:7], wanted, rtol=1e-5)
+        expected = one[3:7] * np.array([width / 20, 50 / 25] * 2)
+        np.testing.assert_allclose(other[3:7], expected, rtol=1e-5)
 
 
 def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, caplog):

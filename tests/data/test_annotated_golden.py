@@ -22,15 +22,15 @@ def test_every_recorded_case_is_tested():
 @pytest.mark.parametrize("name", CASES)
 def test_batches_are_the_forks(name, monkeypatch, open_source):
     monkeypatch.chdir(FOLDER)
-    wanted = np.load(f"{name}.npz")
+    expected = np.load(f"{name}.npz")
     source = open_source(Path(f"{name}.prototxt"))
     for k in range(CASES[name]["batches"]):
         data, label = next(source)
-        wanted_data = wanted[f"batch/{k}/data"]
+        wanted_data = expected[f"batch/{k}/data"]
         # another libjpeg may round otherwise
         grey_levels = 4 if name == "plain_sampler" else 1
         np.testing.assert_allclose(data, wanted_data, rtol=0, atol=grey_levels * SCALES.get(name, 1) + 1e-5)
         assert np.mean(data != wanted_data) < 0.01
         rows = strip_padding(label, max(1, num_valid_rows(label)))
-        assert rows.shape == wanted[f"batch/{k}/label"].shape
-        np.testing.assert_allclose(rows, wanted[f"batch/{k}/label"], atol=1e-6)
+        assert rows.shape == expected[f"batch/{k}/label"].shape
+        np.testing.assert_allclose(rows, expected[f"batch/{k}/label"], atol=1e-6)

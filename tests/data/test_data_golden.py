@@ -22,16 +22,16 @@ def test_every_recorded_case_is_tested():
 
 @pytest.mark.parametrize("name", TEST)
 def test_three_batches_are_caffes(name, golden, open_source):
-    wanted = np.load(f"{name}.npz")
+    expected = np.load(f"{name}.npz")
     source = open_source(Path(f"{name}.prototxt"))
-    tops = [key.removeprefix("0/") for key in wanted if key.startswith("0/")]
+    tops = [key.removeprefix("0/") for key in expected if key.startswith("0/")]
     assert [top.shape for top in source.tops] == [tuple(CASES[name]["shapes"][f"0/{top}"]) for top in tops]
     for n in range(CASES[name]["batches"]):
         batch = next(source)
         assert len(batch) == len(tops)
         for value, top in zip(batch, tops, strict=True):
             assert value.dtype == np.float32
-            np.testing.assert_array_equal(value, wanted[f"{n}/{top}"])
+            np.testing.assert_array_equal(value, expected[f"{n}/{top}"])
 
 
 def test_grey_and_colour_in_one_batch_is_refused(golden, open_source):
@@ -43,7 +43,7 @@ def draws_of(source, name, batches):
     """Where each image was cropped, and whether it was mirrored: by comparing with all that is allowed."""
     case, full = CASES[name], np.load(CASES[name]["full"])["full"]
     c = case["crop"]
-    found, i = [], 0
+    result, i = [], 0
     for _ in range(batches):
         for image in next(source)[0]:
             allowed = [
@@ -54,9 +54,9 @@ def draws_of(source, name, batches):
                 if np.array_equal(image, full[i % len(full)][:, h : h + c, w : w + c][..., :: -1 if mirror else 1])
             ]
             assert len(allowed) == 1, f"image {i} is none of the crops that Caffe makes"
-            found += allowed
+            result += allowed
             i += 1
-    return found
+    return result
 
 
 @pytest.mark.parametrize("name", TRAIN)

@@ -61,9 +61,9 @@ def test_testing_crops_the_middle_but_mirrors_at_random(open_source, data_layer,
     middle = whole[:, :, 1:5, 1:5]  # of 6x7
     mirrored = 0
     got = next(open_source(data_layer(raw_db, 13, "crop_size: 4 mirror: true")))[0]
-    for image, wanted in zip(got, middle, strict=True):
-        if not np.array_equal(image, wanted):
-            np.testing.assert_array_equal(image, wanted[..., ::-1])
+    for image, expected in zip(got, middle, strict=True):
+        if not np.array_equal(image, expected):
+            np.testing.assert_array_equal(image, expected[..., ::-1])
             mirrored += 1
     assert 0 < mirrored < 13
 

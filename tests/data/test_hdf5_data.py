@@ -39,8 +39,8 @@ def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path)
         (got,) = next(source)
         assert got.dtype == np.float32
         assert source.tops[0].shape == got.shape == (shape[0] + 1, *shape[1:])
-        wanted = values.reshape(shape)
-        np.testing.assert_array_equal(got, np.concatenate([wanted, wanted[:1]]))
+        expected = values.reshape(shape)
+        np.testing.assert_array_equal(got, np.concatenate([expected, expected[:1]]))
 
 
 def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hdf5_layer, tmp_path, monkeypatch):
@@ -72,7 +72,7 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
     names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar", "group"]
     files = listed(tmp_path, *(f"{name}.h5" for name in names))
     lines = message_of(open_source, hdf5_layer(files, "data label")).splitlines()
-    wanted = {
+    expected = {
         "missing": "no such file",
         "junk": "is not an HDF5 file, or is damaged",
         "short": "is not an HDF5 file, or is damaged",
@@ -83,8 +83,8 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
         "scalar": "data set 'label' is a single value",
         "group": "'label' is a group, not a data set; it holds x, y",
     }
-    assert len(lines) == len(wanted)
-    for line, (name, message) in zip(lines, wanted.items(), strict=True):
+    assert len(lines) == len(expected)
+    for line, (name, message) in zip(lines, expected.items(), strict=True):
         assert f"{name}.h5: layer 'd' (HDF5Data): " in line
         assert message in line
 
@@ -117,19 +117,21 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
 
 def test_a_batch_larger_than_memory_is_refused_before_allocation(open_source, hdf5_layer, tmp_path):
     path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
-    said = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
-    assert "needs 72.76 TiB for a batch, and there are" in said
+    message = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
+    assert "needs 72.76 TiB for a batch, and there are" in message
 
 
 def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer, tmp_path):
-    said = message_of(open_source, hdf5_layer(listed(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1))
-    assert len(said.splitlines()) == 21
-    assert said.endswith("and 4980 more")
+    message = message_of(
+        open_source, hdf5_layer(listed(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1)
+    )
+    assert len(message.splitlines()) == 21
+    assert message.endswith("and 4980 more")
 
 
 def test_a_file_that_a_list_repeats_is_looked_for_once(tmp_path, monkeypatch):
     path = write(tmp_path / "x.h5", a=[1.0])
-    found: list[str] = []
-    monkeypatch.setattr(paths, "find", lambda name, folder: found.append(name) or path)
+    result: list[str] = []
+    monkeypatch.setattr(paths, "find", lambda name, folder: result.append(name) or path)
     assert _read_file_list(listed(tmp_path, *["x.h5"] * 1000)) == [path] * 1000
-    assert found == ["x.h5"]
+    assert result == ["x.h5"]

@@ -49,18 +49,18 @@ def virtual(group: h5py.Group, name: str) -> None:
 
 
 def packed(group: h5py.Group, name: str) -> None:
-    made = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**20), compression="gzip")
-    made[0, :10] = 1
+    dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**20), compression="gzip")
+    dataset[0, :10] = 1
 
 
 def filled(group: h5py.Group, name: str) -> None:
-    made = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**10), fillvalue=7)
-    made[0, :10] = 1
+    dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**10), fillvalue=7)
+    dataset[0, :10] = 1
 
 
 def beyond_memory(group: h5py.Group, name: str) -> None:
-    made = group.create_dataset(name, (4, 2**44), "f4", chunks=(1, 2**10))
-    made[0, :10] = 1
+    dataset = group.create_dataset(name, (4, 2**44), "f4", chunks=(1, 2**10))
+    dataset[0, :10] = 1
 
 
 def chunky(group: h5py.Group, name: str) -> None:

@@ -83,11 +83,11 @@ def test_the_pixel_limit_applies_after_resizing(folder):
 def test_images_are_read_as_opencv_reads_files(tmp_path, colour, size):
     pixels = np.random.default_rng(0).integers(0, 256, (20, 13, 3), np.uint8)
     cv2.imwrite(str(tmp_path / "x.jpg"), pixels)
-    wanted = cv2.imread(str(tmp_path / "x.jpg"), cv2.IMREAD_COLOR if colour else cv2.IMREAD_GRAYSCALE)
+    expected = cv2.imread(str(tmp_path / "x.jpg"), cv2.IMREAD_COLOR if colour else cv2.IMREAD_GRAYSCALE)
     if any(size):
-        wanted = cv2.resize(wanted, size[::-1])
-    wanted = wanted.transpose(2, 0, 1) if colour else wanted[None]
-    np.testing.assert_array_equal(read_image(tmp_path / "x.jpg", colour, *size), wanted)
+        expected = cv2.resize(expected, size[::-1])
+    expected = expected.transpose(2, 0, 1) if colour else expected[None]
+    np.testing.assert_array_equal(read_image(tmp_path / "x.jpg", colour, *size), expected)
 
 
 def test_lists_are_split_at_the_last_space(tmp_path):

@@ -55,8 +55,8 @@ def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, wante
 
 def test_grey_of_a_colour_png_is_libpngs():
     blue, green, red = PIXELS.astype(np.int64).transpose(2, 0, 1)
-    wanted = (9797 * red + 19234 * green + 3737 * blue) >> 15
-    np.testing.assert_array_equal(read_datum(encoded(PIXELS), GREY)[0], wanted[None])
+    expected = (9797 * red + 19234 * green + 3737 * blue) >> 15
+    np.testing.assert_array_equal(read_datum(encoded(PIXELS), GREY)[0], expected[None])
 
 
 @pytest.mark.parametrize(

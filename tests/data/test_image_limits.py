@@ -194,9 +194,9 @@ def test_commands_have_the_flag(
     (folder / "solver.prototxt").write_text('net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
     out = tmp_path / "out"
     assert main([*COMMANDS[command].format(out=out).split(), "--max_image_pixels=1999"]) == 1
-    said = capfd.readouterr()
-    assert "at most 1999 are decoded" in " ".join((said.err + said.out).split())
-    assert "Traceback" not in said.err
+    output = capfd.readouterr()
+    assert "at most 1999 are decoded" in " ".join((output.err + output.out).split())
+    assert "Traceback" not in output.err
     assert not out.exists()
     caffe.set_limits(max_image_pixels=MAX_IMAGE_PIXELS)
 

@@ -78,7 +78,7 @@ def test_all_missing_tables_are_named_at_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_cut_files(name, tmp_path):
-    wanted = list(LevelDb(GOLDEN / name))
+    expected = list(LevelDb(GOLDEN / name))
     for file in (GOLDEN / name).iterdir():
         for left in np.random.default_rng(1).integers(0, max(file.stat().st_size, 1), 8).tolist():
             copy = Path(shutil.copytree(GOLDEN / name, tmp_path / f"{file.name}-{left}", dirs_exist_ok=True))
@@ -86,7 +86,7 @@ def test_cut_files(name, tmp_path):
             if file.suffix == ".log":
                 continue
             with pytest.raises(DataError, match=str(copy)):
-                assert list(LevelDb(copy)) == wanted
+                assert list(LevelDb(copy)) == expected
 
 
 @needs_plyvel

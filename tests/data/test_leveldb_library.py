@@ -35,7 +35,7 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
     def opened():
         return plyvel.DB(str(path / "db"), create_if_missing=True, compression="snappy" if snappy else None, **small)
 
-    db, wanted = opened(), {}
+    db, expected = opened(), {}
     for step, changes in steps:
         if step == "reopen":
             db.close()
@@ -48,15 +48,15 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
                     name = b"key" * (key % 3) + b"%03d" % key
                     if size is None:
                         batch.delete(name)
-                        wanted.pop(name, None)
+                        expected.pop(name, None)
                     else:
                         seed += 1
-                        wanted[name] = value(seed, size, compressible=key % 2 == 0)
-                        batch.put(name, wanted[name])
+                        expected[name] = value(seed, size, compressible=key % 2 == 0)
+                        batch.put(name, expected[name])
     db.close()
     try:
-        if wanted:
-            assert list(LevelDb(path / "db")) == sorted(wanted.items())
+        if expected:
+            assert list(LevelDb(path / "db")) == sorted(expected.items())
         else:
             with pytest.raises(DataError, match="the LevelDB has no records"):
                 len(LevelDb(path / "db"))
@@ -73,15 +73,15 @@ def test_files_written_by_the_library_are_read(tmp_path_factory, steps, snappy, 
 )
 def test_the_library_reads_written_files(tmp_path_factory, sizes, compress, prefix):
     path = tmp_path_factory.mktemp("ours")
-    wanted = [(prefix + b"%04d" % i, value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
-    write_leveldb(path / "db", wanted, compress)
-    if wanted:
-        assert list(LevelDb(path / "db")) == wanted
+    expected = [(prefix + b"%04d" % i, value(i, size, compressible=i % 2 == 0)) for i, size in enumerate(sizes)]
+    write_leveldb(path / "db", expected, compress)
+    if expected:
+        assert list(LevelDb(path / "db")) == expected
     db = plyvel.DB(str(path / "db"), paranoid_checks=True)
-    assert list(db.iterator(verify_checksums=True)) == wanted
-    assert all(db.get(key) == stored for key, stored in wanted)
+    assert list(db.iterator(verify_checksums=True)) == expected
+    assert all(db.get(key) == stored for key, stored in expected)
     db.put(b"", b"new")
     db.compact_range()
     db.close()
-    assert list(LevelDb(path / "db")) == [(b"", b"new"), *wanted]
+    assert list(LevelDb(path / "db")) == [(b"", b"new"), *expected]
     shutil.rmtree(path)

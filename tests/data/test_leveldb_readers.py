@@ -25,11 +25,11 @@ def test_readers_write_nothing_and_do_not_disturb_each_other(leveldb_folder):
 @pytest.mark.parametrize("name", FOLDERS)
 def test_threads_read_at_once(name):
     records = LevelDb(GOLDEN / name)
-    wanted = list(records)
-    order = np.random.default_rng(0).integers(len(wanted), size=(8, 100)).tolist()
+    expected = list(records)
+    order = np.random.default_rng(0).integers(len(expected), size=(8, 100)).tolist()
     with ThreadPoolExecutor(8) as pool:
         for indices, got in zip(order, pool.map(lambda row: [records[i] for i in row], order), strict=True):
-            assert got == [wanted[i] for i in indices]
+            assert got == [expected[i] for i in indices]
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -43,11 +43,11 @@ def test_another_process_reads_a_copy(leveldb_folder, opened):
 
 def test_worker_processes_read_caffes_batches(golden, open_source):
     source = open_source(golden / "data_leveldb_compacted.prototxt", workers=2)
-    wanted = np.load("data_leveldb_compacted.npz")
+    expected = np.load("data_leveldb_compacted.npz")
     for n in range(3):
         data, label = next(source)
-        np.testing.assert_array_equal(data, wanted[f"{n}/data"])
-        np.testing.assert_array_equal(label, wanted[f"{n}/label"])
+        np.testing.assert_array_equal(data, expected[f"{n}/data"])
+        np.testing.assert_array_equal(label, expected[f"{n}/label"])
 
 
 @pytest.mark.filterwarnings("ignore:.*os.fork")  # JAX warns of it; the child does not use JAX

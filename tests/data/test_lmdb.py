@@ -156,14 +156,14 @@ def test_another_process_writes_meanwhile(tmp_path):
 
     write(99)
     records = Lmdb(path)
-    wanted = [(b"%05d" % i, bytes([99]) * 3000) for i in range(200)]
-    assert records.read_range(0, 50) == wanted[:50]
+    expected = [(b"%05d" % i, bytes([99]) * 3000) for i in range(200)]
+    assert records.read_range(0, 50) == expected[:50]
     write(80)
-    assert records.read_range(50, 150) == wanted[50:]
-    assert records.read_range(0, 200) == wanted
+    assert records.read_range(50, 150) == expected[50:]
+    assert records.read_range(0, 200) == expected
     records.close()
     write(98)
-    assert records[0] == wanted[0]
+    assert records[0] == expected[0]
 
 
 def test_no_lock_file_is_made(folder):

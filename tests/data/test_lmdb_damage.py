@@ -39,10 +39,10 @@ def test_it_reads_what_the_binding_writes(tmp_path_factory, records, removed) ->
             for key in list(records)[1 : removed + 1]:
                 txn.delete(key)
         with environment.begin() as txn:
-            wanted = list(txn.cursor())
-    found = Lmdb(path)
-    assert list(found) == wanted
-    assert [found[i] for i in reversed(range(len(found)))] == wanted[::-1]
+            expected = list(txn.cursor())
+    result = Lmdb(path)
+    assert list(result) == expected
+    assert [result[i] for i in reversed(range(len(result)))] == expected[::-1]
 
 
 def test_a_file_that_is_cut_while_it_is_read(content: bytes, tmp_path: Path) -> None:

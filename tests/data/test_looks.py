@@ -63,9 +63,9 @@ def stages(net: str, events: list[str], **reading: Any) -> Reading:
     """Build a net, open its one source, and read a batch."""
 
     def since() -> list[str]:
-        found = events.copy()
+        result = events.copy()
         events.clear()
-        return found
+        return result
 
     events.clear()
     graph = Net(net, **reading)

@@ -35,9 +35,9 @@ def test_positions_and_reset():
     source = ArraySource(DATA, LABELS, 2)
     next(source)
     state = source.get_state()
-    wanted = next(source)[1]
+    expected = next(source)[1]
     source.set_state(state)
-    np.testing.assert_array_equal(next(source)[1], wanted)
+    np.testing.assert_array_equal(next(source)[1], expected)
     source.reset(DATA[:4], LABELS[2:])
     assert source.get_state() == {"examples": 0}
     np.testing.assert_array_equal(next(source)[1], [2, 3])

@@ -71,7 +71,7 @@ def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> f
 
 def direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int) -> tuple[float, float]:
     """Return the direction of the last limb within a cell of which this cell is, by geometry."""
-    found = (0.0, 0.0)
+    result = (0.0, 0.0)
     for start, end in limbs:
         (x1, y1), (x2, y2) = start / 8, end / 8
         length = math.hypot(x2 - x1, y2 - y1)
@@ -81,8 +81,8 @@ def direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int)
             for a, b, n in ((x1, x2, column), (y1, y2, row))
         )
         if distance <= 1 and inside:
-            found = (x2 - x1) / length, (y2 - y1) / length
-    return found
+            result = (x2 - x1) / length, (y2 - y1) / length
+    return result
 
 
 @pytest.mark.parametrize("parts", PARTS)
@@ -113,12 +113,12 @@ def test_maps_are_those_of_their_definition(tmp_path: Path, open_source: Any, pa
     shown = {n: ~(outside[:, a] | outside[:, b]) for n, (a, b) in where.items()}
     for row, column in np.ndindex(HEIGHT // 8, WIDTH // 8):
         for n in where:
-            wanted = gaussian(list(middle[n][shown[n]]), row, column, 9)
-            assert heat[n, row, column] == pytest.approx(wanted, abs=1e-5)
+            expected = gaussian(list(middle[n][shown[n]]), row, column, 9)
+            assert heat[n, row, column] == pytest.approx(expected, abs=1e-5)
         for n, (a, b) in ends.items():
             both = shown[a] & shown[b]
-            wanted = direction(list(zip(middle[a][both], middle[b][both], strict=True)), row, column)
-            assert limbs[2 * n : 2 * n + 2, row, column] == pytest.approx(wanted, abs=1e-5)
+            expected = direction(list(zip(middle[a][both], middle[b][both], strict=True)), row, column)
+            assert limbs[2 * n : 2 * n + 2, row, column] == pytest.approx(expected, abs=1e-5)
         assert background[0, row, column] == pytest.approx(1 - heat[:, row, column].max(), abs=1e-6)
     image = np.frombuffer(record(joints, visible).data, np.uint8).reshape(6, HEIGHT, WIDTH)[:3]
     np.testing.assert_array_equal(data[0, :3], (image.astype(np.float32) - 128) / 256)
@@ -157,8 +157,8 @@ def test_people_move_with_the_image(tmp_path: Path, open_source: Any, flip: int,
         # rotation, even by 0 degrees, adds half a pixel; the center, 37.5 or 74.5, is rounded to the even number
         place = np.array([32 + x, 24 + y]) + (-0.5 if scale == 1 else 0.5)
         place[0] = 63 - place[0] if flip else place[0]
-        wanted = [gaussian([place], row, column, 3) for row, column in np.ndindex(6, 8)]
-        np.testing.assert_allclose(heat[n].ravel(), wanted, atol=1e-4)
+        expected = [gaussian([place], row, column, 3) for row, column in np.ndindex(6, 8)]
+        np.testing.assert_allclose(heat[n].ravel(), expected, atol=1e-4)
 
 
 def test_augmentation_depends_on_the_seed_and_the_example(tmp_path: Path, open_source: Any) -> None:

@@ -137,9 +137,9 @@ def test_labels_are_divided_by_enets_factor(folder, open_source, mirror):
         assert (data.shape, label.shape) == ((1, 3, 40, 63), (1, 1, 10, 15))
         i = int(data[0, 2, 0, 0])
         rows, columns = (np.arange(n) * side // n for n, side in zip((10, 15), SIZES[i], strict=True))
-        wanted = labels_of(i)[rows[:, None], columns]  # the nearest pixel, as OpenCV counts
-        flips |= {flip for flip in (1, -1) if (label[0, 0] == wanted[:, ::flip]).all()}
-        assert (label[0, 0] == wanted).all() or (mirror and (label[0, 0] == wanted[:, ::-1]).all())
+        expected = labels_of(i)[rows[:, None], columns]  # the nearest pixel, as OpenCV counts
+        flips |= {flip for flip in (1, -1) if (label[0, 0] == expected[:, ::flip]).all()}
+        assert (label[0, 0] == expected).all() or (mirror and (label[0, 0] == expected[:, ::-1]).all())
     assert flips == ({1, -1} if mirror else {1})
 
 

@@ -135,12 +135,12 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
     reads: Any = layer_type("Data").implementation
     source = reads.open(site, reads.look(site).tops)
     next(source)
-    wanted, end = 1 + 2 * share.count, time.monotonic() + PATIENCE
-    while len(read) < wanted and time.monotonic() < end:
+    expected, end = 1 + 2 * share.count, time.monotonic() + PATIENCE
+    while len(read) < expected and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(0.05)  # for what should not come
     source.close()
-    assert len(read) == wanted
+    assert len(read) == expected
 
 
 @pytest.mark.parametrize(

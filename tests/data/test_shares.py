@@ -95,9 +95,9 @@ def check_takes(whole: list[Arrays], readers: list[tuple[Share, Loader]], takes:
         given = [(share, loader.take(n)) for share, loader in readers]
         numbers = range(first + at, first + at + n)
         for share, batches in given:
-            wanted = [i for i in numbers if share.first <= i % share.of < share.first + share.count]
-            assert len(batches) == len(wanted)
-            for i, batch in zip(wanted, batches, strict=True):
+            expected = [i for i in numbers if share.first <= i % share.of < share.first + share.count]
+            assert len(batches) == len(expected)
+            for i, batch in zip(expected, batches, strict=True):
                 assert same(batch, whole[i - first]), f"{share}: batch {i}"
         assert sum(len(batches) for _, batches in given) == n
         at += n

@@ -51,14 +51,14 @@ def test_sampled_windows_keep_to_their_constraints(seed, name, least: bool):
     sampler = caffe_pb2.BatchSampler(max_sample=3, max_trials=40)
     sampler.sampler.MergeFrom(caffe_pb2.Sampler(min_scale=0.3, min_aspect_ratio=0.5, max_aspect_ratio=2))
     setattr(sampler.sample_constraint, f"{'min' if least else 'max'}_{name}", 0.25)
-    found = BOXES
-    windows = sampler_windows(sampler, found, np.random.default_rng(seed))
+    result = BOXES
+    windows = sampler_windows(sampler, result, np.random.default_rng(seed))
     assert len(windows) <= 3
     assert ((windows >= 0) & (windows <= 1 + 1e-6)).all()
     extents = windows[:, 2:] - windows[:, :2]
     np.testing.assert_array_less(0.3**2 - 1e-6, extents.prod(axis=1))
     for window in windows:
-        values = measure(found, window)
+        values = measure(result, window)
         assert (values >= 0.25).any() if least else (values <= 0.25).any()
 
 

@@ -95,10 +95,10 @@ def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
     data = UserData("data", KINDS[kind](), graph)
-    found = list(islice(data, 8))
+    result = list(islice(data, 8))
     data.close()
-    assert len(found) == 8
-    for batch, (x, y) in zip(found, expected(kind, 8), strict=True):
+    assert len(result) == 8
+    for batch, (x, y) in zip(result, expected(kind, 8), strict=True):
         assert list(batch) == ["x", "y"]
         assert {a.dtype for a in batch.values()} == {np.dtype(np.float32)}
         np.testing.assert_array_equal(batch["x"], x)

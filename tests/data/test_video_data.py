@@ -70,8 +70,8 @@ def test_clips_of_images(folder: Path, open_source: Any, param: str, step: int) 
     assert data.shape == (3, 3, 3, *SIZE)
     np.testing.assert_array_equal(label, [7, 0, 2])
     for video, first in enumerate((1, 3, 5)):
-        wanted = np.stack([pixels(video, first + step * i) for i in range(3)]).transpose(3, 0, 1, 2)
-        np.testing.assert_array_equal(data[video], wanted)
+        expected = np.stack([pixels(video, first + step * i) for i in range(3)]).transpose(3, 0, 1, 2)
+        np.testing.assert_array_equal(data[video], expected)
     np.testing.assert_array_equal(next(source)[0], data)  # round and round
 
 
@@ -108,9 +108,9 @@ def test_means_of_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:
     (tmp_path / "mean.binaryproto").write_bytes(blob.SerializeToString())
     for crop in ("", "crop_size: 4"):
         text = f'mean_file: "{tmp_path}/mean.binaryproto" {crop}'
-        found = next(open_source(layer(folder, "clips", CLIP, text), workers=0))[0]
-        wanted = plain - mean
-        np.testing.assert_array_equal(found, wanted[..., 3:7, 5:9] if crop else wanted)
+        result = next(open_source(layer(folder, "clips", CLIP, text), workers=0))[0]
+        expected = plain - mean
+        np.testing.assert_array_equal(result, expected[..., 3:7, 5:9] if crop else expected)
 
 
 def test_clips_of_a_film(folder: Path, open_source: Any) -> None:
@@ -157,10 +157,10 @@ def test_segments(folder: Path, open_source: Any) -> None:
         part = count // 2
         first = (part - 1) // 2
         frames = [first + 1, first + 2, first + part + 1, first + part + 2]
-        wanted = np.concatenate(
+        expected = np.concatenate(
             [pixels(video, frame).transpose(2, 0, 1) - np.array([[[1]], [[2]], [[3]]]) for frame in frames]
         )
-        np.testing.assert_array_equal(data[video], wanted)
+        np.testing.assert_array_equal(data[video], expected)
     source = open_source(layer(folder, "lengths", RGB), "TRAIN", workers=0)
     begun = np.array([next(source)[0][1, 1::3, 0, 0] for _ in range(40)])
     assert (np.diff(begun[:, :2]) == 1).all()
@@ -173,16 +173,16 @@ def test_flows_are_turned_round(folder: Path, open_source: Any) -> None:
     data = next(open_source(layer(folder, "lengths", text), workers=0))[0]
     assert data.shape == (3, 6, *SIZE)
     first = (12 - 3 + 1) // 2
-    wanted = [[100 + first + i, 200 + first + i] for i in (1, 2, 3)]
-    np.testing.assert_array_equal(data[0, :, 0, 0], np.ravel(wanted))
+    expected = [[100 + first + i, 200 + first + i] for i in (1, 2, 3)]
+    np.testing.assert_array_equal(data[0, :, 0, 0], np.ravel(expected))
     flipped = False
     source = open_source(layer(folder, "lengths", text, "mirror: true is_flow: true"), workers=0)
     for _ in range(6):
-        for found, plain in zip(next(source)[0], data, strict=True):
+        for result, plain in zip(next(source)[0], data, strict=True):
             mirrored = plain[:, :, ::-1].copy()
             mirrored[::2] = 255 - mirrored[::2]
-            assert (found == plain).all() or (found == mirrored).all()
-            flipped |= bool((found == mirrored).all())
+            assert (result == plain).all() or (result == mirrored).all()
+            flipped |= bool((result == mirrored).all())
     assert flipped
 
 

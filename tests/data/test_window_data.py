@@ -114,19 +114,19 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
     x1, x2 = sorted(int(v * (width - 1)) for v in box[:2])
     y1, y2 = sorted(int(v * (height - 1)) for v in box[2:])
     image = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
-    wanted = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
+    expected = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
     warp, box = Warp(size, context, square), np.array([x1, y1, x2, y2])
-    if wanted is None:
+    if expected is None:
         with pytest.raises(DataError, match="too little of it lies in the image"):
             warp(image, box, mirror)
         return
-    wanted, filled = wanted
+    expected, filled = expected
     pixels, row, column = warp(image, box, mirror)
     got, at = np.zeros((size, size, 3), np.float32), np.zeros((size, size), bool)
     got[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels
     at[row : row + pixels.shape[0], column : column + pixels.shape[1]] = True
     np.testing.assert_array_equal(at, filled)
-    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_a_window_with_context_shows_the_surrounding_pixels():
@@ -159,11 +159,11 @@ def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
         data, labels = next(source)
         for i, (image, label) in enumerate(zip(data, labels, strict=True)):
             kind = int(i >= 5)  # int(8 * 0.4) = 3 of the batch are foreground, and come last
-            found = [
-                j for j, (out, wanted) in enumerate(allowed[kind]) if np.array_equal(out, image) and wanted == label
+            result = [
+                j for j, (out, expected) in enumerate(allowed[kind]) if np.array_equal(out, image) and expected == label
             ]
-            assert found
-            seen.add((kind, found[0]))
+            assert result
+            seen.add((kind, result[0]))
     assert len(seen) == len(allowed[0]) + len(allowed[1]), "some windows never came"
 
 

@@ -50,10 +50,10 @@ def test_perfect_detections_score_one(version: str, expected: float) -> None:
 
 
 def test_by_hand() -> None:
-    found = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
-    assert average_precision(found, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
-    assert average_precision(found, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
-    assert average_precision(found, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
+    result = [(0.9, 1, 0), (0.8, 0, 1), (0.7, 0, 0), (0.6, 1, 0)]  # precisions 1, 1/2, 2/3 at recalls 1/2, 1/2, 1
+    assert average_precision(result, 2, "Integral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(result, 2, "MaxIntegral") == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert average_precision(result, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
 
 
 @pytest.mark.parametrize(("found", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])

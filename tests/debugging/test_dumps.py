@@ -63,9 +63,9 @@ def dump() -> Dump:
 
 
 def test_a_net_equals_itself(dump: Dump) -> None:
-    found = compare(dump, replay(dump, Net(TEXT, "TRAIN")))
-    assert found.ok, str(found)
-    rows = {(row.layer, row.kind, row.name) for row in found.rows}
+    result = compare(dump, replay(dump, Net(TEXT, "TRAIN")))
+    assert result.ok, str(result)
+    rows = {(row.layer, row.kind, row.name) for row in result.rows}
     assert {
         ("scale", "top", "conv"),
         ("relu", "diff", "conv"),
@@ -111,8 +111,8 @@ def test_each_layer_reads_what_the_dump_has() -> None:
     lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
     assert compare(dump, replay(lacking, net, each_layer=True)).ok
     wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
-    found = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
-    assert {row.layer for row in found.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
+    result = compare(dump, replay(dump, wider, wider.init(jax.random.key(0)), each_layer=True))
+    assert {row.layer for row in result.differences if row.kind == "top"} == {"conv/1x1", "ip1", "ip2", "both", "loss"}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -226,15 +226,15 @@ def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
     net = Net(TEXT, "TEST")
     dump = collect(net, net.init(jax.random.key(1)))
     assert "SoftmaxWithLoss" in loss
-    found = compare(
+    result = compare(
         dump, replay(dump, Net(deploy + 'layer { name: "prob" type: "Softmax" bottom: "both" top: "prob" }'))
     )
-    assert {(row.name, row.verdict) for row in found.differences} == {
+    assert {(row.name, row.verdict) for row in result.differences} == {
         ("label", "only in A"),
         ("loss", "only in A"),
         ("prob", "only in B"),
     }
-    assert re.search(r"Of the arrays in both dumps, \d+ are equal and none differs\.$", str(found))
+    assert re.search(r"Of the arrays in both dumps, \d+ are equal and none differs\.$", str(result))
 
 
 def test_random_layers_do_not_count_unless_asked() -> None:
@@ -242,17 +242,17 @@ def test_random_layers_do_not_count_unless_asked() -> None:
     sum_at = TEXT.index('layer { name: "sum"')
     net, a = made(TEXT[:sum_at] + drop + TEXT[sum_at:])
     b = replay(a, net, seed=7)
-    found = compare(a, b)
+    result = compare(a, b)
     assert [layer.name for layer in a.layers if layer.random] == ["drop"]
-    assert found.ok
-    assert {"drop", "sum", "loss"} <= {row.layer for row in found.rows if row.verdict == "random"}
-    assert all(row.verdict == "equal" for row in found.rows if row.layer in ("conv/1x1", "pool") and row.kind == "top")
+    assert result.ok
+    assert {"drop", "sum", "loss"} <= {row.layer for row in result.rows if row.verdict == "random"}
+    assert all(row.verdict == "equal" for row in result.rows if row.layer in ("conv/1x1", "pool") and row.kind == "top")
     first = compare(a, b, random=True).first
     assert first is not None
     assert first.layer == "drop"
-    found = compare(a, replay(a, net, seed=7, each_layer=True))
-    assert found.ok
-    assert {row.layer for row in found.rows if row.verdict == "random"} == {"drop"}
+    result = compare(a, replay(a, net, seed=7, each_layer=True))
+    assert result.ok
+    assert {row.layer for row in result.rows if row.verdict == "random"} == {"drop"}
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
@@ -263,8 +263,8 @@ def test_dumps_of_other_floats(dump: Dump, dtype: Any) -> None:
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 def test_one_nonzero_value_among_zeros_differs(odd: float) -> None:
-    found = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
-    assert (found.error, found.at, found.scale, found.relative) == (np.inf, (1,), 0.0, np.inf)
+    result = distance(np.zeros(3, np.float32), np.array([0, odd, 0], np.float32))
+    assert (result.error, result.at, result.scale, result.relative) == (np.inf, (1,), 0.0, np.inf)
 
 
 def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
@@ -275,6 +275,6 @@ def test_zero_tops_are_marked_as_proving_nothing(dump: Dump) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_whose_squares_are_too_large() -> None:
-    found = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
-    assert (found.error, found.scale) == (4e300, 4e300)
-    assert found.cosine == pytest.approx(0.6)
+    result = distance(np.array([3e300, 0.0]), np.array([3e300, 4e300]))
+    assert (result.error, result.scale) == (4e300, 4e300)
+    assert result.cosine == pytest.approx(0.6)

@@ -41,14 +41,14 @@ def recorded(name: str) -> tuple[Dump, Net]:
 def test_equal_except_where_caffe_is_wrong(name: str) -> None:
     caffe, net = recorded(name)
     ours = replay(caffe, net)
-    found = compare(caffe, ours, rtol=1e-5)
-    assert {(row.layer, row.kind, row.name) for row in found.differences} == SPOILED.get(name, set()), str(found)
+    result = compare(caffe, ours, rtol=1e-5)
+    assert {(row.layer, row.kind, row.name) for row in result.differences} == SPOILED.get(name, set()), str(result)
     np.testing.assert_allclose(ours.arrays["loss"], caffe.arrays["loss"], rtol=1e-5)
     apart = compare(caffe, replay(caffe, net, each_layer=True), rtol=1e-5)
     spoiled = {row for row in SPOILED.get(name, set()) if row[1] == "diff"}  # what follows from it does not part
     assert {(row.layer, row.kind, row.name) for row in apart.differences} == spoiled, str(apart)
     # all that was recorded was compared: its final values, and the diffs and gradients that are not zero
-    compared = {(row.kind, row.name) for row in found.rows if row.distance is not None}
+    compared = {(row.kind, row.name) for row in result.rows if row.distance is not None}
     assert {blob for kind, blob in compared if kind == "top"} == {k[5:] for k in caffe.arrays if k.startswith("blob/")}
-    gradients = {f"grad/{row.layer}/{row.name}" for row in found.rows if row.kind == "grad" and row.distance}
+    gradients = {f"grad/{row.layer}/{row.name}" for row in result.rows if row.kind == "grad" and row.distance}
     assert gradients >= {k for k in caffe.arrays if k.startswith("grad/")}

@@ -40,9 +40,9 @@ def of(net: Net, blobs: Any, batches: Any) -> Iterator[Any]:
 def test_each_batch_is_a_forward_pass() -> None:
     net, random = Net(NET), np.random.default_rng(0)
     batches = [{"x": random.normal(size=(rows, 3)).astype(np.float32)} for rows in (2, 2, 5)]
-    found = list(of(net, ["relu", "ip"], batches))
-    assert [set(blobs) for blobs in found] == [{"relu", "ip"}] * 3
-    for batch, blobs in zip(batches, found, strict=True):
+    result = list(of(net, ["relu", "ip"], batches))
+    assert [set(blobs) for blobs in result] == [{"relu", "ip"}] * 3
+    for batch, blobs in zip(batches, result, strict=True):
         expected, _ = net.apply(*net.init(jax.random.key(0)), batch, blobs=["ip"])
         np.testing.assert_allclose(blobs["ip"], expected["ip"], rtol=1e-6)
         np.testing.assert_allclose(blobs["relu"], np.maximum(expected["ip"], 0), rtol=1e-6)
@@ -64,11 +64,11 @@ def test_recurrent_layers_go_on_from_batch_to_batch() -> None:
     net = Net(RECURRENT)
     steps = np.random.default_rng(0).normal(size=(3, 2, 3)).astype(np.float32)
     batches = [{"x": step[None], "on": np.full((1, 2), t > 0, np.float32)} for t, step in enumerate(steps)]
-    found = [blobs["h"] for blobs in of(net, ["h"], batches)]
+    result = [blobs["h"] for blobs in of(net, ["h"], batches)]
     whole = Net(RECURRENT.replace("shape { dim: 1", "shape { dim: 3"))
     together = {"x": steps, "on": np.concatenate([batch["on"] for batch in batches])}
     (expected,) = of(whole, ["h"], [together])
-    np.testing.assert_allclose(np.concatenate(found), expected["h"], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(np.concatenate(result), expected["h"], rtol=1e-5, atol=1e-7)
 
 
 def test_every_batch_has_a_key_of_its_own() -> None:
@@ -86,7 +86,7 @@ def test_an_unknown_blob_is_named_at_once() -> None:
 
 def test_an_index_out_of_range_stops_it() -> None:
     good, bad = ({"x": np.ones((4, 3), np.float32), "i": np.array(i, np.float32)} for i in ([0, 1, 2, 3], [0, 4, 0, 0]))
-    found = of(Net(PICK), ["y"], [good, bad])
-    assert np.isfinite(next(found)["y"]).all()
+    result = of(Net(PICK), ["y"], [good, bad])
+    assert np.isfinite(next(result)["y"]).all()
     with pytest.raises(LayerError, match=r"layer 'pick' \(BatchReindex\): index 4 at \[1\] of bottom 'i'"):
-        next(found)
+        next(result)

@@ -65,52 +65,52 @@ def blamed(found: NonFinite) -> str | None:
 
 
 def test_a_logarithm_of_a_negative_number_in_place() -> None:
-    found = culprit(LOG)
-    assert blamed(found) == "relu"
-    assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", found.message)
-    assert found.advice == ""
+    result = culprit(LOG)
+    assert blamed(result) == "relu"
+    assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", result.message)
+    assert result.advice == ""
 
 
 def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
-    found = culprit(ROOT)
-    assert blamed(found) == "root"
-    assert found.message == (
+    result = culprit(ROOT)
+    assert blamed(result) == "root"
+    assert result.message == (
         "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
         "pass is finite"
     )
 
 
 def test_a_gradient_of_a_parameter_that_overflows() -> None:
-    found = culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
-    assert blamed(found) == "ip"
-    assert found.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
+    result = culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
+    assert blamed(result) == "ip"
+    assert result.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
 
 
 def test_data_that_is_not_finite() -> None:
     x = X.copy()
     x[0, 1, 2] = np.inf
-    found = culprit(SOFTMAX, x)
-    assert (blamed(found), found.message) == ("in", "its output 'x' has 1 infinite of 20 values")
-    assert "no setting helps" in found.advice
+    result = culprit(SOFTMAX, x)
+    assert (blamed(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
+    assert "no setting helps" in result.advice
 
 
 def test_an_update_that_overflows() -> None:
-    found = culprit(SOFTMAX, 1e3 * X, rate=3e38)
-    assert blamed(found) == "ip1"
+    result = culprit(SOFTMAX, 1e3 * X, rate=3e38)
+    assert blamed(result) == "ip1"
     assert re.match(
-        "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", found.message
+        "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", result.message
     )
 
 
 def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
     labels = np.float32([[0, 1, 2, 0], [1, 1, 7, 8]])
-    found = culprit(SOFTMAX, np.concatenate([X, X]), labels)
-    assert blamed(found) == "loss"
-    assert found.message == (
+    result = culprit(SOFTMAX, np.concatenate([X, X]), labels)
+    assert blamed(result) == "loss"
+    assert result.message == (
         "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
         "(2 labels like it)"
     )
-    assert found.advice.startswith("Correct the labels")
+    assert result.advice.startswith("Correct the labels")
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
 )
 def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong: int) -> None:
     text = SOFTMAX.replace('top: "loss"', 'top: "loss" loss_param { ignore_label: 255 }')
-    found = culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
-    assert blamed(found) == "loss"
-    assert f"label {wrong} at " in found.message
+    result = culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
+    assert blamed(result) == "loss"
+    assert f"label {wrong} at " in result.message
 
 
 def test_a_similarity_is_no_label() -> None:
@@ -133,10 +133,10 @@ def test_a_similarity_is_no_label() -> None:
             inner_product_param { num_output: 3 weight_filler { type: "constant" value: 1 } } }
     layer { name: "loss" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "label" top: "loss" }
     """
-    found = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
-    assert blamed(found) == "loss"
-    assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in found.message
-    assert "classes" not in found.message
+    result = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
+    assert blamed(result) == "loss"
+    assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in result.message
+    assert "classes" not in result.message
 
 
 def test_numbers_that_were_not_finite_before() -> None:
@@ -144,16 +144,18 @@ def test_numbers_that_were_not_finite_before() -> None:
     before = net.init(jax.random.key(0))
     before.params["ip2"][0] = before.params["ip2"][0].at[0, 0].set(np.nan)
     batches = {"x": jnp.asarray(X), "label": jnp.asarray(LABELS)}
-    found = find_nonfinite(net, before, batches, [jax.random.key(1)], before)
-    assert found == NonFinite(
+    result = find_nonfinite(net, before, batches, [jax.random.key(1)], before)
+    assert result == NonFinite(
         "parameter 0 has 1 NaN of 9 values before this step", net.graph.layer("ip2"), "Start from other weights"
     )
 
 
 def test_a_step_whose_numbers_are_finite_one_by_one() -> None:
-    found = culprit(SOFTMAX)
-    assert found.layer is None
-    assert found.message.startswith("the loss is not finite, but all numbers are finite when the layers run one by one")
+    result = culprit(SOFTMAX)
+    assert result.layer is None
+    assert result.message.startswith(
+        "the loss is not finite, but all numbers are finite when the layers run one by one"
+    )
 
 
 def test_the_first_array_that_is_not_finite() -> None:

@@ -76,9 +76,9 @@ def test_recurrent_layers_count_every_step() -> None:
 
 
 def test_host_layers_are_not_traced_for_state() -> None:
-    found = memory_report(Net(FILTER, "TRAIN"))
-    assert found.layers[1].multiply_adds is None
-    assert found.training is None
+    result = memory_report(Net(FILTER, "TRAIN"))
+    assert result.layers[1].multiply_adds is None
+    assert result.training is None
     with pytest.raises(GraphError, match=r"run on the host and is not compiled as one \(compiled: "):
         compiled_memory(Net(FILTER, "TRAIN"))
 

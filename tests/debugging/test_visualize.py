@@ -78,10 +78,10 @@ def test_other_filters_are_grey_channel_by_channel() -> None:
 )
 def test_rows_of_blobs_of_any_shape(shape: tuple[int, ...], maps: tuple[int, ...]) -> None:
     row = np.random.default_rng(1).normal(size=shape).astype(np.float32)
-    found = feature_maps(row)
-    assert found.shape == maps
-    np.testing.assert_array_equal(found.ravel()[: row.size], row.ravel())
-    assert np.isnan(found.ravel()[row.size :]).all()
+    result = feature_maps(row)
+    assert result.shape == maps
+    np.testing.assert_array_equal(result.ravel()[: row.size], row.ravel())
+    assert np.isnan(result.ravel()[row.size :]).all()
 
 
 def test_pictures_are_enlarged_by_whole_pixels() -> None:
@@ -116,6 +116,6 @@ def test_the_first_filters_are_those_larger_than_a_pixel() -> None:
         """
     )
     assert list(filter_params(net.graph)) == ["one", "two"]
-    found = first_filters(net.graph)
-    assert found is not None
-    assert found.slot.layer == "two"
+    result = first_filters(net.graph)
+    assert result is not None
+    assert result.slot.layer == "two"

@@ -36,18 +36,18 @@ def _recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
 
 def _param_diffs(folder: str, name: str) -> list[Shown]:
     """The diff of a param that had one before the backward pass, as recorded and here."""
-    found, net = _recorded(folder, name)
+    result, net = _recorded(folder, name)
     params, state = net.init(jax.random.key(0))
     blobs = net.graph.layer("layer").params
-    numbers = [found[f"param/{i}"] for i in range(len(blobs))]
+    numbers = [result[f"param/{i}"] for i in range(len(blobs))]
     params["layer"] = {i: x for i, x in enumerate(numbers) if blobs[i].spec.learnable}
-    inputs = {blob: found[f"bottom/{blob}"] for blob in net.input_names}
+    inputs = {blob: result[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
     _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
-    own = pull(found[f"top_diff/{top}"])[0]["layer"][0]
-    before = found["param_diff_before/0"]
+    own = pull(result[f"top_diff/{top}"])[0]["layer"][0]
+    before = result["param_diff_before/0"]
     words = f"first numbers of the diff of param 0, which was {_first(before)}"
-    return [Shown(words, found["param_diff/0"].ravel()[:3], np.ravel(own + before)[:3])]
+    return [Shown(words, result["param_diff/0"].ravel()[:3], np.ravel(own + before)[:3])]
 
 
 def _first(x: np.ndarray) -> str:
@@ -55,21 +55,21 @@ def _first(x: np.ndarray) -> str:
 
 
 def _hinge(net: str) -> list[Shown]:
-    found = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
+    result = dict(np.load(GOLDEN / "nets" / "loss_weights.npz"))
     built = Net(GOLDEN / "nets" / "loss_weights.prototxt", "TRAIN")
     params, state = built.init(jax.random.key(0))
-    params = {key: {i: found[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
-    inputs = {name: found[f"in/{name}"] for name in built.input_names}
+    params = {key: {i: result[f"param/{key}/{i}"] for i in blobs} for key, blobs in params.items()}
+    inputs = {name: result[f"in/{name}"] for name in built.input_names}
     grads = jax.grad(lambda p: built.loss(p, state, inputs, jax.random.key(0))[0])(params)
     return [
-        Shown("first numbers of the gradient of the bias of layer a", found["paramdiff/a/1"][:3], grads["a"][1][:3])
+        Shown("first numbers of the gradient of the bias of layer a", result["paramdiff/a/1"][:3], grads["a"][1][:3])
     ]
 
 
 def _losses_of_places(net: str) -> list[Shown]:
-    found, built = _recorded("fork_layers_more", "SmoothL1LossOHEM/default")
-    losses = built.apply({}, {}, {name: found[f"bottom/{name}"] for name in built.input_names})[0]["per_roi"]
-    return [Shown("losses of the regions", found["top/per_roi"].ravel(), losses.ravel())]
+    result, built = _recorded("fork_layers_more", "SmoothL1LossOHEM/default")
+    losses = built.apply({}, {}, {name: result[f"bottom/{name}"] for name in built.input_names})[0]["per_roi"]
+    return [Shown("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 
 
 def _label(net: str) -> list[Shown]:

@@ -32,8 +32,8 @@ def _masks(net: str) -> list[Shown]:
 def _list_without_label(net: str) -> list[Shown]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "list.txt").write_text("a.png\n")
-        found = _error(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(f"{folder}/", "")
-    return [Shown("a list with the line `a.png`", "label 0", f"error: {found}")]
+        result = _error(lambda: Net(net.replace("list.txt", f"{folder}/list.txt"), "TRAIN")).replace(f"{folder}/", "")
+    return [Shown("a list with the line `a.png`", "label 0", f"error: {result}")]
 
 
 def _resumed(net: str) -> list[Shown]:
@@ -56,15 +56,15 @@ def _resumed(net: str) -> list[Shown]:
 def _not_finite(net: str) -> list[Shown]:
     text = f"net_param {{ {net} }} base_lr: 1 lr_policy: 'fixed' max_iter: 3 random_seed: 1"
     solver = Solver(text)
-    found = _error(solver.solve)
+    result = _error(solver.solve)
     solver.close()
-    return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {found}")]
+    return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
 
 
 def _refused(text: str) -> list[Shown]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
-    found = _error(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
-    return [Shown("such a solver", "loss nan, then params nan", f"error: {found}")]
+    result = _error(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
+    return [Shown("such a solver", "loss nan, then params nan", f"error: {result}")]
 
 
 def _plateau(text: str) -> list[Shown]:

@@ -117,9 +117,9 @@ def test_files_and_buffers(arguments: Any) -> None:
     net = arguments()
     assert not net.empty()
     net.setInput(np.ones((1, 3, 8, 12), np.float32))
-    wanted = read("maps")
-    wanted.setInput(np.ones((1, 3, 8, 12), np.float32), "image")
-    np.testing.assert_array_equal(net.forward(), wanted.forward("heights"))
+    expected = read("maps")
+    expected.setInput(np.ones((1, 3, 8, 12), np.float32), "image")
+    np.testing.assert_array_equal(net.forward(), expected.forward("heights"))
 
 
 def refusals(tmp_path: Path) -> list[tuple[Any, str]]:
@@ -161,9 +161,9 @@ def test_weights_are_set_as_in_the_script_for_colourization() -> None:
     with pytest.raises(CaffejaxError, match=r"'maps'.*no weights"):
         net.forward()
     net.getLayer(net.getLayerId("maps")).blobs = read("maps").getLayer("maps").blobs
-    wanted = read("maps")
-    wanted.setInput(np.ones((1, 3, 8, 12)))
-    np.testing.assert_array_equal(net.forward(), wanted.forward())
+    expected = read("maps")
+    expected.setInput(np.ones((1, 3, 8, 12)))
+    np.testing.assert_array_equal(net.forward(), expected.forward())
     net.setParam("maps", 0, np.zeros((5, 27)))  # the next call sees it
     bias = net.getParam("maps", 1)
     np.testing.assert_allclose(net.forward("maps"), np.broadcast_to(bias.reshape(1, 5, 1, 1), (1, 5, 6, 10)), atol=1e-6)

@@ -48,11 +48,11 @@ def _run(page: str, command: str, output: str, capsys: pytest.CaptureFixture[str
     assert program == "caffejax", f"{page}: {command}"
     capsys.readouterr()
     code = _exit_code(arguments)
-    printed, said = capsys.readouterr()
+    printed, text = capsys.readouterr()
     fails = bool(_ERROR.match(output))
-    assert (code != 0) == fails, f"{page}: {command}\n{said}"
+    assert (code != 0) == fails, f"{page}: {command}\n{text}"
     if fails:
-        printed = "\n".join(line for line in said.splitlines() if _ERROR.match(line))
+        printed = "\n".join(line for line in text.splitlines() if _ERROR.match(line))
     assert not output.strip() or _CHECKER.check_output(output, printed, _LOOSE), (
         f"{page}: {command}\n{printed}\ndiffers from\n{output}"
     )

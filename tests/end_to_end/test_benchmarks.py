@@ -32,9 +32,9 @@ def exists(file: Path, module: str, name: str) -> bool:
         return name in defined(beside)
     if module.split(".")[0] != "caffejax":
         return True
-    found = importlib.import_module(module)
-    return hasattr(found, name) or (
-        hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    result = importlib.import_module(module)
+    return hasattr(result, name) or (
+        hasattr(result, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
     )
 
 

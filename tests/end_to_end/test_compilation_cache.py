@@ -37,8 +37,8 @@ def run(**variables: str) -> tuple[int, str]:
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, env=kept | always | variables, capture_output=True, text=True, check=True)
     assert "error" not in done.stderr.lower(), done.stderr
-    found, folder = done.stdout.split(maxsplit=1)
-    return int(found), folder.strip()
+    result, folder = done.stdout.split(maxsplit=1)
+    return int(result), folder.strip()
 
 
 def test_a_folder_may_be_given(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_folder_may_be_given(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_compiled_net_is_found_again(tmp_path: Path) -> None:
-    found, folder = run(HOME=str(tmp_path), XDG_CACHE_HOME="")
-    assert found == 0
+    result, folder = run(HOME=str(tmp_path), XDG_CACHE_HOME="")
+    assert result == 0
     assert Path(folder).is_relative_to(tmp_path / ".cache" / "caffejax")
     assert run(HOME=str(tmp_path), XDG_CACHE_HOME="")[0] > 0
     assert Path(run(XDG_CACHE_HOME=str(tmp_path))[1]).is_relative_to(tmp_path / "caffejax")
@@ -67,5 +67,5 @@ def test_compiled_net_is_found_again(tmp_path: Path) -> None:
     ],
 )
 def test_users_choice_is_kept(variables: dict[str, str], folder: str, tmp_path: Path) -> None:
-    given = {name: value.format(tmp_path) for name, value in variables.items()}
-    assert run(HOME=str(tmp_path), **given)[1] == folder.format(tmp_path)
+    inputs = {name: value.format(tmp_path) for name, value in variables.items()}
+    assert run(HOME=str(tmp_path), **inputs)[1] == folder.format(tmp_path)

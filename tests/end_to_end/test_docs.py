@@ -129,9 +129,9 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
     namespace: dict[str, Any] = {}
     for block in python_blocks("inference.md"):
         exec(block, namespace)
-    said = capsys.readouterr().out.splitlines()
-    assert [said[0], said[-1]] == ["(1, 10)", "(1, 1, 28, 28) ()"]
-    assert said[1] == "Frozen net 'LeNet': data -> prob"
+    output = capsys.readouterr().out.splitlines()
+    assert [output[0], output[-1]] == ["(1, 10)", "(1, 1, 28, 28) ()"]
+    assert output[1] == "Frozen net 'LeNet': data -> prob"
 
 
 @pytest.mark.slow
@@ -159,11 +159,11 @@ def test_the_page_on_comparing_works(
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     commands = "".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL)).splitlines()
     assert [main(line.split()[1:]) for line in commands] == [0] * len(commands)
-    said = capsys.readouterr().out
-    assert "All 36 arrays in both dumps are equal (rtol 0.001, atol 1e-07)." in said
+    output = capsys.readouterr().out
+    assert "All 36 arrays in both dumps are equal (rtol 0.001, atol 1e-07)." in output
     for line in page.splitlines():  # the lines that it shows, numbers apart, which machines round differently
         if re.match(r"    (layer|conv1) ", line):
-            assert line.split("  ")[2].strip() in said
+            assert line.split("  ")[2].strip() in output
     assert (tmp_path / "error.png").stat().st_size > 10_000
     (block,) = python_blocks("comparing.md")
     exec(block, {})

@@ -34,10 +34,10 @@ def said_by(name: str, folder: Path) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where LeNet has been trained, whose weights others take."""
     folder = tmp_path_factory.mktemp("examples")
-    said = said_by("lenet_from_arrays", folder)
-    found = re.search(r"accuracy ([\d.]+)", said)
-    assert found is not None
-    assert float(found[1]) > 0.97
+    output = said_by("lenet_from_arrays", folder)
+    result = re.search(r"accuracy ([\d.]+)", output)
+    assert result is not None
+    assert float(result[1]) > 0.97
     return folder
 
 
@@ -51,7 +51,7 @@ def test_every_example_is_run_and_listed() -> None:
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example(name: str, folder: Path) -> None:
     pattern, least = SAYS[name]
-    said = said_by(name, folder)
-    found = re.search(pattern, said)
-    assert found is not None, said
-    assert least is None or float(found[1]) >= least
+    output = said_by(name, folder)
+    result = re.search(pattern, output)
+    assert result is not None, output
+    assert least is None or float(result[1]) >= least

@@ -164,11 +164,11 @@ def test_a_second_run_on_the_same_prefix_is_refused(tmp_path: Path) -> None:
     with train(folder) as first:
         wait_for(first, "Iteration 100,")
         with train(folder) as second:
-            _, said = second.communicate(timeout=120)
+            _, output = second.communicate(timeout=120)
         assert second.returncode == 1
         refusal = rf"caffejax: x\.lock: another run trains .* locked by process {first.pid} on .*"
-        assert re.fullmatch(refusal, said.splitlines()[-1])
-        assert "Traceback" not in said
+        assert re.fullmatch(refusal, output.splitlines()[-1])
+        assert "Traceback" not in output
         first.kill()
     assert (folder / "x.lock").exists()
     unfinished = folder / "x.orbax" / "7.orbax-checkpoint-tmp-1"

@@ -162,9 +162,9 @@ def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, so
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.missing() is not None:
         pytest.skip("needs oneDNN")
-    said = child(f"import caffejax.process\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose")
-    assert ("GOMP_SPINCOUNT = '20000'" in said) == soon
-    assert said.count("GOMP_SPINCOUNT") == 1
+    output = child(f"import caffejax.process\n{call}\nassert changed() == []", tmp_path, OMP_DISPLAY_ENV="verbose")
+    assert ("GOMP_SPINCOUNT = '20000'" in output) == soon
+    assert output.count("GOMP_SPINCOUNT") == 1
 
 
 PAGES = """

@@ -109,12 +109,12 @@ def test_nothing_is_compiled_where_all_layers_are_programs(
         net = caffejax.Net(files[0])
         call = net.freeze(net.load(files[1]))
         for size in (12, 9, 12):
-            found = call({"data": np.resize(x, (1, 3, size, size))})["prob"]
+            result = call({"data": np.resize(x, (1, 3, size, size))})["prob"]
         again = caffe.Net(*files, caffe.TEST)
         again.blobs["data"].data[...] = x
         out = again.forward()["prob"].copy()
         relu = again.blobs["conv"].data.copy()  # a look at a blob that was not wanted
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
     blobs = want.forward(*variables, {"data": x}, blobs=["conv"])[0]
     np.testing.assert_allclose(relu, blobs["conv"], rtol=1e-4, atol=1e-5)

@@ -79,15 +79,15 @@ class Numbers(NamedTuple):
 
 def cases() -> list[Any]:
     """Every net that Caffe built, in each phase that makes a difference to its layers."""
-    found = {}
+    result = {}
     for name in (c["case"] for c in json.loads((GOLDEN / "index.json").read_text())["nets"]):
         recorded = json.loads((GOLDEN / f"{name}.json").read_text())
         for run in recorded["runs"] if "values_error" not in recorded else ():
             if "built" in run:
                 types = tuple(sorted({layer["type"] for layer in run["built"]["layers"]}))
                 phase = run["phase"] if {"BatchNorm", "Dropout"} & set(types) else None
-                found.setdefault((name, types, phase), Case(name, run["phase"], run["level"], tuple(run["stages"])))
-    return [pytest.param(case, id="-".join(map(str, (*case[:3], *case.stages)))) for case in found.values()]
+                result.setdefault((name, types, phase), Case(name, run["phase"], run["level"], tuple(run["stages"])))
+    return [pytest.param(case, id="-".join(map(str, (*case[:3], *case.stages)))) for case in result.values()]
 
 
 # all ways of one net follow each other, so that what is expected of it is computed once
@@ -134,8 +134,8 @@ def one_by_one(case: Case, net: Net) -> Numbers:
         state: Any = variables.state
         total = jnp.zeros(())
         for layer in net.graph.layers:
-            given = PassInputs(params, state, inputs_of(net), KEY, {})
-            result = compute(part_of((layer,)), given, values)
+            inputs = PassInputs(params, state, inputs_of(net), KEY, {})
+            result = compute(part_of((layer,)), inputs, values)
             values, state = values | result.values, result.state
             total += result.loss
         return total, ({name: values[name] for name in net.outputs}, state)

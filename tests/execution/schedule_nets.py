@@ -41,5 +41,5 @@ def names(schedule: Schedule) -> list[list[str]]:
 def inputs_of(net: Net, batch: int) -> dict[str, jax.Array]:
     """Arrays for all that is fed; of one axis, labels of five classes."""
     random = np.random.default_rng(0)
-    given = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.input_names}
-    return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in given.items()}
+    inputs = {name: random.normal(size=(batch, *net.graph.blobs[name].shape[1:])) for name in net.input_names}
+    return {name: jnp.asarray(np.arange(batch) % 5 if x.ndim == 1 else x, jnp.float32) for name, x in inputs.items()}

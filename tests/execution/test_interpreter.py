@@ -16,21 +16,21 @@ from caffejax.execution import PassInputs, compute, run, run_parts, schedule_of,
 def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
-    given = PassInputs(*variables, inputs, None, {})
-    whole = run(schedule_of(net.graph), given)
+    arguments = PassInputs(*variables, inputs, None, {})
+    whole = run(schedule_of(net.graph), arguments)
     head, tail = schedule_of(net.graph, 0, 2), schedule_of(net.graph, 3)
     assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
-    before = run(head, given).values
-    np.testing.assert_array_equal(run(tail, given, before=before).values["conv"], whole.values["conv"])
+    before = run(head, arguments).values
+    np.testing.assert_array_equal(run(tail, arguments, before=before).values["conv"], whole.values["conv"])
 
 
 def test_blobs_without_further_readers_are_released() -> None:
     net = Net(INPUT + CONVOLUTION + 'layer { name: "pool" type: "TanH" bottom: "conv" top: "tanh" }')
-    given = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
+    inputs = PassInputs(*net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}, None, {})
     apart = split_by_layer(net.schedule)
-    held = [set(result.values) for _, _, result in run_parts(apart, given, wanted=["tanh"])]
+    held = [set(result.values) for _, _, result in run_parts(apart, inputs, wanted=["tanh"])]
     assert held == [{"data"}, {"conv"}, {"tanh"}]
-    assert set(run(apart, given).values) == {"data", "conv", "tanh"}
+    assert set(run(apart, inputs).values) == {"data", "conv", "tanh"}
 
 
 def test_a_runner_sees_just_what_its_part_uses() -> None:

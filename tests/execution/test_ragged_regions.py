@@ -41,10 +41,10 @@ def test_values_and_gradients_are_those_of_the_rows_that_there_are(kept: int) ->
     def total(net: Net, params: Any, inputs: Any) -> Any:
         return (net.apply(params, state, inputs, blobs=["ip"])[0]["ip"] ** 2).sum()
 
-    found = jax.value_and_grad(lambda p: total(filtered, p, inputs))(params)
+    result = jax.value_and_grad(lambda p: total(filtered, p, inputs))(params)
     rows = {"data": inputs["data"], "rois": inputs["boxes"][:kept], "keep": inputs["keep"]}
     expected = jax.value_and_grad(lambda p: total(plain, p, rows))(params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), found, expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), result, expected)
 
 
 def test_compilations_are_few(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,10 +28,10 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
     """What became of a net of a file: as `assess_subject` says, or why there is none; and how long it took."""
     began = time.monotonic()
     try:
-        found = assess_subject(_subject(path, phase), forms)
+        result = assess_subject(_subject(path, phase), forms)
     except CaffejaxError as error:
         return {"refused": str(error)}
-    return found | {"seconds": round(time.monotonic() - began, 1)}
+    return result | {"seconds": round(time.monotonic() - began, 1)}
 
 
 def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, Any]:
@@ -45,25 +45,25 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     except CaffejaxError as error:
         return {form: {"refused": str(error)} for form in forms}
     first, second = _inputs(subject, 1), _inputs(subject, 2)
-    wanted = compute(first)
+    expected = compute(first)
     signs = np.random.default_rng(3)
     nudged = {name: (x * (1 + NUDGE * signs.choice([-1, 1], x.shape))).astype(x.dtype) for name, x in first.items()}
-    found: dict[str, Any] = {
-        "outputs": {name: [list(a.shape), largest(a)] for name, a in wanted.items()},
-        "moves": errors(compute(second), wanted),
-        "sways": errors(compute(nudged), wanted),
+    result: dict[str, Any] = {
+        "outputs": {name: [list(a.shape), largest(a)] for name, a in expected.items()},
+        "moves": errors(compute(second), expected),
+        "sways": errors(compute(nudged), expected),
     }
     for form in forms:
         try:
             given = _FORMS[form](subject, first)
-            found |= {
-                form: errors(given, wanted),
-                f"{form}_beyond": beyond(given, wanted),
-                f"{form}_in_any_order": in_any_order(given, wanted),
+            result |= {
+                form: errors(given, expected),
+                f"{form}_beyond": beyond(given, expected),
+                f"{form}_in_any_order": in_any_order(given, expected),
             }
         except CaffejaxError as error:
-            found[form] = {"refused": str(error)}
-    return found
+            result[form] = {"refused": str(error)}
+    return result
 
 
 def _subject(path: str, phase: Phase) -> Subject:
@@ -71,15 +71,15 @@ def _subject(path: str, phase: Phase) -> Subject:
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
     outputs = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
-    wanted, left = list(outputs.outputs), set[str]()
+    expected, left = list(outputs.outputs), set[str]()
     for layer in outputs.graph.layers:
         if layer.type.on_host or left.intersection(layer.bottoms):
             left.update(layer.tops)
-            wanted += layer.bottoms
+            expected += layer.bottoms
         elif not layer.type.is_fed and set(layer.tops).intersection(outputs.outputs):
-            wanted += layer.bottoms
+            expected += layer.bottoms
     blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
-    kept = [name for name in dict.fromkeys(wanted) if name in blobs]
+    kept = [name for name in dict.fromkeys(expected) if name in blobs]
     return make_subject(net, _measured(path, phase, fill_variables(net), kept), kept)
 
 
@@ -131,16 +131,16 @@ def _in_onnx(subject: Subject, inputs: Arrays) -> Arrays:
 def _in_flax(subject: Subject, inputs: Arrays) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
         write_flax(subject, Path(folder) / "net")
-        given = [np.moveaxis(x, 1, -1) if x.ndim > 2 else x for x in inputs.values()]
-        (found,) = flax_worker.run_source(str(Path(folder) / "net"), [given])
-    return {n: np.moveaxis(x, -1, 1) if x.ndim > 2 else x for n, x in zip(subject.outputs, found, strict=True)}
+        arguments = [np.moveaxis(x, 1, -1) if x.ndim > 2 else x for x in inputs.values()]
+        (result,) = flax_worker.run_source(str(Path(folder) / "net"), [arguments])
+    return {n: np.moveaxis(x, -1, 1) if x.ndim > 2 else x for n, x in zip(subject.outputs, result, strict=True)}
 
 
 def _in_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
     whole = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
     read = jax.export.deserialize(export_stablehlo(whole, platforms=["cpu"], batch=False).serialize())
-    found = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
-    return {name: np.asarray(blob) for name, blob in whole.net.strip_padding(found).items() if name in subject.outputs}
+    result = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
+    return {name: np.asarray(blob) for name, blob in whole.net.strip_padding(result).items() if name in subject.outputs}
 
 
 _FORMS = {"onnx": _in_onnx, "flax": _in_flax, "stablehlo": _in_stablehlo}

@@ -41,8 +41,8 @@ def nets(draw: Any, most: int = 8) -> tuple[str, tuple[str, ...]]:
         parts.append(added)
         blobs = [*(name for name in blobs if name not in tops), *tops]
     made = [name for name in blobs if not name.startswith("x")] or ["x0"]
-    wanted = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
-    return "\n".join(parts), tuple(sorted(wanted))
+    expected = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+    return "\n".join(parts), tuple(sorted(expected))
 
 
 def _layer(draw: Any, name: str, blobs: list[str]) -> tuple[str, list[str]]:

@@ -23,8 +23,8 @@ def run_source(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
     definition, state = nnx.split(_module(folder).load())
 
     def run(state: Any, *arrays: Any) -> tuple[Any, ...]:
-        found = nnx.merge(definition, state)(*arrays)
-        return tuple(found.values()) if isinstance(found, dict) else (found,)
+        result = nnx.merge(definition, state)(*arrays)
+        return tuple(result.values()) if isinstance(result, dict) else (result,)
 
     compiled = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
     return [jax.tree.map(np.asarray, compiled(state, *arrays)) for arrays in batches]
@@ -60,16 +60,16 @@ def modes(folder: str, batch: Any) -> dict[str, Any]:
     from flax import nnx
 
     model = _module(folder).load()
-    found: dict[str, Any] = {"eval": np.asarray(model(batch)), "statistics": _statistics(model)}
+    result: dict[str, Any] = {"eval": np.asarray(model(batch)), "statistics": _statistics(model)}
     model.train()
-    found["train"] = [np.asarray(model(batch)) for _ in range(2)]
-    found["moved"] = _statistics(model)
+    result["train"] = [np.asarray(model(batch)) for _ in range(2)]
+    result["moved"] = _statistics(model)
     model.eval()
-    found["eval again"] = np.asarray(model(batch))
-    found["params"] = {
+    result["eval again"] = np.asarray(model(batch))
+    result["params"] = {
         ".".join(map(str, names)): variable.shape for names, variable in nnx.to_flat_state(nnx.state(model, nnx.Param))
     }
-    return found
+    return result
 
 
 def _statistics(model: Any) -> dict[str, Any]:

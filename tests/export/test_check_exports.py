@@ -49,12 +49,12 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
 def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
     monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
-    found = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
-    assert found["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
-    assert verdict(found, "onnx") == "differs"
-    assert verdict(found | {"sways": dict.fromkeys(found["sways"], 0.01)}, "onnx") == "unstable"
-    assert verdict(found | {"onnx": {"fc": float("nan")}}, "onnx") == "differs"
-    assert verdict(found | {"moves": dict.fromkeys(found["moves"], 0.0)}, "onnx") == "constant"
+    result = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
+    assert result["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
+    assert verdict(result, "onnx") == "differs"
+    assert verdict(result | {"sways": dict.fromkeys(result["sways"], 0.01)}, "onnx") == "unstable"
+    assert verdict(result | {"onnx": {"fc": float("nan")}}, "onnx") == "differs"
+    assert verdict(result | {"moves": dict.fromkeys(result["moves"], 0.0)}, "onnx") == "constant"
 
 
 def test_reordered_rows_are_distinguished_from_different_rows() -> None:
@@ -83,6 +83,6 @@ def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
 def test_public_nets_are_equal(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
         path = archive.extract(next(n for n in archive.namelist() if Path(n).name == name), tmp_path)
-    found = assessing.assess(path)
+    result = assessing.assess(path)
     for form in assessing.FORMS:
-        assert max(found[form].values()) < 1e-4, found[form]
+        assert max(result[form].values()) < 1e-4, result[form]

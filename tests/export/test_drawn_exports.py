@@ -31,9 +31,9 @@ def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ..
 
 def _check(text: str, wanted: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
-    found = assess_subject(make_subject(net, fill_variables(net), wanted))
+    result = assess_subject(make_subject(net, fill_variables(net), wanted))
     for form in FORMS:
-        assert _refused(found[form]) or not _off(found, form), form
+        assert _refused(result[form]) or not _off(result, form), form
 
 
 def _refused(found: Any) -> bool:

@@ -63,10 +63,10 @@ def assert_equal(
     close: float = CLOSE,
 ) -> float:
     """Compare what written source gives elsewhere with what the subject does; return the largest error."""
-    given = [[channels_last(array) for array in batch.values()] for batch in batches]
-    found = pool.submit(flax_worker.outputs_of, str(folder), given).result()
+    inputs = [[channels_last(array) for array in batch.values()] for batch in batches]
+    actual = pool.submit(flax_worker.outputs_of, str(folder), inputs).result()
     largest = 0.0
-    for batch, outputs in zip(batches, found, strict=True):
+    for batch, outputs in zip(batches, actual, strict=True):
         wanted = subject.run(batch)
         for name, array in zip(subject.outputs, outputs, strict=True):
             expected = channels_last(wanted[name])
@@ -165,17 +165,17 @@ def test_dropout_and_batch_statistics_act_in_train_mode(tmp_path: Path, flax_pro
     subject = subject_for(text)
     write_flax(subject, tmp_path / "net")
     (batch,) = batches_for(subject, 4)
-    found = flax_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
-    assert not np.allclose(*found["train"])  # other places are dropped each time
-    assert not np.allclose(found["eval"], found["eval again"])  # by the statistics, which have moved:
+    actual = flax_process.submit(flax_worker.modes, str(tmp_path / "net"), channels_last(batch["data"])).result()
+    assert not np.allclose(*actual["train"])  # other places are dropped each time
+    assert not np.allclose(actual["eval"], actual["eval again"])  # by the statistics, which have moved:
     net = Net(text, "TRAIN")
     conv = np.asarray(net.apply(*fill_variables(net), batch, key=jax.random.key(0), blobs=["conv1"])[0]["conv1"])
     kernel = np.asarray(subject.arrays(subject.net.graph.layer("res0_a"))[0])
     convolved = jax.lax.conv(conv, kernel, (1, 1), "SAME")
-    old, new = (next(v for n, v in found[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved"))
+    old, new = (next(v for n, v in actual[when].items() if n == "bn0_a.mean") for when in ("statistics", "moved"))
     towards = np.asarray(convolved.mean((0, 2, 3)))
     np.testing.assert_allclose(new, towards + (old - towards) * 0.999**2, rtol=1e-4, atol=1e-5)
-    names = {name.rpartition(".")[2] for name in found["params"]}
+    names = {name.rpartition(".")[2] for name in actual["params"]}
     assert names == {"kernel", "bias", "scale"}
 
 
@@ -190,11 +190,11 @@ def test_gradients_of_unpooling_go_to_the_positions_of_maxima(
     ]
     subject = subject_for("\n".join(parts))
     write_flax(subject, tmp_path / "net")
-    batch, weights = (found["data"] for found in batches_for(subject, 2, 2))
-    wanted = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
-    given = map(channels_last, (batch, weights))
-    found = flax_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *given).result()
-    np.testing.assert_allclose(found, channels_last(wanted), rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+    batch, weights = (actual["data"] for actual in batches_for(subject, 2, 2))
+    expected = jax.grad(lambda x: (subject.run({"data": x})["u"] * weights).sum())(batch)
+    inputs = map(channels_last, (batch, weights))
+    actual = flax_process.submit(flax_worker.gradient_of, str(tmp_path / "net"), *inputs).result()
+    np.testing.assert_allclose(actual, channels_last(expected), rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 HOSTILE = [

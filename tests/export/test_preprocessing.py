@@ -44,9 +44,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def exported(*arguments: str) -> Any:
     """What the command exports, as a function of images."""
     assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *arguments]) == 0
-    found = jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
-    assert [str(aval.dtype) for aval in found.in_avals] == ["uint8"]
-    return lambda images: np.asarray(found.call({"data": images})["ip"])
+    result = jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
+    assert [str(aval.dtype) for aval in result.in_avals] == ["uint8"]
+    return lambda images: np.asarray(result.call({"data": images})["ip"])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_inconsistent_flags_are_refused(
     aside = 'layer { name: "aside" type: "TanH" bottom: "flat" top: "aside" }'
     (job / "net.prototxt").write_text(deploy() + flat + aside)
     before = sorted(job.iterdir())
-    given = ["--outputs=ip", *arguments]
-    assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *given]) == 1
+    flags = ["--outputs=ip", *arguments]
+    assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *flags]) == 1
     assert message in capsys.readouterr().err
     assert sorted(job.iterdir()) == before

@@ -152,10 +152,10 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
     assert exported.platforms == ("cpu", "cuda", "tpu")
     kept = (tmp_path / "net.stablehlo").read_bytes()
     for rows in (1, 4):
-        given = inputs(one, rows)
-        found = fresh_process.submit(reload, kept, (given,)).result()
-        assert_same(found, computed(one, given))
-        assert {name: blob.shape for name, blob in found.items()} == {
+        arguments = inputs(one, rows)
+        actual = fresh_process.submit(reload, kept, (arguments,)).result()
+        assert_same(actual, computed(one, arguments))
+        assert {name: blob.shape for name, blob in actual.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
         }
 
@@ -167,8 +167,8 @@ def test_detections_are_those_of_caffe(tmp_path: Path, fresh_process: ProcessPoo
     with np.load(SSD / "deploy.npz", allow_pickle=False) as recorded:
         image, expected = recorded["blob/data"], recorded["blob/detection_out"]
     kept = (tmp_path / "net.stablehlo").read_bytes()
-    found = fresh_process.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
-    rows = found[found[:, 0] >= 0]  # the others are padding
+    actual = fresh_process.submit(reload, kept, ({"data": image},)).result()["detection_out"][0, 0]
+    rows = actual[actual[:, 0] >= 0]  # the others are padding
     np.testing.assert_allclose(rows, expected[0, 0], rtol=1e-4, atol=1e-4)
 
 
@@ -213,10 +213,10 @@ def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_proc
     write_stablehlo(one, tmp_path / "net.stablehlo")
     images = inputs(one, None)["data"]
     rois = np.array([[0, 1, 1, 5, 6], [0, 0, 2, 7, 7], [0, 3, 0, 6, 4], [0, 2, 2, 4, 4]], np.float32)
-    given = {"data": images, "rois": rois}
-    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
-    assert found["ip"].shape == (4, 4)
-    assert_same(found, computed(one, given))
+    arguments = {"data": images, "rois": rois}
+    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    assert actual["ip"].shape == (4, 4)
+    assert_same(actual, computed(one, arguments))
 
 
 def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
@@ -240,9 +240,9 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
     with pytest.raises(BatchError, match=r"layer 'lstm' \(LSTM\): the state carried from pass to pass"):
         export_stablehlo(one, batch_axis=1)
     write_stablehlo(one, tmp_path / "net.stablehlo", batch=False)
-    given = inputs(one, None)
-    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
-    assert_same(found, computed(one, given))
+    arguments = inputs(one, None)
+    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    assert_same(actual, computed(one, arguments))
 
 
 def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
@@ -250,9 +250,9 @@ def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: Process
     text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
     one = subject(text)
     write_stablehlo(one, tmp_path / "net.stablehlo")
-    given = inputs(one, 4)
-    found = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (given,)).result()
-    assert_same(found, {"\u00e9/{x}": np.tanh(given["a b/c-1"])})
+    arguments = inputs(one, 4)
+    actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
+    assert_same(actual, {"\u00e9/{x}": np.tanh(arguments["a b/c-1"])})
 
 
 def test_no_custom_calls_are_exported() -> None:

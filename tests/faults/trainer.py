@@ -78,7 +78,7 @@ class Job:
         """Disturb a job as the seed says, resume it, and return all that is not as it should be."""
         kind, disturbed = draw(seed, self.done)
         root = self._make(f"run{seed}")
-        found = []
+        result = []
         ends = False
         for number, how in enumerate([*disturbed, *[Disturbed()] * 3]):
             where = f"seed {seed}, {kind}, run {number} ({how})"
@@ -86,21 +86,21 @@ class Job:
             try:
                 ended = self._train(root, how)
             except subprocess.TimeoutExpired:
-                return [*found, f"{where}: hangs"]
-            found += [f"{where}: {problem}" for problem in _wrong(ended, how, root, before)]
+                return [*result, f"{where}: hangs"]
+            result += [f"{where}: {problem}" for problem in _wrong(ended, how, root, before)]
             if ends := _is_complete(root, ended):
                 break
         if not ends:
-            return [*found, f"seed {seed}, {kind}: training does not come to its end: {ended.lines[-1:]}"]
-        found += [f"seed {seed}, {kind}: {problem}" for problem in self._differences(root)]
-        return found
+            return [*result, f"seed {seed}, {kind}: training does not come to its end: {ended.lines[-1:]}"]
+        result += [f"seed {seed}, {kind}: {problem}" for problem in self._differences(root)]
+        return result
 
     def _differences(self, root: Path) -> list[str]:
         files, checkpoint = self._expected
-        found = [f"{name} differs" for name, content in _files(root).items() if content != files[name]]
+        result = [f"{name} differs" for name, content in _files(root).items() if content != files[name]]
         if (own := _checkpoint(root)) != checkpoint:
-            found.append(f"the checkpoint differs: {own[1]}, not {checkpoint[1]}")
-        return found
+            result.append(f"the checkpoint differs: {own[1]}, not {checkpoint[1]}")
+        return result
 
     def _make(self, name: str) -> Path:
         root = self._folder / name
@@ -209,31 +209,31 @@ def _wrong(ended: Ended, how: Disturbed, root: Path, before: list[str]) -> list[
     """What is wrong with how a run ended, and with what it left that was not there before."""
     own = [line for line in ended.lines if not line.startswith("second: ")]
     said = [line for line in _without_nets(own) if not _LOGGED.match(line)]
-    found = []
+    result = []
     killed = _fatal(how)
     if ended.code not in {0, 1, 130, *killed}:
-        found.append(f"exit code {ended.code}: {said}")
+        result.append(f"exit code {ended.code}: {said}")
     if ended.out:
-        found.append(f"stdout has {ended.out!r}")
+        result.append(f"stdout has {ended.out!r}")
     # Python may end by the signal itself where it interrupts what `exec` runs; that is 130, too, for a shell
     if ended.code == -2 and "cli" not in "".join(said):
         said = []  # of Python itself, before the program began
     expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(ended.code, (0,))
     if len(said) not in expected or not all(line.startswith("caffejax: ") for line in said):
-        found.append(f"exit code {ended.code}, and on stderr is {said}")
+        result.append(f"exit code {ended.code}, and on stderr is {said}")
     if how == Disturbed() and ended.code != 0:
-        found.append(f"an undisturbed run ends with {ended.code}: {said}")
+        result.append(f"an undisturbed run ends with {ended.code}: {said}")
     if how.second and not _is_refused([line.removeprefix("second: ") for line in ended.lines if line not in own]):
-        found.append(f"the second trainer says {ended.lines}")
+        result.append(f"the second trainer says {ended.lines}")
     if ended.code >= 0 and not _cannot_remove(how.fault):
         before = [] if ended.code == 0 else before  # one that has not come so far as to sweep
-        found += [f"{name} is left behind" for name in _left(root) if name not in before]
+        result += [f"{name} is left behind" for name in _left(root) if name not in before]
     metrics = root / "x.metrics.jsonl"
     if metrics.exists():
         cut = sum(not _is_json(line) for line in metrics.read_text().splitlines())
         if cut > 3:
-            found.append(f"{cut} lines of the metrics are cut")
-    return found
+            result.append(f"{cut} lines of the metrics are cut")
+    return result
 
 
 def _without_nets(lines: list[str]) -> list[str]:

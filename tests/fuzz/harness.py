@@ -47,8 +47,8 @@ class Harness:
 @functools.cache
 def harness(format: str) -> Harness:
     """Return the harness of a format, by its name: the module in `formats`."""
-    found: Harness = import_module(f"{formats.__name__}.{format}").HARNESS
-    return found
+    result: Harness = import_module(f"{formats.__name__}.{format}").HARNESS
+    return result
 
 
 def format_names() -> list[str]:

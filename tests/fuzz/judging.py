@@ -31,7 +31,7 @@ def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = harness(format).read(place)
+            result = harness(format).read(place)
     except CaffejaxError as error:
         return _refusal(error, place, harness(format).place)
     except BaseException as error:
@@ -40,7 +40,7 @@ def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
     if compares:
         assert set is not None
         with warnings.catch_warnings(action="ignore"):
-            complaint = harness(format).complaint(files, intact_files(format)[set], before, found)
+            complaint = harness(format).complaint(files, intact_files(format)[set], before, result)
     return Outcome("read") if complaint is None else Outcome("differs", complaint.split(":")[0], complaint)
 
 

@@ -39,22 +39,22 @@ def shrink(files: Files, same: Same, intact: Files | None = None, *, text: bool 
 
 def fewer(units: Sequence[T], same: Callable[[list[T]], bool]) -> list[T]:
     """Leave out as many units as can be, in runs of half of them, a quarter, and so on down to one."""
-    found = list(units)
-    size = max(1, len(found) // 2)
+    result = list(units)
+    size = max(1, len(result) // 2)
     while True:
         at, left_out = 0, False
-        while at < len(found):
-            rest = found[:at] + found[at + size :]
+        while at < len(result):
+            rest = result[:at] + result[at + size :]
             try:
                 is_same = same(rest)
             except OutOfTimeError:
-                return found
+                return result
             if is_same:
-                found, left_out = rest, True
+                result, left_out = rest, True
             else:
                 at += size
         if size == 1 and not left_out:
-            return found
+            return result
         size = max(1, size // 2)
 
 
@@ -72,9 +72,9 @@ def _put_back(content: bytes, before: bytes, same: Callable[[bytes], bool]) -> b
     places = [i for i in range(len(content)) if content[i] != before[i]]
 
     def changed(some: Sequence[int]) -> bytes:
-        found = bytearray(before)
+        result = bytearray(before)
         for i in some:
-            found[i] = content[i]
-        return bytes(found)
+            result[i] = content[i]
+        return bytes(result)
 
     return changed(fewer(places, lambda some: same(changed(some))))

@@ -33,12 +33,12 @@ from recorded import MANIFEST, by_name, case_id, recorded_type
 
 def recorded_cases() -> dict[str, list[dict[str, Any]]]:
     """For each type with a rule its first and its last recorded case away from kinks."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for case in MANIFEST:
         kind = recorded_type(case)
         if kind.gradient.backward and case["has_backward"] and not case["case"].startswith("ties_"):
-            found.setdefault(kind.name, []).append(case)
-    return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in found.items()}
+            result.setdefault(kind.name, []).append(case)
+    return {name: [all_cases[0], *all_cases[1:][-1:]] for name, all_cases in result.items()}
 
 
 # the first ones of all first, so that both tests below number them alike, and pytest has them follow each other
@@ -71,8 +71,8 @@ def derived(name: str) -> tuple[Case, Derivations]:
 @pytest.mark.parametrize("name", by_name(CASES), scope="module")
 def test_all_derivations_agree(name: str) -> None:
     """Three of them, but two of a layer on the host, of which there is no autodiff."""
-    case, found = derived(name)
-    rows = compare("layer", case, found)
+    case, result = derived(name)
+    rows = compare("layer", case, result)
     kind = case.context.type
     declared = kind.gradient.overrides_autodiff or (kind.gradient.not_derivative and name not in FIRST)
     assert len(rows) == len(case.arguments) > 0
@@ -125,11 +125,11 @@ def with_rule(case: Case, rule: Callable[..., Any]) -> Case:
 
 def giving(case: Case, gradients: list[Any]) -> Callable[..., Any]:
     """A rule that returns these gradients of the case's arguments."""
-    found = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
+    result = {(a.kind, a.number): g for a, g in zip(case.arguments, gradients, strict=True)}
 
     def rule(ctx: Any, *arrays: Any, y: Any, dy: Any) -> Any:
         blobs, bottoms = (
-            tuple(None if (kind, i) not in found else jnp.asarray(found[kind, i]) for i in range(n))
+            tuple(None if (kind, i) not in result else jnp.asarray(result[kind, i]) for i in range(n))
             for kind, n in (("blob", len(case.blobs)), ("bottom", len(case.bottoms)))
         )
         return (blobs, *bottoms) if ctx.type.params else bottoms

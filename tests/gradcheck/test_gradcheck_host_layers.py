@@ -20,10 +20,10 @@ def report() -> Report:
 
 
 def test_a_host_layer_is_compared_with_finite_differences_only() -> None:
-    found = report()
-    (row,) = found.rows  # none for the selector
+    result = report()
+    (row,) = result.rows  # none for the selector
     assert (row.layer, row.type, row.argument) == ("layer", "Filter", "bottom 0 (bottom0)")
-    assert found.ok
+    assert result.ok
     assert row.verdict == "ok"
     assert row.rule_autodiff is None
     assert row.autodiff_differences is None

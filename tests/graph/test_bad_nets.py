@@ -92,9 +92,9 @@ layer { name: "t" type: "Tanh" bottom: "x" top: "z" }"""
 def test_text_problems_neither_hide_nor_cause_other_problems(text: str, lines: list[str]) -> None:
     with pytest.raises(SchemaError) as caught:
         Net(text)
-    found = [f"{p.layer}: {p.message}" for p in caught.value.problems]
-    assert len(found) == len(lines)
-    assert all(line in said for line, said in zip(lines, found, strict=True)), found
+    result = [f"{p.layer}: {p.message}" for p in caught.value.problems]
+    assert len(result) == len(lines)
+    assert all(line in said for line, said in zip(lines, result, strict=True)), result
 
 
 def test_a_solver_reports_all_problems_of_its_net(tmp_path: Path) -> None:

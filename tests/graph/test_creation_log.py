@@ -38,7 +38,7 @@ def test_every_line_of_a_net():
     text, *lines = lines_of(Net(OWN, "TRAIN"))
     first, _, definition = text.partition("\n")
     assert first == "Initializing net from parameters: "
-    wanted = Net(OWN, "TRAIN").graph
+    expected = Net(OWN, "TRAIN").graph
     assert lines_of(Net(definition, "TRAIN"))[1:] == lines  # the text is the net
     assert "_split" not in definition
     assert lines[: lines.index("Setting up ip") + 3] == [
@@ -70,7 +70,7 @@ def test_every_line_of_a_net():
     ]
     assert [line for line in lines if "backward" in line] == [
         f"{layer.name} {'needs' if layer.name in ('ip', 'relu', 'loss') else 'does not need'} backward computation."
-        for layer in reversed(wanted.layers)
+        for layer in reversed(expected.layers)
     ]
     assert lines[-3:] == [
         "This network produces output sum",

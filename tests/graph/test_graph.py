@@ -69,7 +69,7 @@ def test_in_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> Non
 
 
 def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
-    found = graph(
+    result = graph(
         f"""layer {{ name: "in" type: "Input" top: "x" top: "y" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
         layer {{ name: "data" type: "Data" top: "image" top: "label"
                  data_param {{ source: "{database}" batch_size: 2 backend: LMDB }} }}
@@ -77,14 +77,14 @@ def test_tops_of_sources_are_not_user_inputs(database: Path) -> None:
                  memory_data_param {{ batch_size: 2 channels: 1 height: 2 width: 2 }} }}
         layer {{ name: "zeros" type: "DummyData" top: "zeros" dummy_data_param {{ shape {{ dim: 2 }} }} }}"""
     )
-    assert found.input_names == ("x", "y", "image", "label", "m", "n")
-    assert found.user_inputs == ("x", "y", "m", "n")
-    assert found.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
+    assert result.input_names == ("x", "y", "image", "label", "m", "n")
+    assert result.user_inputs == ("x", "y", "m", "n")
+    assert result.inputs == ("x", "y")  # MemoryData's arrays are set, they are no inputs
 
 
 def test_a_net_may_have_no_inputs() -> None:
-    found = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
-    assert found.input_names == found.user_inputs == found.inputs == ()
+    result = graph('layer { name: "z" type: "DummyData" top: "z" dummy_data_param { shape { dim: 2 } } }')
+    assert result.input_names == result.user_inputs == result.inputs == ()
 
 
 def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:
@@ -93,10 +93,10 @@ def test_host_layers_are_found_whatever_makes_them_so(tmp_path: Path) -> None:
     relu = 'layer { name: "relu" type: "ReLU" bottom: "x" top: "x" }'
     assert not graph(INPUT + relu).has_host_layers
     for text in (FILTER, output):
-        found = graph(INPUT + relu + text)
-        assert found.has_host_layers
-        assert found.in_phase("TRAIN").has_host_layers
-        assert [layer.type.on_host for layer in found.layers if layer.name in ("relu", "filter", "out")] == [
+        result = graph(INPUT + relu + text)
+        assert result.has_host_layers
+        assert result.in_phase("TRAIN").has_host_layers
+        assert [layer.type.on_host for layer in result.layers if layer.name in ("relu", "filter", "out")] == [
             False,
             True,
         ]

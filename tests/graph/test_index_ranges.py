@@ -54,10 +54,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("kind", "shapes", "more"), NO_CLASSES)
 def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: Shapes, more: str) -> None:
-    found = net(kind, shapes, more)
-    assert index_ranges(found.graph, parts=True) == {}
-    assert found.graph.layers[-1].index_bottoms  # though no gradient goes there
-    loader = Loader(found.graph)
+    result = net(kind, shapes, more)
+    assert index_ranges(result.graph, parts=True) == {}
+    assert result.graph.layers[-1].index_bottoms  # though no gradient goes there
+    loader = Loader(result.graph)
     np.testing.assert_array_equal(next(loader)[list(shapes)[-1]], np.full(list(shapes.values())[-1], 9))
     loader.close()
 
@@ -65,10 +65,10 @@ def test_targets_similarities_and_marks_are_no_class_numbers(kind: str, shapes: 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
     for more, ignored in (("", None), (CLASSES[kind], 9)):
-        found = net(kind, {"x": (4, 3), "label": (4,)}, more)
-        (wanted,) = index_ranges(found.graph)["label"]
-        assert (wanted.layer.name, wanted.classes, wanted.ignored) == ("layer", 3, ignored)
-        loader = Loader(found.graph)
+        result = net(kind, {"x": (4, 3), "label": (4,)}, more)
+        (expected,) = index_ranges(result.graph)["label"]
+        assert (expected.layer.name, expected.classes, expected.ignored) == ("layer", 3, ignored)
+        loader = Loader(result.graph)
         if ignored is None:
             with pytest.raises(DataError, match=r"'label' holds 9 in row 0 .* 3 classes, 0 to 2"):
                 next(loader)
@@ -79,15 +79,15 @@ def test_labels_are_class_numbers_except_the_ignored_one(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["MultinomialLogisticLoss", "HingeLoss"])
 def test_an_ignore_label_of_a_fork_is_not_a_class(kind: str) -> None:
-    found = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
-    (wanted,) = index_ranges(found.graph)["label"]
-    assert (wanted.classes, wanted.ignored) == (3, None)
-    loader = Loader(found.graph)
+    result = net(kind, {"x": (4, 3), "label": (4,)}, "loss_param { ignore_label: 9 }")
+    (expected,) = index_ranges(result.graph)["label"]
+    assert (expected.classes, expected.ignored) == (3, None)
+    loader = Loader(result.graph)
     with pytest.raises(DataError, match=rf"layer 'layer' \({kind}\): blob 'label' holds 9 in row 0"):
         next(loader)
     loader.close()
     inputs = {"x": np.full((4, 3), 1 / 3, np.float32), "label": np.float32([0, 1, 9, 2])}
-    assert np.isnan(found.forward({}, {}, inputs)[0]["made0"])
+    assert np.isnan(result.forward({}, {}, inputs)[0]["made0"])
 
 
 def test_labels_are_followed_through_layers_that_only_move_them() -> None:
@@ -97,9 +97,9 @@ def test_labels_are_followed_through_layers_that_only_move_them() -> None:
     layer { name: "flat" type: "Reshape" bottom: "label" top: "flat" reshape_param { shape { dim: -1 } } }
     layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "flat" top: "loss" }
     """
-    found = index_ranges(Net(text, "TRAIN").graph)
-    assert sorted(found) == ["flat", "label"]
-    assert found["label"] == found["flat"]
+    result = index_ranges(Net(text, "TRAIN").graph)
+    assert sorted(result) == ["flat", "label"]
+    assert result["label"] == result["flat"]
 
 
 def test_labels_are_not_followed_through_layers_that_compute() -> None:

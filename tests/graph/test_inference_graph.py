@@ -87,16 +87,16 @@ def test_it_computes_the_same(text: str, outputs: tuple[str, ...], fed: tuple[st
     assert small.outputs == outputs
     assert " ".join(layer.name for layer in small.graph.layers) == layers
     variables, inputs = net.init(jax.random.key(1)), inputs_of(net)
-    wanted, _ = net.apply(*variables, inputs, blobs=outputs)
-    found, _ = small.apply(*variables, {name: inputs[name] for name in fed})
+    expected, _ = net.apply(*variables, inputs, blobs=outputs)
+    result, _ = small.apply(*variables, {name: inputs[name] for name in fed})
     for name in outputs:
-        np.testing.assert_array_equal(found[name], wanted[name])
+        np.testing.assert_array_equal(result[name], expected[name])
 
 
 @pytest.mark.parametrize("text", [IN_PLACE, CLASSIFIER, AUTOENCODER])
 def test_each_blob_is_made_once(text: str) -> None:
-    made = Counter(top for layer in Net(text).for_inference().graph.layers for top in layer.tops)
-    assert set(made.values()) == {1}
+    counter = Counter(top for layer in Net(text).for_inference().graph.layers for top in layer.tops)
+    assert set(counter.values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_inputs_keep_their_names_if_overwritten() -> None:
 
 def test_data_may_have_another_size() -> None:
     net = Net(CLASSIFIER).for_inference()
-    found, _ = net.apply(*net.init(jax.random.key(0)), {"data": jnp.ones((7, 3))})
-    assert found["ip"].shape == (7, 4)
+    result, _ = net.apply(*net.init(jax.random.key(0)), {"data": jnp.ones((7, 3))})
+    assert result["ip"].shape == (7, 4)
 
 
 def test_unknown_blobs_are_named() -> None:

@@ -37,9 +37,9 @@ def graph(tmp_path: Path) -> Graph:
         layer {{ name: "rows" type: "HDF5Data" top: "rows"
                  hdf5_data_param {{ source: "{folder / "list.txt"}" batch_size: 2 }} }}
         layer {{ name: "ip" type: "InnerProduct" bottom: "rows" top: "ip" inner_product_param {{ num_output: 2 }} }}""")
-    found = build_graph(net, net_state(net, caffe_pb2.TRAIN))
+    result = build_graph(net, net_state(net, caffe_pb2.TRAIN))
     shutil.rmtree(folder)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])

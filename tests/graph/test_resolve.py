@@ -35,8 +35,8 @@ def priors(boxes: int, classes: int, prior: str) -> np.ndarray:
     params, state = net.init(jax.random.key(0))
     fed = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.input_names}
     prior_boxes = net.jit(lambda fed: net.apply(params, state, fed, blobs=("prior",))[0]["prior"])
-    found = np.asarray(prior_boxes(fed))[0, 0]
-    return found.reshape(6, -1, 4) * (60, 40, 60, 40)
+    result = np.asarray(prior_boxes(fed))[0, 0]
+    return result.reshape(6, -1, 4) * (60, 40, 60, 40)
 
 
 @pytest.mark.parametrize(

@@ -228,5 +228,5 @@ def nets(draw: Any, most: int = 9) -> tuple[str, tuple[str, ...]]:
     if not made:
         drawing.add("ReLU", ["x0"], drawing.blobs["x0"])
         made = list(drawing.blobs)[-1:]
-    wanted = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
-    return "\n".join(drawing.layers), tuple(sorted(wanted))
+    expected = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+    return "\n".join(drawing.layers), tuple(sorted(expected))

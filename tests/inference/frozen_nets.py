@@ -70,12 +70,12 @@ def assert_frozen_is_the_same(model: Any, outputs: Iterable[str] | None = None) 
     """Compare a frozen net with the plain lowering of the same net; return the frozen one."""
     plain, net = Net(model, "TEST", kernels="reference"), Net(model, "TEST")
     variables, inputs = variables_of(plain), inputs_of(plain)
-    wanted = tuple(plain.outputs if outputs is None else outputs)
+    expected = tuple(plain.outputs if outputs is None else outputs)
     key = jax.random.key(0)
-    want = plain.jit(lambda v, x: plain.apply(*v, x, key=key, blobs=wanted)[0], compiler_options=UNTUNED)(
+    want = plain.jit(lambda v, x: plain.apply(*v, x, key=key, blobs=expected)[0], compiler_options=UNTUNED)(
         variables, inputs
     )
-    frozen = net.freeze(variables, wanted)
+    frozen = net.freeze(variables, expected)
     assert_close(frozen({name: inputs[name] for name in frozen.input_names}, key), want)
     return frozen
 

@@ -72,15 +72,15 @@ def test_folded_layers_give_equal_outputs(layers: list[str], wanted: list[str] |
 @pytest.mark.slow
 def test_folded_nets_give_equal_outputs() -> None:
     """The cases as branches of one net."""
-    branches, wanted = [], []
+    branches, expected = [], []
     for i, (layers, names, _) in enumerate(CASES):
         for layer in layers:
             words, _, param = layer.partition("|")
             top, kind, *bottoms = words.split()
             reads = " ".join(b if b == "x" else f"{b}{i}" for b in bottoms)
             branches.append(f"{top}{i} {kind} {reads} | " + re.sub('name: "(.)"', rf'name: "\g<1>{i}"', param))
-        wanted += [f"{name}{i}" for name in names or [layers[-1].split()[0]]]
-    assert_frozen_is_the_same(net_of((2, 6, 6, 5), *branches), wanted)
+        expected += [f"{name}{i}" for name in names or [layers[-1].split()[0]]]
+    assert_frozen_is_the_same(net_of((2, 6, 6, 5), *branches), expected)
 
 
 def test_folding_does_not_change_its_arguments() -> None:
@@ -93,5 +93,5 @@ def test_folding_does_not_change_its_arguments() -> None:
 
 def test_all_removable_layers_are_removed() -> None:
     """A net of nothing but layers that do nothing still gives what is asked of it."""
-    for wanted in (None, ["x"], ["d"]):
-        assert_frozen_is_the_same(net_of((2, 3, 4, 4), "d Dropout x", "p Split d"), wanted)
+    for expected in (None, ["x"], ["d"]):
+        assert_frozen_is_the_same(net_of((2, 3, 4, 4), "d Dropout x", "p Split d"), expected)

@@ -213,20 +213,20 @@ def test_concurrent_threads_get_separate_results(subject: tuple[Net, Variables, 
     net, variables, alone = subject
     frozen = net.freeze(variables)  # not ready yet: they meet while it is made
     shapes = [SHAPE, (1, 3, 12, 10), (2, 3, 8, 8)]
-    given = [{"x": jax.random.normal(jax.random.key(i), shapes[i % 3])} for i in range(8)]
-    want = [alone(x)["s"] for x in given]
+    inputs = [{"x": jax.random.normal(jax.random.key(i), shapes[i % 3])} for i in range(8)]
+    want = [alone(x)["s"] for x in inputs]
     wrong: list[Any] = []
-    start = threading.Barrier(len(given))
+    start = threading.Barrier(len(inputs))
 
     def call(i: int) -> None:
         start.wait()
         try:
             for _ in range(12):
-                assert_close({"s": frozen(given[i])["s"]}, {"s": want[i]})
+                assert_close({"s": frozen(inputs[i])["s"]}, {"s": want[i]})
         except BaseException as error:  # the thread would only print it
             wrong.append((i, error))
 
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(given))]
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(inputs))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -278,10 +278,10 @@ def test_later_writes_to_an_input_do_not_change_the_result() -> None:
     frozen_net = net.freeze(net.init(jax.random.key(0)), ["x", "y"])
     given = kernels.aligned_empty((64, 16), np.float32)
     given[...] = 2
-    found = frozen_net({"x": given})
+    result = frozen_net({"x": given})
     given[...] = 3
-    assert (np.asarray(found["x"]) == 2).all()
-    assert (np.asarray(found["y"]) == 2).all()
+    assert (np.asarray(result["x"]) == 2).all()
+    assert (np.asarray(result["y"]) == 2).all()
 
 
 @pytest.mark.parametrize(("option", "shift", "kind"), [(jax.debug_nans, "nan", "nan"), (jax.debug_infs, "inf", "inf")])

@@ -91,11 +91,11 @@ def test_images_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_of_any_net(drawn: tuple[str, tuple[str, ...]]) -> None:
-    text, wanted = drawn
+    text, expected = drawn
     for large in {partition._LARGE, 0 if "dim: 2 dim" in text or "dim: 5 dim" in text else partition._LARGE}:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(partition, "_LARGE", large)
-            assert_frozen_is_the_same(text, wanted)
+            assert_frozen_is_the_same(text, expected)
 
 
 FEW = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}

@@ -87,14 +87,14 @@ def test_features_are_the_same_frozen_and_not(blobs: list[str], monkeypatch: pyt
     blobs = [name if name in net.graph.blobs else net.input_names[0] for name in blobs]
     variables = net.init(jax.random.key(0))
     assert freeze_passes(net.graph, net.run, variables, blobs) is not None
-    found = []
+    result = []
     for frozen in (True, False):
         if not frozen:
             monkeypatch.setitem(features.__globals__, "freeze_passes", lambda *_: None)
         loader = Loader(net.graph)
-        found.append(list(features(net, variables, blobs, islice(loader, 2))))
+        result.append(list(features(net, variables, blobs, islice(loader, 2))))
         loader.close()
-    for frozen_batch, batch in zip(*found, strict=True):
+    for frozen_batch, batch in zip(*result, strict=True):
         assert set(frozen_batch) == set(batch) == set(blobs)
         for name, array in batch.items():
             np.testing.assert_allclose(frozen_batch[name], array, err_msg=name, rtol=1e-5, atol=1e-5)
@@ -106,9 +106,9 @@ def test_nets_are_frozen_only_where_results_are_equal(monkeypatch: pytest.Monkey
     variables = make().init(jax.random.key(0))
     assert frozen(make(), variables, ["ip"]) is not None
     written_over = frozen(make(), variables, ["x"])  # the input, on which a layer works in place
-    given = {"x": np.asarray([[-1, 2, -3]] * 4, np.float32), "label": np.zeros(4, np.float32)}
+    inputs = {"x": np.asarray([[-1, 2, -3]] * 4, np.float32), "label": np.zeros(4, np.float32)}
     assert written_over is not None
-    np.testing.assert_array_equal(written_over(given, None)["x"], np.maximum(given["x"], 0))
+    np.testing.assert_array_equal(written_over(inputs, None)["x"], np.maximum(inputs["x"], 0))
     assert frozen(make(), variables, []) is None
     assert frozen(make(kernels="reference"), variables, ["ip"]) is None
     assert frozen(make(precision="bfloat16"), variables, ["ip"]) is None

@@ -31,16 +31,16 @@ def test_nets(name: str) -> None:
     params, state = net.init(jax.random.key(0))
     blobs = {k: {i: values[f"param/{k}/{i}"] for i in bs} for k, bs in params.items()}
     variables, key = Variables(blobs, state), jax.random.key(0)
-    wanted = net.for_inference(group(values, "blob")).outputs  # without copies
-    frozen = net.freeze(variables, wanted)
+    expected = net.for_inference(group(values, "blob")).outputs  # without copies
+    frozen = net.freeze(variables, expected)
     got = frozen({n: group(values, "in")[n] for n in frozen.input_names}, key)
     test = net.in_phase("TEST")
     want = jax.jit(
-        lambda v, x: test.apply(*v, x, key=key, blobs=wanted)[0], compiler_options=UNTUNED
+        lambda v, x: test.apply(*v, x, key=key, blobs=expected)[0], compiler_options=UNTUNED
     )(variables, group(values, "in"))  # fmt: skip
     assert_close(got, want)
     if phase == "TEST":
-        assert_close(got, {name: values[f"blob/{name}"] for name in wanted})
+        assert_close(got, {name: values[f"blob/{name}"] for name in expected})
 
 
 LAYERS = {
@@ -65,8 +65,8 @@ def test_layers(name: str) -> None:
     trees = [{"layer": tuple(value if learnable == kind else None for value, learnable in owned)}
              for kind in (True, False)]  # fmt: skip
     # a Parameter layer is named like its top, whose value is recorded as a bottom
-    given = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
-    frozen = net.freeze(Variables(given | trees[0], trees[1]), layer.tops)
+    inputs = {n: (values[f"bottom/{n}"],) for n in net.init(jax.random.key(0)).params if n != "layer"}
+    frozen = net.freeze(Variables(inputs | trees[0], trees[1]), layer.tops)
     got = frozen({name: values[f"bottom/{name}"] for name in frozen.input_names}, jax.random.key(0))
     for top in layer.tops:  # one that lies in place of an input has another name
         assert_close({top: got.get(top, got.get(f"{top}/layer"))}, {top: values[f"top/{top}"]})

@@ -79,10 +79,10 @@ def step(of: Net) -> Any:
 def a_training_step(**options: Any) -> None:
     """Loss, statistics and gradients of a net with everything in it are those of the batches joined."""
     whole, part = net(NORM + LOSSES, DEVICES * SHARE, **options), net(NORM + LOSSES, SHARE, **SYNCED, **options)
-    given = *start(whole), numbers()
-    expected = jax.jit(step(whole))(*given)
-    found = jax.jit(mapped(step(part), ((P(), P()), (P(), INPUTS))))(*given)
-    assert_close(found, expected, 1e-5)
+    inputs = *start(whole), numbers()
+    expected = jax.jit(step(whole))(*inputs)
+    result = jax.jit(mapped(step(part), ((P(), P()), (P(), INPUTS))))(*inputs)
+    assert_close(result, expected, 1e-5)
 
 
 def slopes(backward: str) -> None:
@@ -113,11 +113,11 @@ def each_for_itself(**options: Any) -> None:
         blobs, new = part.apply(params, state, inputs)
         return blobs["z"], jax.tree.map(lambda s: s[None], new)
 
-    found, new = jax.jit(mapped(tops, P(AXIS)))(params, state, inputs)
+    result, new = jax.jit(mapped(tops, P(AXIS)))(params, state, inputs)
     for i in range(DEVICES):
         own = {name: a[i * SHARE :][:SHARE] for name, a in inputs.items()}
         expected = jax.jit(tops)(params, state, own)
-        assert_close((found[i * SHARE :][:SHARE], jax.tree.map(lambda s, i=i: s[i : i + 1], new)), expected, 1e-5)
+        assert_close((result[i * SHARE :][:SHARE], jax.tree.map(lambda s, i=i: s[i : i + 1], new)), expected, 1e-5)
 
 
 def all_reduces(forward: int, backward: int, **options: Any) -> None:
@@ -168,9 +168,9 @@ def no_trace_is_of_both() -> None:
 
 def unchecked_axes_are_refused() -> None:
     part = net(NORM + LOSSES, SHARE, **SYNCED)
-    given = *start(part), numbers()
+    inputs = *start(part), numbers()
     try:
-        mapped(lambda *given: part.loss(*given)[0][None], P(AXIS), check_vma=False)(*given)
+        mapped(lambda *inputs: part.loss(*inputs)[0][None], P(AXIS), check_vma=False)(*inputs)
     except CaffejaxError as error:
         (problem,) = error.problems
         assert problem.layer == "norm"

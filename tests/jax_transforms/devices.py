@@ -44,12 +44,12 @@ def by_shard_map(name: str, kernels: str) -> None:
     shares = [scaled(one, 1 + 0.05 * i) for i in range(DEVICES)]
     losses, tops, by_params, by_inputs = zip(*(flat(one.compiled(one.params, x)) for x in shares), strict=True)
     whole = {n: joined(one, n, [x[n] for x in shares], np.mean) for n in one.inputs}
-    found = compiled(functools.partial(mapped, one), one.params, whole)(one.params, whole)
+    result = compiled(functools.partial(mapped, one), one.params, whole)(one.params, whole)
     mean = functools.partial(jax.tree.map, lambda *a: np.mean(a, 0))
     expected_inputs = {n: joined(one, n, [x[n] / DEVICES for x in by_inputs], np.sum) for n in one.inputs}
     stacked = jax.tree.map(lambda *a: jnp.stack(a), *tops)
     gradients = mean(*by_params)
-    assert_close(found, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
+    assert_close(result, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
 
 
 def placed(array: np.ndarray) -> NamedSharding:

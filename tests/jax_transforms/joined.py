@@ -77,8 +77,8 @@ class Joined:
         blobs, new = net.apply(params, state, inputs, key=jax.random.key(KEY), blobs=self.tops)
         total = jnp.zeros(())
         for name, top in blobs.items():
-            found = jnp.arctan(top).sum()
-            total += jax.lax.psum(found, AXIS) if net is self.part and self.axis(name) is not None else found
+            result = jnp.arctan(top).sum()
+            total += jax.lax.psum(result, AXIS) if net is self.part and self.axis(name) is not None else result
         return total, (blobs, new)
 
     def results(self, net: Net) -> Any:
@@ -122,8 +122,8 @@ def mesh(devices: int) -> Any:
 def ignored_label(ctx: Context) -> int | None:
     """A label that does not count, by the layer's parameters or by its LossParameter."""
     set_fields = [field for m in (ctx.param, ctx.layer.loss_param) if m for field in m.ListFields()]
-    found = [value for field, value in set_fields if field.name == "ignore_label"]
-    return int(np.ravel(found[0])[0]) if found else None
+    result = [value for field, value in set_fields if field.name == "ignore_label"]
+    return int(np.ravel(result[0])[0]) if result else None
 
 
 def rows_axis(whole: tuple[int, ...], part: tuple[int, ...]) -> int | None:

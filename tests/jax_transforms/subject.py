@@ -176,7 +176,7 @@ def each(
 
     # types of forks use the kernels of others, which are asked in either form
     forms = [(c, k) for c in cases for k in (("fast",) if c in FORKS else ("fast", "reference"))]
-    found = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in forms]
+    result = [pytest.param(c, k, id=f"{c.name}-{k}", marks=marks(c, k)) for c, k in forms]
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
@@ -184,7 +184,7 @@ def each(
             if kernels == "fast" or not alike(case):
                 test(case, kernels, **fixtures)
 
-        return pytest.mark.parametrize(("case", "kernels"), found, scope="session")(ask)
+        return pytest.mark.parametrize(("case", "kernels"), result, scope="session")(ask)
 
     return decorate
 

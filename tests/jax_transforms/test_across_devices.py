@@ -55,6 +55,6 @@ def test_on_one_device_the_program_is_the_same() -> None:
     texts = []
     for options in ({}, SYNCED):
         one = net(NORM + LOSSES, 6, **options)
-        given = *across_devices.start(one), {name: a[:6] for name, a in across_devices.numbers().items()}
-        texts.append(jax.jit(across_devices.step(one)).lower(*given).as_text())
+        inputs = *across_devices.start(one), {name: a[:6] for name, a in across_devices.numbers().items()}
+        texts.append(jax.jit(across_devices.step(one)).lower(*inputs).as_text())
     assert texts[0] == texts[1]

@@ -49,8 +49,8 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
     one = subject(case, kernels)
     with asked("export", one):
         kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
-        found = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
-        assert_close(found, with_string_keys(one.compiled(*one.point)), 1e-4)
+        actual = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
+        assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
 
 
 @each(LAYERS + COMPILED)
@@ -60,8 +60,8 @@ def test_exported_once_it_takes_any_number_of_rows(
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
     with asked("symbolic_batch", one):
         kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
-        found = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
-        assert_close(found, with_string_keys(larger.compiled(*larger.point)), 1e-4)
+        actual = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
+        assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
 
 
 @pytest.mark.long

@@ -33,15 +33,15 @@ NUMBERS: dict[int, list[Any]] = {
 @functools.cache
 def _texts() -> dict[str, tuple[str | Path, Any]]:
     """A net around each fork's type, by its name, and the net's phase."""
-    found: dict[str, tuple[str | Path, Any]] = {}
+    result: dict[str, tuple[str | Path, Any]] = {}
     for module in iter_modules(fork_cases.__path__):
         for case in import_module(f"fork_cases.{module.name}").LAYERS:
             layers = [layer.type for layer in read_net(case.text(2)).layer if layer.name == "layer"]
-            found.setdefault(layers[0] if layers else "", (case.text(2), case.phase))
+            result.setdefault(layers[0] if layers else "", (case.text(2), case.phase))
     for case in MANIFEST:
-        found.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
+        result.setdefault(case["type"], (case["path"].with_suffix(".prototxt"), case["phase"]))
     types = layer_types()
-    return {name: x for name, x in sorted(found.items()) if name in types and types[name].docs.origin != "BVLC"}
+    return {name: x for name, x in sorted(result.items()) if name in types and types[name].docs.origin != "BVLC"}
 
 
 def _mutations(original: Any) -> Iterator[Any]:
@@ -85,9 +85,9 @@ def _mutations(original: Any) -> Iterator[Any]:
 def test_mutants_build_or_are_refused_by_name(name: str) -> None:
     text, phase = _texts()[name]
     for mutant in _mutations(read_net(text)):
-        said = "layer '"
+        message = "layer '"
         try:
             Net(mutant, phase)
         except CaffejaxError as error:
-            said = str(error)
-        assert "layer '" in said, mutant
+            message = str(error)
+        assert "layer '" in message, mutant

@@ -20,7 +20,7 @@ def type_of_case(case: Case) -> LayerType:
 
 def asked_of() -> list[Any]:
     """Each case with 4 devices, what counts across rows with 2 and 8 as well; by rules where these are no default."""
-    found = []
+    result = []
     for case in CASES:
         kind = type_of_case(case)
         if case.random or kind.on_host:
@@ -37,8 +37,8 @@ def asked_of() -> list[Any]:
         for devices in (2, 4, 8) if case in MORE else (4,):
             for way in ways:
                 more = [pytest.mark.long] if devices != 4 and not marks else marks
-                found.append(pytest.param(case, devices, way, marks=more, id=f"{case.name}-{devices}-{way}"))
-    return found
+                result.append(pytest.param(case, devices, way, marks=more, id=f"{case.name}-{devices}-{way}"))
+    return result
 
 
 @pytest.mark.parametrize(("case", "devices", "backward"), asked_of())

@@ -47,9 +47,9 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
         for path, mask in each_argument(double.point, together=case.whole):
             direction = jax.tree.map(np.multiply, double.direction(), mask)
             ahead, behind = (double.compiled(*moved(double.point, direction, s))[0][0] for s in (step, -step))
-            expected, found = (ahead - behind) / (2 * step), inner(gradient, direction)
+            expected, result = (ahead - behind) / (2 * step), inner(gradient, direction)
             if not one.prefers_rule:
-                np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-6, err_msg=path)
+                np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-6, err_msg=path)
         exact = numpy(gradient, np.float64)
     if not case.random:  # other numbers are drawn in float64
         assert_close(one.compiled(*one.point)[1], exact, 1e-3 if case.whole else 1e-4)
@@ -94,6 +94,6 @@ def test_a_test_net_without_loss_has_a_gradient_by_its_data(kernels: Any) -> Non
     def score(data: Any) -> Any:
         return one.net.apply(one.params, one.state, {"data": data}, blobs=["prob"])[0]["prob"][0, 1]
 
-    found = jax.grad(score)(one.inputs["data"])
-    assert np.all(np.any(found[0], axis=(1, 2)))
-    assert not np.any(found[1:]), "of the other images"
+    result = jax.grad(score)(one.inputs["data"])
+    assert np.all(np.any(result[0], axis=(1, 2)))
+    assert not np.any(result[1:]), "of the other images"

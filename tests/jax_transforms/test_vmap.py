@@ -19,10 +19,10 @@ def test_vmap(case: Case, kernels: str) -> None:
     with asked("vmap", one):
         for axes, points in mapped(one):
             stacked = jax.tree.map(lambda *a: np.stack(a), *points)
-            given = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))
-            batched = compiled(jax.vmap(one.value_and_grad, axes), *given)
+            arguments = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))
+            batched = compiled(jax.vmap(one.value_and_grad, axes), *arguments)
             expected = jax.tree.map(lambda *a: jnp.stack(a), *(one.compiled(*point) for point in points))
-            assert_close(batched(*given), expected, 1e-4 if case.whole else 1e-5)
+            assert_close(batched(*arguments), expected, 1e-4 if case.whole else 1e-5)
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 
 
@@ -32,7 +32,7 @@ def mapped(one: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]
     inputs = [{n: a if n in one.labels else a * np.float32(s) for n, a in one.inputs.items()} for s in scales]
     params = [jax.tree.map(lambda a, s=s: a * np.float32(s), one.params) for s in scales]
     both = [((None, 0), [(one.params, x) for x in inputs]), ((0, None), [(p, one.inputs) for p in params])]
-    return [found for found, tree in zip(both, (one.inputs, one.params), strict=True) if tree]
+    return [result for result, tree in zip(both, (one.inputs, one.params), strict=True) if tree]
 
 
 def loops(executable: Any) -> int:

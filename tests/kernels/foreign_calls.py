@@ -222,19 +222,19 @@ def _order(call: Call, factor: str) -> int:
 def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What a right call must give."""
     roles, result_roles = ROLES[call.function]
-    given = dict(zip(roles, arrays, strict=False))
+    inputs = dict(zip(roles, arrays, strict=False))
     results = {role: np.zeros(a.shape, np.float32) for role, a in zip(result_roles, call.results, strict=False)}
     if call.function in CONVOLUTIONS:
-        _convolve(call, given, results)
+        _convolve(call, inputs, results)
     elif call.function == "matmul":
-        a, b = (given[f] if _order(call, f) == 1 else given[f].T for f in ("a", "b"))
+        a, b = (inputs[f] if _order(call, f) == 1 else inputs[f].T for f in ("a", "b"))
         results["c"] = a @ b
     else:
-        x, dy, weight = given["x"], given["y"], given["weight"]
+        x, dy, weight = inputs["x"], inputs["y"], inputs["weight"]
         by_columns = call.attributes["transpose"]
         results = {"x": dy @ (weight.T if by_columns else weight), "weight": x.T @ dy if by_columns else dy.T @ x}
     for output in results.keys() & {"y", "c"}:
-        results[output] = results[output] + given.get("bias", np.float32(0))
+        results[output] = results[output] + inputs.get("bias", np.float32(0))
         if call.attributes["relu"]:
             results[output] = np.maximum(results[output], 0)
     return list(results.values())

@@ -59,17 +59,17 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
     fenced = [Fenced(array) for array in arrays if array.dtype == np.float32 and array.size]
     rest = iter(fenced)
     operands = [next(rest).operand if a.dtype == np.float32 and a.size else jnp.asarray(a) for a in arrays]
-    right, results, said = is_right(call), None, ""
+    right, results, message = is_right(call), None, ""
     try:
         results = call.run(operands, PREFIX)
     except jax.errors.JaxRuntimeError as error:
-        said = str(error)
+        message = str(error)
     if right:
-        assert results is not None, f"{call}: {said}"
+        assert results is not None, f"{call}: {message}"
         for got, wanted in zip(results, expected(call, arrays), strict=True):
             np.testing.assert_array_equal(got, wanted, err_msg=str(call))
     else:
-        assert "INVALID_ARGUMENT" in said, f"{call}: {said or 'no error'}"
+        assert "INVALID_ARGUMENT" in message, f"{call}: {message or 'no error'}"
     assert all(f.unchanged() for f in fenced), f"{call}: wrote to what it was given"
     return right
 

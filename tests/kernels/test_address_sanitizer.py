@@ -26,8 +26,8 @@ CALLS = 600
 
 def runtime(name: str) -> Path | None:
     """A library of the compiler's, if it has it."""
-    found = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
-    path = Path(found.stdout.strip())
+    result = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    path = Path(result.stdout.strip())
     return path.resolve() if path.is_absolute() else None
 
 
@@ -88,9 +88,9 @@ def run(preloaded: str, command: list[str], **settings: str) -> str:
     done = subprocess.run(
         [sys.executable, *command], cwd=REPOSITORY, env=os.environ | settings, capture_output=True, text=True
     )
-    said = f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
-    assert done.returncode == 0, said
-    assert "AddressSanitizer" not in said
+    output = f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+    assert done.returncode == 0, output
+    assert "AddressSanitizer" not in output
     return done.stdout
 
 

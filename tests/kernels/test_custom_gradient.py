@@ -68,8 +68,8 @@ def test_batches_are_loops(axes: Any) -> None:
         return (jax.vmap(f, axes)(*arrays) ** 2).sum()
 
     batched, looped = jax.grad(total, (0, 1))(*arrays), each(gradients)
-    for found, parts, axis in zip(batched, looped, axes, strict=True):
-        np.testing.assert_allclose(found, parts if axis == 0 else parts.sum(0), rtol=1e-6)
+    for result, parts, axis in zip(batched, looped, axes, strict=True):
+        np.testing.assert_allclose(result, parts if axis == 0 else parts.sum(0), rtol=1e-6)
 
 
 def test_only_requested_diffs_are_computed() -> None:
@@ -93,11 +93,11 @@ def test_trees_integers_keys_and_zeros() -> None:
         return None, {"a": 3 * diffs["y"], "b": None, "i": None}, None
 
     x = {"a": X, "b": W, "i": jnp.arange(3)}
-    found = jax.grad(
+    result = jax.grad(
         lambda floats: with_gradient(run, rule)(jax.random.key(0), x | floats, None)["y"].sum(), allow_int=True
     )({"a": X, "b": W})
-    np.testing.assert_array_equal(found["a"], jnp.full(3, 3.0))
-    np.testing.assert_array_equal(found["b"], jnp.zeros(3))
+    np.testing.assert_array_equal(result["a"], jnp.full(3, 3.0))
+    np.testing.assert_array_equal(result["b"], jnp.zeros(3))
 
 
 def test_alone_is_called_without_differentiation() -> None:

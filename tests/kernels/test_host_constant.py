@@ -18,10 +18,10 @@ def test_it_has_the_numbers_under_every_transformation() -> None:
     def f(x: jax.Array) -> jax.Array:
         return (x * table(lambda: squares([]), (4,), x.dtype)).sum()
 
-    x, wanted = jnp.arange(4.0), np.float32(np.arange(4) ** 2 / 3)
+    x, expected = jnp.arange(4.0), np.float32(np.arange(4) ** 2 / 3)
     for transformed in (jax.grad(f), jax.jit(jax.grad(f)), jax.jit(jax.grad(jax.checkpoint(f))), jax.jacfwd(f)):
-        np.testing.assert_array_equal(transformed(x), wanted)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(f)))(jnp.ones((2, 4))), np.stack([wanted] * 2))
+        np.testing.assert_array_equal(transformed(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(f)))(jnp.ones((2, 4))), np.stack([expected] * 2))
 
 
 def test_shapes_are_inferred_without_the_source() -> None:

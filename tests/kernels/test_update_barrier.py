@@ -17,9 +17,9 @@ GRADS = jax.tree.map(lambda a: a + 1, PARAMS)
 @pytest.mark.parametrize("most", [0, 2, math.inf])
 def test_the_barrier_keeps_the_numbers(most: float) -> None:
     for run in (separate_updates, jax.jit(separate_updates, static_argnums=2)):
-        found, expected = map(jax.tree.flatten, (run(PARAMS, GRADS, most), (PARAMS, GRADS)))
-        assert found[1] == expected[1]
-        for a, b in zip(found[0], expected[0], strict=True):
+        result, expected = map(jax.tree.flatten, (run(PARAMS, GRADS, most), (PARAMS, GRADS)))
+        assert result[1] == expected[1]
+        for a, b in zip(result[0], expected[0], strict=True):
             np.testing.assert_array_equal(a, b)
 
 

@@ -40,8 +40,8 @@ def assert_near(actual: Any, expected: np.ndarray, tolerance: float, name: str) 
 def in_float32(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """The tops of a case in a net of float32, fed these inputs."""
     replay = Replay(case)
-    given = {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()}
-    tops, _ = replay.net.jit(replay.tops)(replay.params, given)
+    arguments = {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()}
+    tops, _ = replay.net.jit(replay.tops)(replay.params, arguments)
     return dict(zip(replay.layer.tops, tops, strict=True))
 
 

@@ -38,5 +38,5 @@ def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(case: str, seed: int, s
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
     valid = random.uniform(size=boxes.shape[:2]) < share
     kept = np.asarray(suppression(case)(boxes, valid))
-    for found, own, there in zip(kept, boxes, valid, strict=True):
-        assert np.flatnonzero(found).tolist() == kept_by_going_through_all(own, there, **CASES[case])
+    for result, own, there in zip(kept, boxes, valid, strict=True):
+        assert np.flatnonzero(result).tolist() == kept_by_going_through_all(own, there, **CASES[case])

@@ -22,8 +22,8 @@ def run(kind: str, text: str, *bottoms: Any) -> tuple[Any, Any]:
     params, state = built.init(jax.random.key(0))
 
     def total(x: Any) -> Any:
-        given = {"b0": x, **{f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms) if i}}
-        top = built.apply(params, state, given)[0]["t0"]
+        inputs = {"b0": x, **{f"b{i}": jnp.asarray(b, jnp.float32) for i, b in enumerate(bottoms) if i}}
+        top = built.apply(params, state, inputs)[0]["t0"]
         return jnp.sum(jnp.square(top)), top
 
     (_, top), diff = built.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(bottoms[0], jnp.float32))
@@ -56,7 +56,7 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
     top, diff = run("Pooling3D", f"pooling3d_param {{ pool: {method} {text} }}", x)
     kernel, steps = (depth, size, size), (step, stride, stride)
     out = [-(-(n - k) // s) + 1 for n, k, s in zip(VOLUME[2:], kernel, steps, strict=True)]
-    wanted, wanted_diff = np.zeros((*VOLUME[:2], *out)), np.zeros(VOLUME)
+    expected, wanted_diff = np.zeros((*VOLUME[:2], *out)), np.zeros(VOLUME)
     for at in itertools.product(*map(range, out)):
         cells = (..., *(slice(i * s, i * s + k) for i, s, k in zip(at, steps, kernel, strict=True)))
         part = x[cells]
@@ -66,8 +66,8 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
         else:
             value = part.mean((2, 3, 4), keepdims=True)
             wanted_diff[cells] += 2 * value / part[0, 0].size
-        wanted[(..., *at)] = value[..., 0, 0, 0]
-    np.testing.assert_allclose(top, wanted, atol=1e-5)
+        expected[(..., *at)] = value[..., 0, 0, 0]
+    np.testing.assert_allclose(top, expected, atol=1e-5)
     np.testing.assert_allclose(diff, wanted_diff, atol=1e-4)
 
 
@@ -91,10 +91,10 @@ def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
 
     value, diff = jax.value_and_grad(loss)(jnp.asarray(scores, jnp.float32))
     np.testing.assert_allclose(value, -(np.log(prob[0, 0, 0, 0, 0]) + np.log(prob[0, 1, 0, 0, 1])) / 4, rtol=1e-5)
-    wanted = prob.copy()
-    wanted[0, 0, 0, 0, 0] -= 1
-    wanted[0, 1, 0, 0, 1] -= 1
-    np.testing.assert_allclose(diff, wanted / 4, atol=1e-6)
+    expected = prob.copy()
+    expected[0, 0, 0, 0, 0] -= 1
+    expected[0, 1, 0, 0, 1] -= 1
+    np.testing.assert_allclose(diff, expected / 4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_nd_convolution_is_convolution() -> None:
     each = zip(("kernel_size", "stride", "pad"), (kernel, stride, pad), strict=True)
     theirs = " ".join(f"{name}: {n}" for name, numbers in each for n in numbers)
     text = "convolution_param {{ num_output: 6 group: 2 {} {} }}"
-    found = run("NdConvolution", text.format(own, FILL), x)
-    for one, other in zip(found, run("Convolution", text.format(theirs, FILL), x), strict=True):
+    result = run("NdConvolution", text.format(own, FILL), x)
+    for one, other in zip(result, run("Convolution", text.format(theirs, FILL), x), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

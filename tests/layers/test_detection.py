@@ -56,9 +56,9 @@ def test_files_of_other_forms(folder: Path, form: str) -> None:
             (("first", "second")[int(r[0])], int(r[1])) for r in top[0, 0]
         ]
     else:
-        found = json.loads(file.read_text())
-        assert [f["score"] for f in found] == pytest.approx(np.asarray(top[0, 0, :, 2]).tolist())
-        assert found[0].keys() == {"image_id", "category_id", "bbox", "score"}
+        result = json.loads(file.read_text())
+        assert [f["score"] for f in result] == pytest.approx(np.asarray(top[0, 0, :, 2]).tolist())
+        assert result[0].keys() == {"image_id", "category_id", "bbox", "score"}
 
 
 def test_missing_files(folder: Path) -> None:
@@ -80,8 +80,8 @@ def test_detections_of_a_padded_top_are_evaluated() -> None:
     text = net("DetectionEvaluate", "detection_evaluate_param { num_classes: 4 }", [(1, 1, 11, 7), (1, 1, 5, 8)])
     recorded = np.load(FORK / "DetectionEvaluate" / "basic.npz")
     padding = np.full((1, 1, 9, 7), -1, np.float32)
-    found = np.concatenate([recorded["bottom/detection"], padding], axis=2)
-    tops, _ = Net(text, "TEST").apply({}, {}, {"b0": found, "b1": recorded["bottom/label"]})
+    result = np.concatenate([recorded["bottom/detection"], padding], axis=2)
+    tops, _ = Net(text, "TEST").apply({}, {}, {"b0": result, "b1": recorded["bottom/label"]})
     np.testing.assert_allclose(tops["t0"], recorded["top/top"])
 
 
@@ -99,7 +99,7 @@ def test_boxes_of_resized_images(tmp_path: Path, mode: str, size: tuple[int, int
     random = np.random.default_rng(0)
     boxes = random.uniform(-0.1, 1.1, (60, 2, 2)).astype(np.float32)
     boxes = np.concatenate([boxes.min(1), boxes.max(1)], axis=1)
-    truth, found = boxes[:20], boxes[20:]
+    truth, result = boxes[:20], boxes[20:]
 
     def pixels(box: np.ndarray) -> tuple[np.ndarray, float]:
         """The box, and its area."""
@@ -121,14 +121,14 @@ def test_boxes_of_resized_images(tmp_path: Path, mode: str, size: tuple[int, int
         return float(inside / (area + other - inside))
 
     rows = np.concatenate([np.tile([0, 1, 0], (20, 1)), truth, np.zeros((20, 1))], axis=1)
-    scores = np.linspace(1, 0.5, len(found))
-    detections = np.concatenate([np.tile([0, 1], (40, 1)), scores[:, None], found], axis=1)
+    scores = np.linspace(1, 0.5, len(result))
+    detections = np.concatenate([np.tile([0, 1], (40, 1)), scores[:, None], result], axis=1)
     text = f'num_classes: 2 overlap_threshold: 0.3 name_size_file: "{tmp_path}/sizes.txt" {resize}'
     (top,) = run(
         "DetectionEvaluate", f"detection_evaluate_param {{ {text} }}", detections[None, None], rows[None, None]
     )
     taken: set[int] = set()
-    for row, box in zip(top[0, 0, 1:], found, strict=True):
+    for row, box in zip(top[0, 0, 1:], result, strict=True):
         fits = [overlap(box, t) for t in truth]
         best = int(np.argmax(fits))
         right = fits[best] >= 0.3 and best not in taken
@@ -178,12 +178,12 @@ def test_matching(threshold: float | None, seed: int) -> None:
     priors, image = coarse_boxes(random, 12), random.integers(-1, 3, 7)
     boxes = coarse_boxes(random, 7)
     truth = Truth(jnp.asarray(image), jnp.ones(7, jnp.int32), jnp.asarray(boxes))
-    found = matcher(truth, jnp.asarray(priors)[None], threshold)
+    result = matcher(truth, jnp.asarray(priors)[None], threshold)
     for n in range(3):
         own = np.flatnonzero(image == n)
         expected, largest = plain_match(boxes[own], priors, threshold)
-        assert found.truth[n, 0].tolist() == [own[k] if k >= 0 else -1 for k in expected]
-        np.testing.assert_allclose(found.overlap[n, 0], largest, rtol=1e-6)
+        assert result.truth[n, 0].tolist() == [own[k] if k >= 0 else -1 for k in expected]
+        np.testing.assert_allclose(result.overlap[n, 0], largest, rtol=1e-6)
 
 
 def _match(truth: Truth, priors: Any, threshold: float | None) -> Any:
@@ -247,7 +247,7 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     hard = chosen[:count]
     kept = [i for i in range(24) if matches[i] >= 0 and (mining == "MAX_NEGATIVE" or i in hard)]
     counted = sorted({*kept, *hard})
-    wanted = (losses[counted].sum() + located[kept].sum()) / max(len(kept), 1)
+    expected = (losses[counted].sum() + located[kept].sum()) / max(len(kept), 1)
 
     param = f"num_classes: 3 mining_type: {mining} sample_size: 7 nms_param {{ {nms} }} neg_overlap: 0.5"
     text = f"multibox_loss_param {{ {param} use_prior_for_nms: {str(by_prior).lower()} }}"
@@ -259,8 +259,8 @@ def test_mining_of_boxes_that_are_apart(mining: str, nms: str, by_prior: bool) -
     def loss(conf: Any) -> Any:
         return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
 
-    found, d_conf = jax.jit(jax.value_and_grad(loss))(bottoms[1])
-    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    result, d_conf = jax.jit(jax.value_and_grad(loss))(bottoms[1])
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
     assert np.flatnonzero(np.any(d_conf.reshape(24, 3) != 0, axis=1)).tolist() == counted
 
 
@@ -273,7 +273,7 @@ def test_targets_of_probabilities_by_class(background: int) -> None:
     conf = random.normal(size=(8, 3))
     targets = np.full((8, 3), background)
     targets[np.array(matches) >= 0, 1] = 1
-    wanted = 1 / (1 + np.exp(-conf)) - targets
+    expected = 1 / (1 + np.exp(-conf)) - targets
     param = f"num_classes: 3 background_label_id: {background} mining_type: NONE conf_loss_type: LOGISTIC"
     prior = np.stack([priors.ravel(), np.ones(32)])[None]
     rows = np.array([0, 1, 0, *truth[0], 0]).reshape(1, 1, 1, 8)
@@ -284,7 +284,7 @@ def test_targets_of_probabilities_by_class(background: int) -> None:
     def loss(conf: Any) -> Any:
         return built.loss({}, {}, {"b0": bottoms[0], "b1": conf, "b2": bottoms[2], "b3": bottoms[3]})[0]
 
-    np.testing.assert_allclose(jax.jit(jax.grad(loss))(bottoms[1]).reshape(8, 3), wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(bottoms[1]).reshape(8, 3), expected, rtol=1e-4, atol=1e-6)
 
 
 # boxes
@@ -307,16 +307,16 @@ def plain_detections(scores: np.ndarray, priors: np.ndarray, threshold: float, k
     """Rows of one batch whose offsets are 0, class 0 being background."""
     rows = []
     for image, own in enumerate(scores):
-        found = []
+        result = []
         for label in range(1, scores.shape[2]):
             kept: list[int] = []
             for i in np.argsort(-own[:, label], kind="stable"):
                 overlap = [overlap_of(priors[i], priors[k]) for k in kept]
                 if own[i, label] > 0.5 and all(o <= threshold for o in overlap):
                     kept.append(i)
-            found += [[image, label, own[i, label], *priors[i]] for i in kept]
-        best = sorted(found, key=lambda row: -row[2])[:keep]
-        rows += [row for row in found if row in best]
+            result += [[image, label, own[i, label], *priors[i]] for i in kept]
+        best = sorted(result, key=lambda row: -row[2])[:keep]
+        rows += [row for row in result if row in best]
     return rows
 
 
@@ -370,10 +370,10 @@ def test_a_part_that_is_not_propagated_is_left_out(given: str) -> None:
 
     param = "multibox_loss_param { num_classes: 3 }"
     whole, (d_loc, d_conf) = gradients(param)
-    part, found = gradients(param + "".join(f" propagate_down: {word}" for word in given.split()))
+    part, result = gradients(param + "".join(f" propagate_down: {word}" for word in given.split()))
     expected = (0 * d_loc, d_conf) if given.startswith("false") else (d_loc, 0 * d_conf)
     assert 0 < part < whole
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 

@@ -96,8 +96,8 @@ def grid(rows: Rows, *, crop: bool, largest: bool, scale: float, length: int, no
 def test_the_grid_of_labels(crop: bool, largest: bool, norm: bool) -> None:
     kind, name = ("GRIDBOX_MAX", "max_cvg_len") if largest else ("GRIDBOX_MIN", "min_cvg_len")
     flags = f"crop_bboxes: {crop} obj_norm: {norm}".lower()
-    made = net(f"scale_cvg: 0.75 gridbox_type: {kind} {name}: 10 {flags}")
-    got = run(made, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(LABELS))["g"]
+    subject = net(f"scale_cvg: 0.75 gridbox_type: {kind} {name}: 10 {flags}")
+    got = run(subject, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(LABELS))["g"]
     want = grid(LABELS, crop=crop, largest=largest, scale=0.75, length=10, norm=norm)
     assert np.count_nonzero(want[0]) > 5
     np.testing.assert_allclose(got[0], want, rtol=1e-5, atol=1e-5)
@@ -106,8 +106,8 @@ def test_the_grid_of_labels(crop: bool, largest: bool, norm: bool) -> None:
 def test_in_test_image_and_boxes_are_scaled() -> None:
     cv2 = pytest.importorskip("cv2")
     image = picture(np.random.default_rng(0), (16, 24))
-    made = net("} transform_param { mean_value: 100 mean_value: 110 mean_value: 120", size=(16, 24))
-    got = run(made, image, label([(4, 3, 10, 6, 3)]))
+    subject = net("} transform_param { mean_value: 100 mean_value: 110 mean_value: 120", size=(16, 24))
+    got = run(subject, image, label([(4, 3, 10, 6, 3)]))
     means = np.array([100, 110, 120], np.float32)
     pixels = np.ascontiguousarray(image[0].transpose(1, 2, 0)) - means
     want = cv2.resize(pixels, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
@@ -134,10 +134,10 @@ def test_a_flip_shows_the_mirrored_image_and_boxes() -> None:
 
 def test_a_crop_moves_image_and_boxes_alike() -> None:
     image, seen = picture(np.random.default_rng(0)), set()
-    made = augmenting("crop_prob: 1 shift_x: 8 shift_y: 6")
+    subject = augmenting("crop_prob: 1 shift_x: 8 shift_y: 6")
     padded = np.pad(image, ((0, 0), (0, 0), (8, 8), (8, 8)))
     for key in range(12):
-        got = run(made, image, label(LABELS), key)
+        got = run(subject, image, label(LABELS), key)
         offsets = [(y, x) for y in range(-3, 4) for x in range(-4, 5)]
         crops = {o: padded[..., 8 + o[0] :, 8 + o[1] :][..., :HEIGHT, :WIDTH] for o in offsets}
         ((y, x),) = [o for o, crop in crops.items() if np.array_equal(crop, got["y"])]
@@ -154,10 +154,10 @@ def test_a_crop_moves_image_and_boxes_alike() -> None:
 def test_scaled_and_turned_pictures_show_objects_where_the_boxes_are(param: str) -> None:
     image = np.zeros((1, 3, HEIGHT, WIDTH), np.float32)
     image[..., 11:20, 12:25] = 200
-    made = augmenting(f"{param} crop_prob: 1 shift_x: 4 shift_y: 4")
+    subject = augmenting(f"{param} crop_prob: 1 shift_x: 4 shift_y: 4")
     places = set()
     for key in range(8):
-        got = run(made, image, label([(12, 11, 13, 9, 1)]), key)
+        got = run(subject, image, label([(12, 11, 13, 9, 1)]), key)
         weights = got["y"][0, 0].clip(0)
         centre = [np.sum(weights * at) / weights.sum() for at in np.mgrid[:HEIGHT, :WIDTH] + 0.5]
         _, j, i = np.argwhere(got["g"][0, :1])[0]
@@ -220,8 +220,8 @@ def given(net: Any, *bottoms: np.ndarray) -> list[np.ndarray]:
 def test_boxes_of_a_grid_come_back_as_a_list() -> None:
     """The objects are those that the grid was made of."""
     objects = [(3, 2, 20, 18, 1), (26, 10, 18, 16, 3), (30.25, 1.5, 14, 7, 1)]
-    made = net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
-    labels = run(made, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(objects))["g"]
+    subject = net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
+    labels = run(subject, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(objects))["g"]
     listed = python("ClusterGroundtruth", "48, 32, 8, 2, 6", [(1, 2, 4, 6), (1, 4, 4, 6)], tops=2)
     tops = given(listed, labels[:, 8:], labels[:, 1:5])
     for kind, top in zip((1, 3), tops, strict=True):
@@ -251,9 +251,9 @@ def test_detections_are_grouped_as_by_opencv(rows: Any, threshold: int, eps: flo
     coverage = np.full((1, 1, 1, n), 0.6, np.float32)
     boxes = np.array(rows).T.reshape(1, 4, 1, n) - 8 * np.arange(n) * np.array([1, 0, 1, 0])[:, None, None]
     (top,) = given(python("ClusterDetections", param, [(1, 1, 1, n), (1, 4, 1, n)]), coverage, boxes)
-    found = top[0][: len(means)]
-    np.testing.assert_array_equal(found[:, :4], means)
-    np.testing.assert_allclose(found[:, 4], np.log(counts), rtol=1e-3)  # float16
+    result = top[0][: len(means)]
+    np.testing.assert_array_equal(result[:, :4], means)
+    np.testing.assert_allclose(result[:, 4], np.log(counts), rtol=1e-3)  # float16
     assert not top[0][len(means) :].any()
 
 
@@ -270,11 +270,11 @@ def test_low_or_rare_boxes_are_not_detections() -> None:
 def test_scores_and_map() -> None:
     truth = np.zeros((2, 4, 5))
     truth[0, :3, :4] = (0, 0, 10, 10), (20, 20, 40, 40), (60, 60, 70, 70)
-    found = np.zeros((2, 3, 5))
-    found[0, :, :4] = (21, 20, 40, 40), (90, 90, 99, 99), (0, 0, 10, 9)
-    found[1, 1, :4] = 5, 5, 9, 9
-    found[:, :, 4] = 1.5
-    (scored,) = given(python("ScoreDetections", "", [truth.shape, found.shape]), truth, found)
+    result = np.zeros((2, 3, 5))
+    result[0, :, :4] = (21, 20, 40, 40), (90, 90, 99, 99), (0, 0, 10, 9)
+    result[1, 1, :4] = 5, 5, 9, 9
+    result[:, :, 4] = 1.5
+    (scored,) = given(python("ScoreDetections", "", [truth.shape, result.shape]), truth, result)
     assert scored.shape == (2, 7, 5)
     want = [(21, 20, 40, 40, 1), (0, 0, 10, 9, 1), (90, 90, 99, 99, 2), (60, 60, 70, 70, 3)]
     assert list(map(tuple, scored[0, :5])) == [*want, (0,) * 5]

@@ -47,8 +47,8 @@ def expected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def test_old_nets_expect_places() -> None:
     wanted = expected(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
-    found = features(OLD)
-    np.testing.assert_allclose(found, wanted.reshape(2, 6), rtol=1e-5, atol=1e-6)
+    result = features(OLD)
+    np.testing.assert_allclose(result, wanted.reshape(2, 6), rtol=1e-5, atol=1e-6)
 
 
 def test_new_nets_expect_places() -> None:

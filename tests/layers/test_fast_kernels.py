@@ -39,23 +39,23 @@ def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
 
 def results(model: Any, phase: Any, rows: int | None, kernels: Any) -> Any:
     """Outputs, new state, and gradients of all params and float inputs."""
-    made = Net(model, phase, kernels=kernels)
-    params, state = made.init(jax.random.key(0))
+    net = Net(model, phase, kernels=kernels)
+    params, state = net.init(jax.random.key(0))
     random = np.random.default_rng(1)
-    shapes = {name: made.graph.blobs[name].shape for name in made.input_names}
+    shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     inputs = {n: jnp.asarray(random.normal(size=(rows or s[0], *s[1:])), jnp.float32) for n, s in shapes.items()}
     if "label" in inputs:
         inputs["label"] = jnp.arange(len(inputs["label"]), dtype=jnp.float32) % 3
 
     def run(params: Any, inputs: Any) -> Any:
-        return made.apply(params, state, inputs, key=jax.random.key(2))
+        return net.apply(params, state, inputs, key=jax.random.key(2))
 
     def both_ways(params: Any, inputs: Any) -> Any:
         blobs, vjp, new = jax.vjp(run, params, inputs, has_aux=True)
         diffs = {name: jnp.cos(jnp.arange(b.size)).reshape(b.shape) for name, b in blobs.items()}
         return blobs, new, *vjp(diffs)
 
-    return made.jit(both_ways)(params, inputs)
+    return net.jit(both_ways)(params, inputs)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
         y, back = jax.vjp(f, change(x), change(weight), change(bias))
         return y, *back(change(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
 
-    found, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(by_xla, *arrays)
+    result, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(by_xla, *arrays)
     sizes = run(by_xla, *arrays, change=jnp.abs)  # of what was summed, which may cancel
-    for a, b, size_of in zip(found, expected, sizes, strict=True):
+    for a, b, size_of in zip(result, expected, sizes, strict=True):
         np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
 
 
@@ -207,8 +207,8 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
 def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, wanted: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
-    found, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), wanted)(*arrays) for f in (ours, theirs))
-    for a, b in zip(found, expected, strict=True):
+    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), wanted)(*arrays) for f in (ours, theirs))
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 

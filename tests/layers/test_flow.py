@@ -28,12 +28,12 @@ def test_correlation_sideways(direction: int) -> None:
     a, b = RANDOM.normal(size=(2, 1, 3, 2, 7))
     text = f"correlation_param {{ pad: 2 kernel_size: 1 max_displacement: 2 single_direction: {direction} }}"
     shifts = {-1: range(-3, 0), 0: range(-2, 3), 1: range(3)}[direction]
-    wanted = np.zeros((1, len(shifts), 2, 7))
+    expected = np.zeros((1, len(shifts), 2, 7))
     for k, shift in enumerate(shifts):
         for x in range(7):
             if 0 <= x + shift < 7:
-                wanted[0, k, :, x] = np.mean(a[0, :, :, x] * b[0, :, :, x + shift], axis=0)
-    np.testing.assert_allclose(run("Correlation1D", text, a, b), wanted, atol=1e-6)
+                expected[0, k, :, x] = np.mean(a[0, :, :, x] * b[0, :, :, x + shift], axis=0)
+    np.testing.assert_allclose(run("Correlation1D", text, a, b), expected, atol=1e-6)
 
 
 def warped(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
@@ -55,11 +55,11 @@ def warped(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
 def test_warping_by_a_loop() -> None:
     image, flow = RANDOM.normal(size=(1, 3, 4, 5)), 2 * RANDOM.normal(size=(1, 2, 4, 5))
     flow[0, :, 0, 0], flow[0, :, 1, 1] = math.nan, 1  # nowhere, and exactly at a place
-    wanted = warped(image, flow)
-    assert np.isnan(wanted).any()
+    expected = warped(image, flow)
+    assert np.isnan(expected).any()
     top = run("FlowWarp", "flow_warp_param { fill_value: NOT_A_NUMBER }", image, flow)
-    np.testing.assert_allclose(top, wanted, atol=1e-5)
-    np.testing.assert_allclose(run("FlowWarp", "", image, flow), np.nan_to_num(wanted), atol=1e-5)
+    np.testing.assert_allclose(top, expected, atol=1e-5)
+    np.testing.assert_allclose(run("FlowWarp", "", image, flow), np.nan_to_num(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["LINEAR", "CUBIC", "NEAREST"])
@@ -121,8 +121,8 @@ def test_losses_leave_out_what_is_missing() -> None:
     loss, diff = loss_and_diff("l1_loss_param { l2_per_location: true epsilon: 0.25 plateau: 0.5 }", x)
     squares = np.nansum(x**2, axis=1, keepdims=True) * (np.nansum(x**2, axis=1, keepdims=True) >= 0.25)
     np.testing.assert_allclose(loss, np.sqrt(squares + 0.25).sum() / 2, rtol=1e-5)
-    wanted = np.nan_to_num(x) / np.sqrt(squares + 0.25) * (squares > 0) / 2
-    np.testing.assert_allclose(diff, wanted, rtol=1e-5, atol=1e-7)
+    expected = np.nan_to_num(x) / np.sqrt(squares + 0.25) * (squares > 0) / 2
+    np.testing.assert_allclose(diff, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_norms_with_powers_of_choice() -> None:

@@ -16,21 +16,21 @@ Shape = tuple[int, ...]
 @pytest.mark.parametrize("step", ["", "step: 7", "step_w: 5 step_h: 9 offset: 0.25"])
 def test_clustered_boxes(step: str, clip: bool) -> None:
     text = f"width: 9.4 width: 25 height: 15 height: 8 variance: 0.2 clip: {str(clip).lower()} {step}"
-    (found,) = run(
+    (result,) = run(
         "PriorBoxClustered", f"prior_box_param {{ {text} }}", np.zeros((2, 1, 3, 4)), np.zeros((2, 1, 30, 50))
     )
     step_w, step_h = {"": (50 / 4, 30 / 3), "step: 7": (7, 7)}.get(step, (5, 9))
     offset = 0.25 if "offset" in step else 0.5
-    wanted = []
+    expected = []
     for row in range(3):
         for column in range(4):
             for w, h in ((9.4, 15), (25, 8)):
                 x, y = (column + offset) * step_w, (row + offset) * step_h
-                wanted += [(x - w / 2) / 50, (y - h / 2) / 30, (x + w / 2) / 50, (y + h / 2) / 30]
-    boxes = np.clip(wanted, 0, 1) if clip else np.array(wanted)
-    assert found.shape == (1, 2, 96)
-    np.testing.assert_allclose(found[0, 0], boxes, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(found[0, 1], np.float32(0.2))
+                expected += [(x - w / 2) / 50, (y - h / 2) / 30, (x + w / 2) / 50, (y + h / 2) / 30]
+    boxes = np.clip(expected, 0, 1) if clip else np.array(expected)
+    assert result.shape == (1, 2, 96)
+    np.testing.assert_allclose(result[0, 0], boxes, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(result[0, 1], np.float32(0.2))
 
 
 def test_boxes_are_excited() -> None:
@@ -39,11 +39,11 @@ def test_boxes_are_excited() -> None:
     labels[0, 0, 0, 1:] = 0.5, 0.5, 0.4, 0.5  # columns 1.5 .. 3.5, rows 1 .. 3
     labels[0, 0, 2, 1:] = 0.5, 0.5, 1, 1  # after the end
     labels[1, 0, 0, 1:] = 0.99, 0.1, 0.001, 0.001  # one cell at least
-    (found,) = run("AssistedExcitation", "", x, labels, mean)
-    wanted = np.zeros((2, 4, 5))
-    wanted[0, 1:3, 1:4] = mean[0, 0, 1:3, 1:4]
-    wanted[1, 0, 4] = mean[1, 0, 0, 4]
-    np.testing.assert_array_equal(found, np.repeat(wanted[:, None], 3, axis=1))
+    (result,) = run("AssistedExcitation", "", x, labels, mean)
+    expected = np.zeros((2, 4, 5))
+    expected[0, 1:3, 1:4] = mean[0, 0, 1:3, 1:4]
+    expected[1, 0, 4] = mean[1, 0, 0, 4]
+    np.testing.assert_array_equal(result, np.repeat(expected[:, None], 3, axis=1))
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> float:
@@ -86,16 +86,16 @@ def test_predictions_of_cells(nms: float, kind: str) -> None:
     (rows,) = run("EvalDetection", f"eval_detection_param {{ {text} }}", x, labels)
     assert rows[:, 3:].reshape(-1, 4)[:, 2:].sum(0).min() > 0  # right ones and wrong ones
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
-        found = []
+        result = []
         for cell in range(4):
             chances = image[:12].reshape(3, 4)[:, cell]
             for k in range(2):
                 objectness, raw = image[12 + 4 * k + cell], image[20:].reshape(2, 4, 4)[k, :, cell]
                 box = np.array([(cell % 2 + raw[0]) / 2, (cell // 2 + raw[1]) / 2, raw[2] ** 2, raw[3] ** 2])
                 score = {"MULTIPLY": objectness * chances.max(), "OBJ": objectness, "PROB": chances.max()}[kind]
-                found.append((chances.argmax(), score, box))
+                result.append((chances.argmax(), score, box))
         given = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
-        np.testing.assert_allclose(row, judged(found, given, 3, nms, 0.3, 0), rtol=1e-5)
+        np.testing.assert_allclose(row, judged(result, given, 3, nms, 0.3, 0), rtol=1e-5)
 
 
 def test_predictions_of_anchors() -> None:
@@ -110,16 +110,16 @@ def test_predictions_of_anchors() -> None:
     (rows,) = run("EvalDetection", text, x, labels)
     assert rows[:, 2:].reshape(-1, 4)[:, 2:].sum(0).min() > 0
     for row, image, label in zip(rows, x.astype(np.float32), labels.astype(np.float32), strict=True):
-        found = []
+        result = []
         for n, i, j in np.ndindex(2, 3, 3):
             raw = image.reshape(2, 7, 3, 3)[n, :, i, j]
             sigmoid = 1 / (1 + np.exp(-raw))
             chances = np.exp(raw[5:]) / np.exp(raw[5:]).sum()
             sides = np.exp(raw[2:4]) * biases[2 * n : 2 * n + 2] / 3
             box = np.array([(j + sigmoid[0]) / 3, (i + sigmoid[1]) / 3, *sides])
-            found.append((chances.argmax(), sigmoid[4] * chances.max(), box))
+            result.append((chances.argmax(), sigmoid[4] * chances.max(), box))
         given = [(g[0], g[1:], False) for g in label[:6]]
-        np.testing.assert_allclose(row, judged(found, given, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(row, judged(result, given, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
 
 
 BOXES = "width: 2 height: 3"

@@ -37,10 +37,10 @@ def test_greedy_decoding(text: str, blank: int, merge: bool, seed: int) -> None:
     for i, labels in enumerate(said):
         targets[: len(labels), i] = labels
     targets[0, 0] = 5  # one is wrong
-    found, score, right = run("CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, going_on, targets, tops=3)
-    assert found.shape == (5, 7, 1, 1)
+    result, score, right = run("CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, going_on, targets, tops=3)
+    assert result.shape == (5, 7, 1, 1)
     for i, labels in enumerate(said):
-        np.testing.assert_array_equal(found[i, :, 0, 0], labels + [-1] * (7 - len(labels)))
+        np.testing.assert_array_equal(result[i, :, 0, 0], labels + [-1] * (7 - len(labels)))
         ends = [t for t in range(1, 7) if not going_on[t, i]]
         np.testing.assert_allclose(score[i, 0, 0, 0], -scores[: ends[0] if ends else 7, i].max(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(right, 0.8)
@@ -53,22 +53,22 @@ def test_triplets() -> None:
     margin = 2.0
     terms = margin + ((a - p) ** 2).sum(1) - ((a - n) ** 2).sum(1)
     assert 0 < (terms > 0).sum() < 6
-    wanted = np.maximum(terms, 0).mean() / 2
-    np.testing.assert_allclose(run("TripletLoss", "triplet_loss_param { margin: 2 }", a, p, n)[0], wanted, rtol=1e-5)
+    expected = np.maximum(terms, 0).mean() / 2
+    np.testing.assert_allclose(run("TripletLoss", "triplet_loss_param { margin: 2 }", a, p, n)[0], expected, rtol=1e-5)
     labels = np.arange(6)
-    found = run("TripletLoss", "triplet_loss_param { alpha: 2 }", a, p, n, labels)[0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    result = run("TripletLoss", "triplet_loss_param { alpha: 2 }", a, p, n, labels)[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_margins_of_angles() -> None:
     angles = np.array([[0.3, 1.2], [2.9, 0.5], [1.0, 0.2], [0.1, 2.7], [0.4, 0.0]])
     own = np.array([0, 0, 1, 1, 1])
-    (found,) = run("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), own)
-    wanted = np.cos(angles)
+    (result,) = run("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), own)
+    expected = np.cos(angles)
     for i, label in enumerate(own):
         angle = angles[i, label]
-        wanted[i, label] = np.cos(angle + 0.5) if angle + 0.5 < np.pi else np.cos(angle) - 0.5 * np.sin(0.5)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+        expected[i, label] = np.cos(angle + 0.5) if angle + 0.5 < np.pi else np.cos(angle) - 0.5 * np.sin(0.5)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 def test_the_gradient_is_turned_round_more_and_more() -> None:
@@ -92,8 +92,8 @@ def test_the_gradient_is_turned_round_more_and_more() -> None:
 
 def test_mish() -> None:
     x = np.array([-90.0, -3, -0.1, 0, 2, 90])
-    wanted = x * np.tanh(np.log1p(np.exp(x)))
-    np.testing.assert_allclose(run("Mish", "", x)[0], wanted, rtol=1e-6, atol=1e-37)
+    expected = x * np.tanh(np.log1p(np.exp(x)))
+    np.testing.assert_allclose(run("Mish", "", x)[0], expected, rtol=1e-6, atol=1e-37)
 
 
 def pixel(line: np.ndarray, at: float) -> np.ndarray:
@@ -108,7 +108,7 @@ def pixel(line: np.ndarray, at: float) -> np.ndarray:
 @pytest.mark.parametrize("form", ["NHWC", "NCHW"])
 def test_pixels_between_pixels(form: str, size: tuple[int, int], mode: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 4, 5, 3))
-    wanted = np.zeros((2, *size, 3))
+    expected = np.zeros((2, *size, 3))
 
     def at(i: int, n: int, out: int) -> float:
         if mode == "align_corners" and out > 1:
@@ -119,11 +119,11 @@ def test_pixels_between_pixels(form: str, size: tuple[int, int], mode: str) -> N
 
     for i, j in np.ndindex(*size):
         rows = np.stack([pixel(image, at(i, 4, size[0])) for image in x])
-        wanted[:, i, j] = np.stack([pixel(row, at(j, 5, size[1])) for row in rows])
+        expected[:, i, j] = np.stack([pixel(row, at(j, 5, size[1])) for row in rows])
     text = f'data_format: "{form}" output_height: {size[0]} output_width: {size[1]} {mode and mode + ": true"}'
     order = (0, 3, 1, 2) if form == "NCHW" else (0, 1, 2, 3)
-    (found,) = run("ResizeBilinear", f"resize_bilinear_param {{ {text} }}", x.transpose(order))
-    np.testing.assert_allclose(found, wanted.transpose(order), atol=2e-6)
+    (result,) = run("ResizeBilinear", f"resize_bilinear_param {{ {text} }}", x.transpose(order))
+    np.testing.assert_allclose(result, expected.transpose(order), atol=2e-6)
 
 
 def test_sizes_by_scale() -> None:

@@ -29,10 +29,10 @@ def net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "TEST"
 def variables(net: Net, *blobs: np.ndarray) -> Any:
     """The net's variables with these blobs of its layer, in Caffe's order."""
     made = net.init(KEY)
-    given = dict(enumerate(blobs))
+    inputs = dict(enumerate(blobs))
 
     def replaced(tree: Any) -> Any:
-        return {key: {i: np.float32(given.get(i, old)) for i, old in values.items()} for key, values in tree.items()}
+        return {key: {i: np.float32(inputs.get(i, old)) for i, old in values.items()} for key, values in tree.items()}
 
     return type(made)(replaced(made.params), replaced(made.state))
 
@@ -78,18 +78,18 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     out = run(one, blobs, X)
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     state = list(out.state["layer"].values())
-    for found, wanted in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for result, wanted in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)
     begun = run(one, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
-    for found, wanted in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    for result, wanted in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-6)
 
     one = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
     out, n = run(one, blobs, X), X.size / 3
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
-    for found, wanted in zip(list(out.state["layer"].values()), sums, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for result, wanted in zip(list(out.state["layer"].values()), sums, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
 def test_batch_norm_starts_with_the_fillers_and_keeps_statistics_from_the_solver() -> None:
@@ -189,8 +189,8 @@ def test_softmax_loss_with_weighted_classes(ignore: str) -> None:
     shapes = SCORES.shape, LABELS.shape
     for text, w in ((given, weights), ("", 1 / np.maximum([np.sum(c == LABELS) for c in range(4)], 1))):
         expected = np.sum(OWN * w[LABELS.astype(int)] * counts) / counts.sum()
-        found = run(net(param % text, *shapes, phase="TRAIN"), (), SCORES, LABELS).blobs["t0"]
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        result = run(net(param % text, *shapes, phase="TRAIN"), (), SCORES, LABELS).blobs["t0"]
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"class_weighting must have .* class: 1 for 4"):
         net(param % "class_weighting: 1", *shapes)
 
@@ -207,8 +207,8 @@ def test_softmax_loss_with_each_labels_loss() -> None:
 
 def test_losses_divide_by_a_fixed_number() -> None:
     param = 'type: "SoftmaxWithLoss" loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }'
-    found = run(net(param, SCORES.shape, LABELS.shape), (), SCORES, LABELS).blobs["t0"]
-    np.testing.assert_allclose(found, OWN.sum() / 7, rtol=1e-5)
+    result = run(net(param, SCORES.shape, LABELS.shape), (), SCORES, LABELS).blobs["t0"]
+    np.testing.assert_allclose(result, OWN.sum() / 7, rtol=1e-5)
 
 
 def test_sigmoid_loss_with_weights() -> None:
@@ -216,9 +216,9 @@ def test_sigmoid_loss_with_weights() -> None:
     one = net('type: "SigmoidCrossEntropyLoss"', (3, 4), (3, 4), (3, 4))
     p = 1 / (1 + np.exp(-x))
     expected = -np.sum(w * (t * np.log(p) + (1 - t) * np.log(1 - p))) / w.sum()
-    given = [a.astype("f") for a in (x, t, w)]
-    np.testing.assert_allclose(run(one, (), *given).blobs["t0"], expected, rtol=1e-5)
-    np.testing.assert_array_equal(run(one, (), *given[:2], 0 * given[2]).blobs["t0"], 0)
+    inputs = [a.astype("f") for a in (x, t, w)]
+    np.testing.assert_allclose(run(one, (), *inputs).blobs["t0"], expected, rtol=1e-5)
+    np.testing.assert_array_equal(run(one, (), *inputs[:2], 0 * inputs[2]).blobs["t0"], 0)
 
 
 def test_deeplabs_ignore_label_is_the_losses_own() -> None:
@@ -227,8 +227,8 @@ def test_deeplabs_ignore_label_is_the_losses_own() -> None:
       layers { name: "layer" type: SOFTMAX_LOSS bottom: "b0" bottom: "b1" top: "t0" softmaxloss_param { %s } }\n"""
     one = Net(text % "ignore_label: 2")
     counts = LABELS != 2
-    found = run(one, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
-    np.testing.assert_allclose(found, (OWN * counts).sum() / counts.sum(), rtol=1e-5)
+    result = run(one, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
+    np.testing.assert_allclose(result, (OWN * counts).sum() / counts.sum(), rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"softmaxloss_param\.weight_source \(of deeplab\) is not supported"):
         Net(text % 'weight_source: "weights.txt"')
 

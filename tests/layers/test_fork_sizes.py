@@ -37,8 +37,8 @@ NONE = [
 def test_a_loss_of_no_rows_is_0(kind: str, text: str, shapes: list[Shape]) -> None:
     built = Net(net(kind, text, shapes), "TRAIN")
     first, *others = (np.zeros(shape, np.float32) for shape in shapes)
-    given = {f"b{i}": other for i, other in enumerate(others, start=1)}
-    loss, gradient = built.jit(jax.value_and_grad(lambda x: built.loss({}, {}, {"b0": x, **given})[0]))(first)
+    inputs = {f"b{i}": other for i, other in enumerate(others, start=1)}
+    loss, gradient = built.jit(jax.value_and_grad(lambda x: built.loss({}, {}, {"b0": x, **inputs})[0]))(first)
     assert loss == 0
     assert gradient.shape == shapes[0]
 

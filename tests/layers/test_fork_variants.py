@@ -56,8 +56,8 @@ def test_ctpns_lstm_goes_over_time_for_each_sequence() -> None:
 def test_filter_param_selects_channels(axis: int) -> None:
     x = np.random.default_rng(1).normal(size=(2, 4, 3, 4))
     net = net_of(layer_of("Filter", 1, f"filter_param {{ num_output: 2 axis: {axis} }}"), x.shape)
-    found = run(net, x, state={"x": {0: np.array([0, 2, 0, -1], "f")}})
-    np.testing.assert_allclose(found, np.take(x, [1, 3], axis=axis), rtol=1e-6)
+    result = run(net, x, state={"x": {0: np.array([0, 2, 0, -1], "f")}})
+    np.testing.assert_allclose(result, np.take(x, [1, 3], axis=axis), rtol=1e-6)
     with pytest.raises(CaffejaxError, match="num_output must be 1 to 4"):
         net_of(layer_of("Filter", 1, "filter_param { num_output: 5 }"), x.shape)
 
@@ -72,17 +72,17 @@ def test_smooth_l1_loss_ohem_takes_one_shape_written_in_two_ways() -> None:
 
 def test_prelu_has_a_slope_for_each_channel_of_five_axes() -> None:
     x = np.random.default_rng(3).normal(size=(2, 3, 2, 2, 2))
-    found = run(net_of(layer_of("PReLU", 1), x.shape), x, params={"x": {0: np.array([0.1, 0.2, 0.3], "f")}})
+    result = run(net_of(layer_of("PReLU", 1), x.shape), x, params={"x": {0: np.array([0.1, 0.2, 0.3], "f")}})
     slopes = np.array([0.1, 0.2, 0.3]).reshape(3, 1, 1, 1)
-    np.testing.assert_allclose(found, np.where(x > 0, x, slopes * x), rtol=1e-6)
+    np.testing.assert_allclose(result, np.where(x > 0, x, slopes * x), rtol=1e-6)
 
 
 def test_eval_detection_does_not_read_images() -> None:
     x, labels = np.random.default_rng(4).normal(size=(1, 7, 2, 2)), [[[[1, 0.3, 0.3, 0.5, 0.5]]]]
     text = "eval_detection_param { side: 2 num_class: 2 num_object: 1 biases: 1 biases: 1 }"
     shapes = (1, 7, 2, 2), (1, 1, 1, 5), (1, 3, 4, 4)
-    found = run(net_of(layer_of("EvalDetection", 3, text), *shapes), x, labels, np.full((1, 3, 4, 4), np.nan))
-    np.testing.assert_array_equal(found, run(net_of(layer_of("EvalDetection", 2, text), *shapes[:2]), x, labels))
+    result = run(net_of(layer_of("EvalDetection", 3, text), *shapes), x, labels, np.full((1, 3, 4, 4), np.nan))
+    np.testing.assert_array_equal(result, run(net_of(layer_of("EvalDetection", 2, text), *shapes[:2]), x, labels))
 
 
 def test_detections_of_rois_in_pixels() -> None:
@@ -94,12 +94,12 @@ def test_detections_of_rois_in_pixels() -> None:
         input_height: 200 code_type: CENTER_SIZE variance_encoded_in_target: true keep_top_k: 10
         nms_param { nms_threshold: 0.4 } }"""
     net = net_of(layer_of("DetectionOutput", 3, text), (1, 24), (1, 6), (1, 1, 15))
-    found = run(net, offsets.reshape(1, -1), scores.reshape(1, -1), rois.reshape(1, 1, -1))[0, 0]
-    found = found[found[:, 1] >= 0]
+    result = run(net, offsets.reshape(1, -1), scores.reshape(1, -1), rois.reshape(1, 1, -1))[0, 0]
+    result = result[result[:, 1] >= 0]
     # centre + offset * side, side * exp(offset): 20 x 40 around (20, 40), and 40 x 20 around (70, 60)
     boxes = np.array([[30 - 20, 30 - 20, 30 + 20, 30 + 20], [70 - 20, 60 - 5, 70 + 20, 60 + 5]])
     expected = [[0, 1, score, *box] for score, box in zip([0.9, 0.6], boxes / [100, 200, 100, 200], strict=True)]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
     with pytest.raises(CaffejaxError, match="must be ROIs, rows of 5 numbers"):
         net_of(layer_of("DetectionOutput", 3, text), (1, 24), (1, 6), (1, 2, 12))
 

@@ -102,9 +102,9 @@ def loss_and_gradients(model: Any, kernels: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [CONFIGS / "lenet" / "train_val.prototxt", NORMALISED], ids=["lenet", "normalised"])
 def test_net_in_every_formulation(platform: str, model: Any) -> None:
-    found, expected = (jax.tree.flatten(loss_and_gradients(model, kernels)) for kernels in ("fast", "reference"))
-    assert found[1] == expected[1]
-    for a, b in zip(found[0], expected[0], strict=True):
+    result, expected = (jax.tree.flatten(loss_and_gradients(model, kernels)) for kernels in ("fast", "reference"))
+    assert result[1] == expected[1]
+    for a, b in zip(result[0], expected[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
 
 

@@ -35,9 +35,9 @@ def test_the_angle_of_the_labels_class_is_multiplied(kind: str, times: int) -> N
     norm = np.linalg.norm(x, axis=1)
     angle = np.arccos(product_[np.arange(40), labels] / norm)
     k = np.floor(angle * times / np.pi)
-    wanted = product_.copy()
-    wanted[np.arange(40), labels] = norm * ((-1) ** k * np.cos(times * angle) - 2 * k)
-    np.testing.assert_allclose(tops["t0"], wanted, rtol=1e-4, atol=1e-4)
+    expected = product_.copy()
+    expected[np.arange(40), labels] = norm * ((-1) ** k * np.cos(times * angle) - 2 * k)
+    np.testing.assert_allclose(tops["t0"], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_share_of_the_plain_product_falls_with_the_passes() -> None:
@@ -76,9 +76,9 @@ def test_centres_move_whatever_the_loss_weight() -> None:
         return jax.grad(lambda p: weight * built.apply(p, state, inputs)[0]["t0"])(params)["layer"][0]
 
     x = inputs["b0"]
-    wanted = [-(x[0] + x[3]) / 3, [0, 0], -(x[1] + x[2]) / 3]
-    np.testing.assert_allclose(diff(1), wanted, rtol=1e-5)
-    np.testing.assert_allclose(diff(0.01), wanted, rtol=1e-5)
+    expected = [-(x[0] + x[3]) / 3, [0, 0], -(x[1] + x[2]) / 3]
+    np.testing.assert_allclose(diff(1), expected, rtol=1e-5)
+    np.testing.assert_allclose(diff(0.01), expected, rtol=1e-5)
     assert not np.any(diff(0))
 
 
@@ -176,8 +176,8 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
     def loss(x: Any) -> Any:
         return built.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
 
-    found, diff = jax.value_and_grad(loss)(np.float32(d))
-    np.testing.assert_allclose(found, np.abs(terms).sum() / 8, rtol=1e-5)
+    result, diff = jax.value_and_grad(loss)(np.float32(d))
+    np.testing.assert_allclose(result, np.abs(terms).sum() / 8, rtol=1e-5)
     np.testing.assert_allclose(diff, slopes / 8, atol=1e-6)
 
 

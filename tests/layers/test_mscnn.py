@@ -24,8 +24,8 @@ def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST",
     given = {f"b{i}": a for i, a in enumerate(arrays)}
     keys = None if key is None else jax.random.key(key)
     names = [f"t{i}" for i in range(tops)]
-    found = built.strip_padding(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
-    return [np.asarray(found[name]) for name in names]
+    result = built.strip_padding(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
+    return [np.asarray(result[name]) for name in names]
 
 
 def some_rois(random: np.random.Generator, n: int, images: int = 1) -> np.ndarray:
@@ -58,8 +58,8 @@ def test_overlaps(measure: str, plus: float) -> None:
     boxes[3] = [10, 0, 20, 9]  # half a pixel away: not one that meets
     expected = [[plain_overlap(a, b, plus, measure) for b in boxes] for a in boxes]
     for module in (jnp, np):
-        found = overlap_measure(measure, plus)(module.asarray(boxes)[:, None], module.asarray(boxes)[None])
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        result = overlap_measure(measure, plus)(module.asarray(boxes)[:, None], module.asarray(boxes)[None])
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
     assert expected[2][3] == 0
 
 
@@ -99,7 +99,7 @@ def test_frcnn_output_is_what_loops_find_and_sees_no_rows_of_padding() -> None:
     rois[[3, 11, 19], 0] = -1  # as a Concat of padded tops has them
     prob, deltas = random.dirichlet(np.ones(4), n), random.normal(size=(n, 16))
     text = f"frcnn_output_param {{ conf_thr: 0.1 iou_thr: 0.3 max_det_num: 12 }} {REG % ''}"
-    (found,) = run("FrcnnOutput", text, prob, deltas, rois, [[140.0, 160.0]])
+    (result,) = run("FrcnnOutput", text, prob, deltas, rois, [[140.0, 160.0]])
     kept = []
     for c in (1, 2, 3):
         rows = []
@@ -113,7 +113,7 @@ def test_frcnn_output_is_what_loops_find_and_sees_no_rows_of_padding() -> None:
     limit = sorted((row[5] for row in kept), reverse=True)[11]
     expected = [[0, *[-1] * 6], *([0, *row] for row in kept if row[5] >= limit)]
     assert len(kept) > 12
-    np.testing.assert_allclose(found[:, :, 0, 0], expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result[:, :, 0, 0], expected, rtol=1e-4, atol=1e-3)
 
 
 def test_each_roi_goes_to_one_level() -> None:
@@ -123,16 +123,16 @@ def test_each_roi_goes_to_one_level() -> None:
     for phase in ("TRAIN", "TEST"):
         parts = [run("ScaleRoute", f"scale_route_param {{ {b} }}", rois, phase=phase)[0] for b in bounds]
         assert all(len(part) > 1 for part in parts)
-        found = np.concatenate(parts)[:, :, 0, 0]
+        result = np.concatenate(parts)[:, :, 0, 0]
         there = rois[rois[:, 0] >= 0]
-        np.testing.assert_array_equal(found[np.lexsort(found.T)], there[np.lexsort(there.T)])
+        np.testing.assert_array_equal(result[np.lexsort(result.T)], there[np.lexsort(there.T)])
 
 
 def test_the_nearest_roi_where_none_suits() -> None:
     rois = [[-1, 0, 0, 99, 99], [0, 0, 0, 9, 9], [0, 0, 0, 49, 49]]
     for phase in ("TRAIN", "TEST"):
-        (found,) = run("ScaleRoute", "scale_route_param { low_scale: 200 }", rois, phase=phase)
-        np.testing.assert_array_equal(found[:, :, 0, 0], rois[2:])
+        (result,) = run("ScaleRoute", "scale_route_param { low_scale: 200 }", rois, phase=phase)
+        np.testing.assert_array_equal(result[:, :, 0, 0], rois[2:])
 
 
 def test_deltas_of_zero_leave_boxes_where_they_are() -> None:
@@ -167,8 +167,8 @@ def test_proposal_target_samples_as_many_as_told_and_the_same_by_the_same_key() 
         d = targets[i].reshape(3, 4)[int(labels[i, 0])] * [0.1, 0.1, 0.2, 0.2]
         sides = rows[i, 3:] - rows[i, 1:3] + 1
         middle, new = (rows[i, 3:] + rows[i, 1:3]) / 2 + d[:2] * sides, np.exp(d[2:]) * sides
-        found = [rows[i, 0], *(middle - (new - 1) / 2), *(middle + (new - 1) / 2), labels[i, 0], 0]
-        assert np.min(np.max(np.abs(truth - found), axis=1)) < 1e-3
+        result = [rows[i, 0], *(middle - (new - 1) / 2), *(middle + (new - 1) / 2), labels[i, 0], 0]
+        assert np.min(np.max(np.abs(truth - result), axis=1)) < 1e-3
         np.testing.assert_allclose(matched[i, 5], plain_overlap(rows[i, 1:], matched[i, 1:5], 1.0), rtol=1e-4)
     again, other = (run("ProposalTarget", text, rois, truth, tops=7, phase="TRAIN", key=k) for k in (1, 2))
     np.testing.assert_array_equal(again[0][:, :, 0, 0], rows)
@@ -192,18 +192,18 @@ def test_hard_mining_makes_up_for_images_with_few_rows() -> None:
     rois[5:, 0] = 1
     scores = np.array([5, 1, 7, 7, 2, 0, 9, 3, 4.0])[:, None]
     text = "hard_mining_param { num_image: 3 num_roi_per_image: 2 }"
-    _, found = run("HardMining", text, scores, rois, np.arange(9)[:, None], tops=2, phase="TRAIN")
-    assert found.ravel().tolist() == [0, 2, 3, 6, 7, 8]
+    _, result = run("HardMining", text, scores, rois, np.arange(9)[:, None], tops=2, phase="TRAIN")
+    assert result.ravel().tolist() == [0, 2, 3, 6, 7, 8]
 
 
 @pytest.mark.parametrize("count", [0, 3, 30])
 def test_ranks(count: int) -> None:
     random = np.random.default_rng(8)
     scores, among = random.integers(0, 4, (5, 12)), random.uniform(size=(5, 12)) < 0.7
-    found = masked_topk(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
+    result = masked_topk(jnp.asarray(scores), jnp.asarray(among), jnp.full(5, count))
     for row in range(5):
         places = sorted(np.flatnonzero(among[row]), key=lambda i, row=row: (-scores[row, i], -i))[:count]
-        assert np.flatnonzero(found[row]).tolist() == sorted(places)
+        assert np.flatnonzero(result[row]).tolist() == sorted(places)
     chosen = np.asarray(masked_sample(jax.random.key(0), jnp.asarray(among), jnp.full(5, count)))
     np.testing.assert_array_equal(chosen.sum(1), np.minimum(count, among.sum(1)))
     assert not np.any(chosen & ~among)
@@ -226,8 +226,8 @@ def test_detection_group_loss_learns_from_a_sample_of_each_image() -> None:
     built = Net(net("DetectionGroupLoss", text, [scores.shape, deltas.shape, truth.shape]), "TRAIN")
 
     def loss(scores: Any, deltas: Any) -> Any:
-        given = {"b0": scores, "b1": deltas, "b2": truth}
-        return built.apply({}, {}, given, key=jax.random.key(3), blobs=["t0"])[0]["t0"][0, 0, 0, 0]
+        inputs = {"b0": scores, "b1": deltas, "b2": truth}
+        return built.apply({}, {}, inputs, key=jax.random.key(3), blobs=["t0"])[0]["t0"][0, 0, 0, 0]
 
     by_scores, by_deltas = map(np.asarray, jax.jit(jax.grad(loss, (0, 1)))(scores.astype("f4"), deltas.astype("f4")))
     learnt = np.any(by_scores != 0, axis=1).reshape(2, 2, 6, 7)

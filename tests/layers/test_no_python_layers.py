@@ -83,9 +83,9 @@ def test_every_command_that_builds_nets_has_the_flags(
     (folder / "w.csv").write_text("filename,ymin,xmin,ymax,xmax\nim.png,0,0,8,8\n")
     code = main([*COMMANDS[command].split(), "--no_python_layers", "--import=json"])
     caffe.set_limits(no_python_layers=False)
-    said = capfd.readouterr()
+    output = capfd.readouterr()
     assert code == 1
-    assert "would run leaves_a_trace.Layer" in " ".join((said.out + said.err).split())
+    assert "would run leaves_a_trace.Layer" in " ".join((output.out + output.err).split())
     assert not (folder / "imported").exists()
 
 

@@ -49,8 +49,8 @@ def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any)
     built = Net(net("Normalize", text, [x.shape], tops=2), "TRAIN", backward=backward)
 
     def tops(x: Any) -> Any:
-        found = built.apply({}, {}, {"b0": x})[0]
-        return found["t0"], found["t1"]
+        result = built.apply({}, {}, {"b0": x})[0]
+        return result["t0"], result["t1"]
 
     (top, length), pull = jax.vjp(tops, np.float32(x))
     total = (np.abs(x) if kind == "L1" else x**2).sum(1, keepdims=True) + 1e-6
@@ -58,8 +58,8 @@ def test_gradient_of_places_and_lengths(kind: str, bp_norm: bool, backward: Any)
     np.testing.assert_allclose(top, x / total, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(length, total, rtol=1e-5)
     slope = np.sign(x) if kind == "L1" else x / total
-    wanted = (dy - slope * (dy * x / total).sum(1, keepdims=True)) / total + bp_norm * dlength * slope
-    np.testing.assert_allclose(pull((np.float32(dy), np.float32(dlength)))[0], wanted, rtol=1e-4, atol=1e-5)
+    expected = (dy - slope * (dy * x / total).sum(1, keepdims=True)) / total + bp_norm * dlength * slope
+    np.testing.assert_allclose(pull((np.float32(dy), np.float32(dlength)))[0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

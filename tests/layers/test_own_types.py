@@ -88,7 +88,7 @@ def test_types_made_for_one_layer_are_released_with_their_net() -> None:
         del net
         gc.collect()
         assert made
-        assert [found() for found in made] == [None] * len(made)
+        assert [result() for result in made] == [None] * len(made)
 
 
 def test_statistics_do_not_count_rows_of_padding() -> None:

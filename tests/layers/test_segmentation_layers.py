@@ -45,8 +45,8 @@ def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
             y, z = (a * (n - 1) / (m - 1) if m > 1 else 0.0 for a, n, m in ((i, h, out_h), (j, w, out_w)))
             rows, columns = (np.maximum(0, 1 - np.abs(np.arange(n) - at)) for n, at in ((h, y), (w, z)))
             expected[i, j] = rows @ x[0, 0] @ columns
-    found = run("Interp", f"interp_param {{ height: {out_h} width: {out_w} }}", x)
-    np.testing.assert_allclose(found[0, 0], expected, atol=1e-5)
+    result = run("Interp", f"interp_param {{ height: {out_h} width: {out_w} }}", x)
+    np.testing.assert_allclose(result[0, 0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_sizes_of_interp(text: str, size: tuple[int, int]) -> None:
 
 def test_integers_are_interpolated_as_floats() -> None:
     x = np.arange(12, dtype=np.int32).reshape(1, 1, 3, 4)
-    found = run("Interp", "interp_param { height: 5 width: 4 }", x)
-    np.testing.assert_allclose(found[0, 0, :, 0], [0, 2, 4, 6, 8])
+    result = run("Interp", "interp_param { height: 5 width: 4 }", x)
+    np.testing.assert_allclose(result[0, 0, :, 0], [0, 2, 4, 6, 8])
 
 
 def test_padding_undoes_itself() -> None:
@@ -95,9 +95,9 @@ def test_maxima_go_back_where_they_came_from(kind: str) -> None:
 def test_a_place_outside_of_the_top() -> None:
     mask = np.zeros((1, 2, 2, 2), np.float32)
     mask[0, 1, 0, 0] = 16
-    found = run("Upsample", "upsample_param { scale: 2 }", np.ones_like(mask), mask)
-    assert not np.isnan(found[0, 0]).any()
-    assert np.isnan(found[0, 1]).all()
+    result = run("Upsample", "upsample_param { scale: 2 }", np.ones_like(mask), mask)
+    assert not np.isnan(result[0, 0]).any()
+    assert np.isnan(result[0, 1]).all()
 
 
 def test_seg_accuracy_by_hand() -> None:
@@ -105,8 +105,8 @@ def test_seg_accuracy_by_hand() -> None:
     labels[0, 0, 0, :3] = 255
     guess, label = scores.argmax(1).ravel(), labels.ravel()
     right = np.mean((guess == label)[label != 255])
-    found = run("SegAccuracy", "seg_accuracy_param { ignore_label: 255 }", scores, labels)
-    np.testing.assert_allclose(found.ravel()[0], right, rtol=1e-6)
+    result = run("SegAccuracy", "seg_accuracy_param { ignore_label: 255 }", scores, labels)
+    np.testing.assert_allclose(result.ravel()[0], right, rtol=1e-6)
     assert np.isnan(run("SegAccuracy", "", scores, labels)).all()
     share = run("EltwiseAccuracy", "eltwise_accuracy_param { ignore_label: 255 }", scores, labels)
     np.testing.assert_allclose(share, np.reshape(right, (1, 1, 1, 1)), rtol=1e-6)
@@ -149,10 +149,10 @@ def test_lattice_filter_is_about_gaussian() -> None:
     x = np.stack([rows > 7, columns > rows, image[:, 2].reshape(16, 16)], -1).reshape(-1, 3).astype(np.float32)
     exact = np.exp(-np.square(features[:, None] - features).sum(-1) / 2)
     lattice = build_lattice(features)
-    found = filter_by_lattice(lattice, x) / filter_by_lattice(lattice, np.ones((256, 1), np.float32))
+    result = filter_by_lattice(lattice, x) / filter_by_lattice(lattice, np.ones((256, 1), np.float32))
     expected = (exact @ x) / exact.sum(1, keepdims=True)
-    assert np.abs(found - expected).mean() < 0.05 * np.ptp(expected)
-    assert np.abs(found - expected).max() < 0.2 * np.ptp(expected)
+    assert np.abs(result - expected).mean() < 0.05 * np.ptp(expected)
+    assert np.abs(result - expected).max() < 0.2 * np.ptp(expected)
 
 
 def lattice_matrix(features: np.ndarray) -> np.ndarray:
@@ -192,30 +192,30 @@ def test_hard_neurons() -> None:
 
 
 def test_dropout_of_whole_channels() -> None:
-    found = np.asarray(run("SpatialDropout", "", np.ones((50, 20, 3, 3), np.float32), phase="TRAIN"))
-    assert set(np.unique(found)) == {0, 2}
-    assert np.ptp(found, axis=(2, 3)).max() == 0
-    assert abs(found.mean() - 1) < 0.1
+    result = np.asarray(run("SpatialDropout", "", np.ones((50, 20, 3, 3), np.float32), phase="TRAIN"))
+    assert set(np.unique(result)) == {0, 2}
+    assert np.ptp(result, axis=(2, 3)).max() == 0
+    assert abs(result.mean() - 1) < 0.1
 
 
 def test_alpha_dropout_keeps_mean_and_variance() -> None:
     x = drawn(400, 200)
-    found = run("SeLuDropout", "", x, phase="TRAIN")
-    assert abs(found.mean()) < 0.02
-    assert abs(found.std() - 1) < 0.02
+    result = run("SeLuDropout", "", x, phase="TRAIN")
+    assert abs(result.mean()) < 0.02
+    assert abs(result.std() - 1) < 0.02
     np.testing.assert_array_equal(run("SeLuDropout", "", x), x)
 
 
 def test_depthwise_is_what_it_is_called() -> None:
     built = Net(net("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE]))
     weight, x = drawn(4, 1, 3, 3), drawn(*IMAGE)
-    found = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
+    result = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
     one = Net(
         net("Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)])
     )
     for c in range(4):
         expected = one.apply({"layer": (weight[c : c + 1],)}, {}, {"b0": x[:, c : c + 1]})[0]["t0"]
-        np.testing.assert_allclose(found[:, c : c + 1], expected, atol=1e-5)
+        np.testing.assert_allclose(result[:, c : c + 1], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
@@ -224,11 +224,11 @@ def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
     x, (slope, bias, mean), variance = drawn(*IMAGE), drawn(3, 4), np.square(drawn(4))
     one = Net(net("BN", "bn_param { }", [IMAGE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
-    found = one.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
+    result = one.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
     if phase == "TRAIN":
         mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
     normal = (x - mean[:, None, None]) / np.sqrt(variance + 1e-5)[:, None, None]
-    np.testing.assert_allclose(found, normal * slope[:, None, None] + bias[:, None, None], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, normal * slope[:, None, None] + bias[:, None, None], rtol=1e-4, atol=1e-4)
 
 
 def test_mat_write(tmp_path: Path) -> None:

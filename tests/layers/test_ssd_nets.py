@@ -94,8 +94,8 @@ def test_found_after_training(folder: Path) -> None:
     net, variables = started(folder, "deploy.prototxt", "TEST")
     params, run = trained_weights(recorded, variables), net.jit(net.apply)
     for k in range(len(images) // 2):
-        found = run(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
-        close(strip_padding(found), images[f"image/{k}/detection_out"], f"image {k}")
+        result = run(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
+        close(strip_padding(result), images[f"image/{k}/detection_out"], f"image {k}")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)

@@ -54,9 +54,9 @@ class Alone:
         return [values[top].shape for top in self.layer.tops]
 
     def _run(self, bottoms: Any) -> Any:
-        given = PassInputs(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
+        inputs = PassInputs(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
         before = {name: jnp.asarray(x) for name, x in bottoms.items()}
-        return compute(part_of((self.layer,)), given, before).values
+        return compute(part_of((self.layer,)), inputs, before).values
 
 
 def other_shapes(shape: Shape) -> Iterator[Shape]:

@@ -37,8 +37,8 @@ def loss_and_gradient(kind: str, text: str, x: np.ndarray, labels: np.ndarray) -
     def loss(x: Any) -> Any:
         return it.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
 
-    found, gradient = jax.jit(jax.value_and_grad(loss))(np.float32(x))
-    return float(found), np.asarray(gradient)
+    result, gradient = jax.jit(jax.value_and_grad(loss))(np.float32(x))
+    return float(result), np.asarray(gradient)
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[
             else:
                 out[5:] = 2 * (cell[5:] - np.where(np.eye(3)[c], 0.95, 0.05))
     assert np.any(d[:, 5])
-    wanted = np.sum((d if kind == "MSE" else d[:, 4:]) ** 2) + (normalizer * np.mean(lost) if lost else 0)
-    np.testing.assert_allclose(loss, wanted, rtol=1e-4)
+    expected = np.sum((d if kind == "MSE" else d[:, 4:]) ** 2) + (normalizer * np.mean(lost) if lost else 0)
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
     if "logic" in more:  # the fork has written the raw coordinates over their sigmoids by then
         at = np.concatenate([raw[:, :2], s[:, 2:]], axis=1)
         d[:, [0, 1, 4, 5, 6, 7]] *= (at * (1 - at))[:, [0, 1, 4, 5, 6, 7]]
@@ -211,7 +211,7 @@ OUTPUT = (
 @pytest.mark.parametrize("limit", [0.4, 1.5])
 def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
     it = Net(net("Yolov3DetectionOutput", OUTPUT.format(limit=limit), [x.shape]), "TEST")
-    found = strip_padding(it.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
+    result = strip_padding(it.apply({}, {}, {"b0": np.float32(x)}, blobs=["t0"])[0]["t0"])[0, 0]
     rows = []
     for n, j, i in np.ndindex(2, 3, 4):
         raw = x.reshape(2, 8, 3, 4)[n, :, j, i]
@@ -224,7 +224,7 @@ def test_yolov3_detection_output(x: np.ndarray, limit: float) -> None:
             kept.append(row)
     expected = [[0, c + 1, score, *box[:2] - box[2:] / 2, *box[:2] + box[2:] / 2] for score, c, box in kept]
     assert len(kept) > 3
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_yolo_seg_weighs_classes_by_their_pixels() -> None:

@@ -186,9 +186,9 @@ def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(json_lines.os, "write", lambda fd, data: write(fd, data[: next(sizes, None)]))
     path = tmp_path / "m.jsonl"
     trained(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
-    found = [line for line in path.read_text().splitlines() if line]
-    assert len(found) == 7
-    wholes = [line for line in found if re.fullmatch(r"\{.*\}", line)]
+    result = [line for line in path.read_text().splitlines() if line]
+    assert len(result) == 7
+    wholes = [line for line in result if re.fullmatch(r"\{.*\}", line)]
     assert len(wholes) == 6
     assert [row["NumIters"] for row in read_log(path).loss] == [2, 3, 4]
 

@@ -34,15 +34,15 @@ def events_in(file: Path) -> list[Any]:
     """All events of a file of TFRecords."""
     from tensorboardX.proto.event_pb2 import Event
 
-    data, found = file.read_bytes(), []
+    data, result = file.read_bytes(), []
     while data:
         (length,) = struct.unpack("<Q", data[:8])
         record = data[12 : 12 + length]
         assert struct.unpack("<I", data[8:12]) == (masked(data[:8]),)
         assert struct.unpack("<I", data[12 + length : 16 + length]) == (masked(record),)
-        found.append(Event.FromString(record))
+        result.append(Event.FromString(record))
         data = data[16 + length :]
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Heard, Any
 
 def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
     """What was written, by tag and step."""
-    found: dict[str, dict[int, Any]] = {}
+    result: dict[str, dict[int, Any]] = {}
     for event in events:
         for value in event.summary.value:
             if value.HasField(kind):
-                found.setdefault(value.tag, {})[event.step] = getattr(value, kind)
-    return found
+                result.setdefault(value.tag, {})[event.step] = getattr(value, kind)
+    return result
 
 
 def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], Heard, Any]) -> None:

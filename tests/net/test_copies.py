@@ -79,10 +79,10 @@ def test_copies_of_other_batches_and_of_parts(copied: Callable[[Any], Any]) -> N
 def test_copied_frozen_nets_are_compiled_again(copied: Callable[[Any], Any]) -> None:
     net = Net(BRANCHES)
     frozen = net.freeze(net.init(KEY))
-    wanted = frozen({"x": INPUTS["x"]})
+    expected = frozen({"x": INPUTS["x"]})
     other = copied(frozen)
     assert other.graph == frozen.graph
-    assert_equal(other({"x": INPUTS["x"]}), wanted)
+    assert_equal(other({"x": INPUTS["x"]}), expected)
 
 
 @pytest.mark.slow

@@ -93,10 +93,10 @@ def _summary(arrays: Any) -> dict[str, Any]:
 def _ways(case: tuple[Any, ...]) -> dict[str, Any]:
     """The net's arrays, made as they are and, of one case of each filler, in a compiled program of the whole net."""
     net, key = _net(*case[:4]), jax.random.key(case[4])
-    found = {"init": net.init(key).params["layer"].values()}
+    result = {"init": net.init(key).params["layer"].values()}
     if (case[1], *case[2:]) == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0]):
-        found["jit"] = jax.jit(net.init)(key).params["layer"].values()
-    return found
+        result["jit"] = jax.jit(net.init)(key).params["layer"].values()
+    return result
 
 
 def _summaries() -> dict[str, Any]:
@@ -107,10 +107,10 @@ def test_first_numbers_are_those_recorded() -> None:
     """In a process that compiles as users do: how sums and products are rounded follows from that."""
     command = [sys.executable, __file__, "--print"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=unhurried())
-    found, recorded = json.loads(done.stdout), json.loads(RECORDED.read_text())
-    assert found.keys() == recorded.keys()
+    result, recorded = json.loads(done.stdout), json.loads(RECORDED.read_text())
+    assert result.keys() == recorded.keys()
     others = []
-    for name, ways in found.items():
+    for name, ways in result.items():
         assert ways.keys() == recorded[name].keys()
         for way, summary in ways.items():
             numbers = (np.concatenate(each["numbers"]) for each in (summary, recorded[name][way]))
@@ -134,8 +134,8 @@ def test_cut_params_have_the_numbers_of_one_program(filler: str) -> None:
     net, key = _net(filler, "InnerProduct", 10, (1, 1, 77)), jax.random.key(7)
     mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
     cut = NamedSharding(mesh, PartitionSpec("d"))
-    found = net.init(key, shardings={"layer": (cut, cut)})
-    jax.tree.map(np.testing.assert_array_equal, found, net.init(key))
+    result = net.init(key, shardings={"layer": (cut, cut)})
+    jax.tree.map(np.testing.assert_array_equal, result, net.init(key))
 
 
 def main() -> None:

@@ -112,13 +112,13 @@ def test_wrong_inputs_are_refused_by_name(lenet: Net, variables: Variables, inpu
 
 
 def test_a_batch_may_hold_more_than_the_net_takes(lenet: Net, variables: Variables) -> None:
-    wanted = lenet.loss(*variables, batch())[0]
-    assert lenet.loss(*variables, batch() | {"weight": "of another use"})[0] == wanted
+    expected = lenet.loss(*variables, batch())[0]
+    assert lenet.loss(*variables, batch() | {"weight": "of another use"})[0] == expected
 
 
 def test_lists_of_numbers_are_arrays(lenet: Net, variables: Variables) -> None:
-    wanted = lenet.loss(*variables, batch())[0]
-    assert lenet.loss(*variables, {name: x.tolist() for name, x in batch().items()})[0] == wanted
+    expected = lenet.loss(*variables, batch())[0]
+    assert lenet.loss(*variables, {name: x.tolist() for name, x in batch().items()})[0] == expected
 
 
 @pytest.mark.parametrize(

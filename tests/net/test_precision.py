@@ -123,9 +123,9 @@ def products(name: str, precision: Any, **options: Any) -> list[Any]:
     """The products and convolutions of a gradient that a user takes, outside of `Net.jit`."""
     net, variables, inputs = made(name, precision, **options)
     traced = jax.make_jaxpr(jax.grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
-    found = [e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
-    assert found
-    return found
+    result = [e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
+    assert result
+    return result
 
 
 def factors(equation: Any) -> set[Any]:
@@ -139,9 +139,9 @@ def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
     options = {"kernels": "reference", "backward": backward}
     high, highest = jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST
     exact, less, half = (products(name, p, **options) for p in ("float32", "tf32", "bfloat16"))
-    for found, precision in ((exact, highest), (less, high)):
-        assert {e.params["precision"] for e in found} == {(precision, precision)}
-        assert set.union(*map(factors, found)) == {jnp.dtype(jnp.float32)}
+    for result, precision in ((exact, highest), (less, high)):
+        assert {e.params["precision"] for e in result} == {(precision, precision)}
+        assert set.union(*map(factors, result)) == {jnp.dtype(jnp.float32)}
     assert set.union(*map(factors, half)) == {jnp.dtype(jnp.bfloat16)}
 
 
@@ -162,8 +162,8 @@ def test_fast_kernels_without_onednn(name: str) -> None:
     grouped = 1 if name == "residual" else 0  # the depthwise one is sums of shifted planes
     assert len(rounded) >= least - 2 * grouped
     assert len(halves) >= least - 2 * grouped
-    for found, sums in ((less, [e for e in less if e not in rounded]), (half, [e for e in half if e not in halves])):
-        assert len(sums) < len(found)
+    for result, sums in ((less, [e for e in less if e not in rounded]), (half, [e for e in half if e not in halves])):
+        assert len(sums) < len(result)
         for e in sums:
             assert e.primitive.name == "dot_general"
             assert factors(e) == {jnp.dtype(jnp.float32)}
@@ -294,9 +294,9 @@ def test_lowers_for_other_platforms(precision: Any) -> None:
     net, variables, inputs = made("residual", precision)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     traced = step.trace(*variables, inputs, jax.random.key(1))
-    wanted = {"float32": r"precision HIGHEST\b", "tf32": r"precision HIGH\b", "bfloat16": "xbf16>"}[precision]
+    expected = {"float32": r"precision HIGHEST\b", "tf32": r"precision HIGH\b", "bfloat16": "xbf16>"}[precision]
     for platform in ("cuda", "tpu"):
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         convolutions = [line for line in text.splitlines() if "stablehlo.convolution(" in line]
         assert convolutions, platform
-        assert [line for line in convolutions if not re.search(wanted, line)] == [], platform
+        assert [line for line in convolutions if not re.search(expected, line)] == [], platform

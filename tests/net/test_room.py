@@ -49,8 +49,8 @@ def test_data_larger_than_memory_is_refused() -> None:
 
 def test_shapes_alone_take_no_room() -> None:
     """A net may be planned here for other machines."""
-    found = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
-    shapes = jax.eval_shape(found.init, jax.random.key(0))
+    result = net('type: "InnerProduct" inner_product_param { num_output: 2000000000 }')
+    shapes = jax.eval_shape(result.init, jax.random.key(0))
     assert shapes.params["l"][0].shape == (2_000_000_000, 60)
 
 
@@ -95,9 +95,9 @@ def test_shapes_of_long_sides_are_found_without_numbers(shape: tuple[int, ...], 
 def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels: str) -> None:
     """LRN counts them as zeros."""
     lrn = f'type: "LRN" lrn_param {{ local_size: {size} alpha: 2 beta: 0.75 norm_region: {region} }}'
-    found = net(lrn, kernels=kernels)
+    result = net(lrn, kernels=kernels)
     x = np.random.default_rng(0).normal(size=(1, 3, 5, 4)).astype(np.float32)
-    y, _ = found.apply(*found.init(jax.random.key(0)), {"x": jnp.asarray(x)})
+    y, _ = result.apply(*result.init(jax.random.key(0)), {"x": jnp.asarray(x)})
     half = min(size // 2, 10)
     squares, sums = np.pad(x[0] ** 2, half), np.zeros((3, 5, 4))
     across = region == "ACROSS_CHANNELS"

@@ -18,9 +18,9 @@ def main(address: str, processes: str, number: str, devices: str, out: str, *job
 
     jax.config.update("jax_num_cpu_devices", int(devices))
     start_processes(address, int(processes), int(number))
-    found = [getattr(spread_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
+    result = [getattr(spread_nets, job.pop("call", "train"))(**job) for job in map(json.loads, jobs)]
     if is_first():
-        Path(out).write_bytes(pickle.dumps(found))
+        Path(out).write_bytes(pickle.dumps(result))
 
 
 if __name__ == "__main__":

@@ -178,10 +178,10 @@ def whole_state(
     solver.step(iterations)
     state = solver.train_state
     state = state.replace(key=jax.random.key_data(state.key))
-    found = {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
-    found["the data"] = np.array([repr(solver.loader.get_state())])
+    result = {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
+    result["the data"] = np.array([repr(solver.loader.get_state())])
     solver.close()
-    return found
+    return result
 
 
 def assert_equal(ours: Trajectory, theirs: Trajectory, tolerance: float = 1e-5) -> None:

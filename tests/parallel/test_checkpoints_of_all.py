@@ -26,8 +26,8 @@ def states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any])
     words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, workers(processes, devices, folder / "found", words)) as cluster:
         assert cluster.wait() == [0] * processes, cluster.says(0)
-    found: list[State] = pickle.loads((folder / "found").read_bytes())
-    return found
+    result: list[State] = pickle.loads((folder / "found").read_bytes())
+    return result
 
 
 def assert_same(found: State, wanted: State) -> None:
@@ -47,12 +47,12 @@ def test_any_processes_read_what_four_wrote(tmp_path: Path) -> None:
     assert sorted(parts) == [f"ocdbt.process_{i}" for i in range(4)]  # all have written
     assert len({name for name in wrote if "params" in name}) == 8
     read = {"text": text, "resume": str(step)}
-    found = states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
+    result = states(tmp_path, 2, 1, {**read, "parallel": {"shard": "optimizer"}})
     other: list[dict[str, Any]] = [{"model": 2}, {"model": 4, "shard": "params"}]
-    found += states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
-    found += states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
-    assert len(found) == 4
-    for state in found:
+    result += states(tmp_path, 2, 2, *({**read, "parallel": p} for p in other))
+    result += states(tmp_path, 1, 1, {**read, "parallel": {}, "devices": 1})
+    assert len(result) == 4
+    for state in result:
         assert_same(state, wrote)
 
 
@@ -88,10 +88,10 @@ def test_a_process_killed_while_all_save(tmp_path: Path) -> None:
         cluster.wait_until(lambda: (tmp_path / "saving").exists())
         cluster.kill(killed)
         codes = cluster.wait(60)
-        said = cluster.says(1 - killed)
+        output = cluster.says(1 - killed)
     assert codes[killed] == -signal.SIGKILL
     assert codes[1 - killed] == 1
-    assert said.count("another process has ended, or cannot be reached") == 1, said
+    assert output.count("another process has ended, or cannot be reached") == 1, output
     assert snapshots(tmp_path) == [4]
     assert [path for path in os.listdir(tmp_path / "snap.orbax") if "tmp" in path]
     with Cluster(tmp_path, training(2, solver, *flags, f"--snapshot={tmp_path}/snap.orbax")) as cluster:

@@ -71,9 +71,9 @@ def test_first_params_are_those_of_one_device(eight_devices: ProcessPoolExecutor
     text = solver_text(tmp_path, "lenet", 4)
     one = eight_devices.submit(train, text, 1, {}, iterations=0).result()[1]
     for options in (CUT, {"model": 8}):
-        found = eight_devices.submit(train, text, 8, options, iterations=0).result()[1]
+        actual = eight_devices.submit(train, text, 8, options, iterations=0).result()[1]
         for key, blobs in one.items():
-            for blob, other in zip(blobs, found[key], strict=True):
+            for blob, other in zip(blobs, actual[key], strict=True):
                 np.testing.assert_array_equal(blob, other)
 
 

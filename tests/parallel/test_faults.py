@@ -49,10 +49,12 @@ def test_a_killed_process_brings_the_others_down(tmp_path: Path, killed: int) ->
         other = 1 - killed
         assert codes[killed] == -signal.SIGKILL
         assert codes[other] == 1
-        said = cluster.says(other)
-        assert said.count("caffejax: ") == said.count("another process has ended, or cannot be reached") == 1, said
-        assert "stack trace" not in said, said
-        assert "Traceback" not in said, said
+        output = cluster.says(other)
+        assert output.count("caffejax: ") == output.count("another process has ended, or cannot be reached") == 1, (
+            output
+        )
+        assert "stack trace" not in output, output
+        assert "Traceback" not in output, output
 
 
 @pytest.mark.long

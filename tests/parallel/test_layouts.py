@@ -28,9 +28,9 @@ def test_weights_with_other_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mesh, "_TILES", {"cpu": ()})
     assert all(tpu_conv_layout(shapes[shape], here) is here for shape in AS_THEY_ARE)
     for shape, last in LAST.items():
-        found = tpu_conv_layout(shapes[shape], here)
-        array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), found)
-        assert array.format == found
+        result = tpu_conv_layout(shapes[shape], here)
+        array = jax.device_put(np.arange(np.prod(shape), dtype=np.float32).reshape(shape), result)
+        assert array.format == result
         assert array.format.layout.major_to_minor[-1] == last
         assert array.sharding == here
 
@@ -60,11 +60,11 @@ def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
         solver.step(2)
         solver.train_state = solver.train_state
         solver.step(2)
-        found = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
+        result = {key: [np.asarray(blob) for blob in blobs.values()] for key, blobs in solver.variables.params.items()}
         solver.close()
     finally:
         mesh._TILES, mesh._LANES = tiles, lanes
-    return (losses, found), kept
+    return (losses, result), kept
 
 
 @pytest.mark.slow

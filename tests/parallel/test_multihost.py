@@ -31,5 +31,5 @@ def test_processes_follow_one_device(tmp_path: Path, processes: int, devices: in
         codes = cluster.wait(400)
         assert codes == [0] * processes, "\n".join(map(cluster.says, range(processes)))
     with fresh(1) as alone:
-        for name, found in zip(names, pickle.loads(out.read_bytes()), strict=True):
-            assert_equal(found, alone.submit(train, solver_text(tmp_path, name, 16), 1, {}).result())
+        for name, actual in zip(names, pickle.loads(out.read_bytes()), strict=True):
+            assert_equal(actual, alone.submit(train, solver_text(tmp_path, name, 16), 1, {}).result())

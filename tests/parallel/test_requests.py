@@ -12,12 +12,12 @@ def heard(model: int, own: list[int], others: list[int]) -> list[int]:
 
     from caffejax.parallel import Requests, make_mesh
 
-    requests, found = Requests(make_mesh(jax.devices(), model)), []
+    requests, result = Requests(make_mesh(jax.devices(), model)), []
     for pair in zip(own, others, strict=True):
         parts = [np.asarray(requests.encode(each)).ravel() for each in pair]
         half = len(parts[0]) // 2
-        found.append(requests.decode(np.sum([*parts[0][:half], *parts[1][half:]])))
-    return found
+        result.append(requests.decode(np.sum([*parts[0][:half], *parts[1][half:]])))
+    return result
 
 
 @pytest.mark.parametrize("model", [1, 2])

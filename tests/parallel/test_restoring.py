@@ -40,11 +40,11 @@ def test_resumes_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor,
     devices, resume, losses = (4, 2, 8, 1), "", []
     for i, n in enumerate(devices):
         text = solver_text(tmp_path, "lenet", 16 // n, "snapshot: 6", prefix=f"run{i}")
-        found = eight_devices.submit(train, text, n, {}, iterations=6, resume=resume).result()
-        losses += found[0]
+        actual = eight_devices.submit(train, text, n, {}, iterations=6, resume=resume).result()
+        losses += actual[0]
         resume = f"{tmp_path}/run{i}" + snapshot.replace("_6", f"_{6 * (i + 1)}")
     one = eight_devices.submit(train, solver_text(tmp_path, "lenet", 16), 1, {}, iterations=24).result()
-    assert_equal((losses, found[1]), one)
+    assert_equal((losses, actual[1]), one)
 
 
 @pytest.mark.long
@@ -79,10 +79,10 @@ def moved(text: str, options: dict[str, Any]) -> list[np.ndarray]:
     others.loader.set_state(many.loader.get_state())
     for solver in (one, many, others):
         solver.step(1)
-    found = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(s.variables.params)]) for s in (many, others)]
+    result = [np.concatenate([np.ravel(x) for x in jax.tree.leaves(s.variables.params)]) for s in (many, others)]
     for solver in (one, many, others):
         solver.close()
-    return found
+    return result
 
 
 @pytest.mark.slow

@@ -90,9 +90,9 @@ def test_flags_that_cannot_work(
     if jax.default_backend() != "cpu" and "--gpu=all" in flags:  # JAX runs, and simulates no more devices
         pytest.skip("there is an accelerator here")
     assert main(["train", write_solver(tmp_path), *flags]) == 1
-    said = capsys.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert message in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("text", ["data", "data=0", "rows=2", "data=2,data=2", "data=2;model=2"])
@@ -218,8 +218,8 @@ def test_several_processes_take_the_first_devices_of_each(monkeypatch: pytest.Mo
     monkeypatch.setattr("jax.devices", lambda kind: every)
     monkeypatch.setattr("jax.local_devices", lambda backend: every[3:])
     for flags, ids in (("--devices=2",), [0, 1, 3, 4]), ((), [5, 4, 3, 0, 1, 2]):
-        found: Any = device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
-        assert [device.id for device in found] == ids
+        result: Any = device_flags.pick_devices(options_of(*flags), prefer_gpu=False, device_id=0)
+        assert [device.id for device in result] == ids
 
 
 def test_snapshots_that_fail_stop_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1}
 
 def collectives(text: str) -> list[tuple[str, int, int]]:
     """Return every collective of a compiled program."""
-    found = []
+    result = []
     for shape, kind, rest in re.findall(
         r" = (\(?[a-z]\w*\[.*?) (all-[a-z]+|reduce-scatter|collective-permute)\((.*)", text
     ):
@@ -45,16 +45,16 @@ def collectives(text: str) -> list[tuple[str, int, int]]:
         explicit = re.search(r"replica_groups=\{\{([\d,]*)\}", rest)
         counted = re.search(r"replica_groups=\[\d+,(\d+)\]", rest)
         group = len(explicit[1].split(",")) if explicit else int(counted[1]) if counted else 0
-        found.append((kind, size, group))
-    return found
+        result.append((kind, size, group))
+    return result
 
 
 def added_up(text: str) -> dict[str, int]:
     """Return how many numbers of each type a lowered program adds up over devices."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for shape, dtype in re.findall(r"stablehlo\.all_reduce.*?\}\) : \(tensor<((?:\d+x)*)(\w+)>", text, re.DOTALL):
-        found[dtype] = found.get(dtype, 0) + math.prod(map(int, shape.split("x")[:-1]))
-    return found
+        result[dtype] = result.get(dtype, 0) + math.prod(map(int, shape.split("x")[:-1]))
+    return result
 
 
 def main() -> None:

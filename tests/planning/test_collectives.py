@@ -25,8 +25,8 @@ def programs() -> dict[str, Any]:
     script = Path(__file__).with_name("collectives.py")
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
 
 
 def bytes_of(name: str) -> int:
@@ -41,9 +41,9 @@ def found_in(programs: dict[str, Any], name: str, way: str) -> Found:
 
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_collectives_are_counted_correctly(programs: dict[str, Any], name: str, way: str) -> None:
-    found, counted = (programs[f"{name} {way}"][k] for k in ("found", "counted"))
-    assert sorted(c[:2] for c in found) == sorted(c[:2] for c in counted)
-    assert found
+    result, counted = (programs[f"{name} {way}"][k] for k in ("found", "counted"))
+    assert sorted(c[:2] for c in result) == sorted(c[:2] for c in counted)
+    assert result
     for kind, _, over in counted:
         assert over in ((2, 4) if way == "model" else (8,)), kind
 
@@ -60,11 +60,13 @@ def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_statistics_are_added_up_once_each_way_with_sync_bn(programs: dict[str, Any], name: str) -> None:
     """Mean and square forward, two sums backward, for each layer; and once what is stored, for all."""
-    found = found_in(programs, name, "synced")
-    assert {(kind, group) for kind, _, group in found} == {("all-reduce", 8)}
+    result = found_in(programs, name, "synced")
+    assert {(kind, group) for kind, _, group in result} == {("all-reduce", 8)}
     stored = sum(4 * (2 * n + 1) for n in NORMS[name])
-    assert sum(size for _, size, _ in found) == bytes_of(name) + LOSS + stored + sum(2 * 2 * 4 * n for n in NORMS[name])
-    assert len(found) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
+    assert sum(size for _, size, _ in result) == bytes_of(name) + LOSS + stored + sum(
+        2 * 2 * 4 * n for n in NORMS[name]
+    )
+    assert len(result) <= 2 * len(NORMS[name]) + (2 if NORMS[name] else 1)
 
 
 def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, Any]) -> None:
@@ -78,15 +80,15 @@ def test_weights_of_bfloat16_nets_are_added_up_in_bfloat16(programs: dict[str, A
 @pytest.mark.parametrize("way", ["optimizer", "params"])
 def test_only_sharded_arrays_are_gathered(programs: dict[str, Any], way: str) -> None:
     """LeNet's first product is large enough to be cut: (500, 800)."""
-    found = found_in(programs, "lenet", way)
-    sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in found if kind != "all-gather")
+    result = found_in(programs, "lenet", way)
+    sums = sum(size * (8 if kind == "reduce-scatter" else 1) for kind, size, _ in result if kind != "all-gather")
     assert sums == bytes_of("lenet") + LOSS
-    assert [size for kind, size, _ in found if kind == "all-gather"] == [4 * 500 * 800]
+    assert [size for kind, size, _ in result if kind == "all-gather"] == [4 * 500 * 800]
 
 
 def test_rows_of_a_mesh_add_up_their_own_part_of_gradients(programs: dict[str, Any]) -> None:
     """And no batch meets another: what is not of params is of a row's 8 examples."""
-    found = [tuple(c) for c in programs["lenet model"]["counted"]]
-    across = [size for kind, size, over in found if over == 4]
+    result = [tuple(c) for c in programs["lenet model"]["counted"]]
+    across = [size for kind, size, over in result if over == 4]
     assert sum(across) < 0.6 * bytes_of("lenet")
-    assert max(size for _, size, over in found if over == 2) <= 4 * 8 * 800
+    assert max(size for _, size, over in result if over == 2) <= 4 * 8 * 800

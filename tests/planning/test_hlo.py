@@ -23,10 +23,10 @@ def program(function: Any, *arguments: Any) -> Any:
 
 
 def test_an_operation_reads_its_operands_and_writes_its_result() -> None:
-    found = program(lambda x, y: x * y + jnp.exp(x), X, X)
-    assert found.traffic == 3 * 4 * N
-    assert (found.arguments, found.results) == (2 * 4 * N, 4 * N)
-    assert (found.collectives, found.host_calls, found.float64) == ((), 0, 0)
+    result = program(lambda x, y: x * y + jnp.exp(x), X, X)
+    assert result.traffic == 3 * 4 * N
+    assert (result.arguments, result.results) == (2 * 4 * N, 4 * N)
+    assert (result.collectives, result.host_calls, result.float64) == ((), 0, 0)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
@@ -108,10 +108,10 @@ def test_slices_chips_and_starts() -> None:
     row, whole = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
     conversion, gather, copy = 4 * 8 * 2, 2 * 4 * whole, whole
-    found = count(TEXT)
-    assert found["traffic"] == loop + conversion + gather + copy
-    assert found["collectives"] == (Collective("all-gather", 4 * whole, 1),)
-    assert (found["fusions"], found["copies"]) == (2, 1)
+    result = count(TEXT)
+    assert result["traffic"] == loop + conversion + gather + copy
+    assert result["collectives"] == (Collective("all-gather", 4 * whole, 1),)
+    assert (result["fusions"], result["copies"]) == (2, 1)
 
 
 @pytest.mark.parametrize(

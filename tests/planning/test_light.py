@@ -90,8 +90,8 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
     run = subprocess.run(
         [*command, "--json", "--largest", "none"], capture_output=True, text=True, timeout=300, check=True
     )
-    found = json.loads(run.stdout)
-    program = found["program"]
+    result = json.loads(run.stdout)
+    program = result["program"]
     collectives, fusions, copies = MOST[name, target]
     # in bfloat16 the sums of what stays float32, such as losses and biases' gradients, are one more
     assert sum(c["count"] for c in program["collectives"]) <= collectives + (precision == "bfloat16")
@@ -99,4 +99,4 @@ def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp
     assert program["copies"] <= copies
     assert (program["host_calls"], program["float64"]) == (0, 0)
     assert program["results"] < 2**16, "something that is used up comes back in other memory"
-    assert found["fits"]
+    assert result["fits"]

@@ -33,11 +33,11 @@ def planned(needed: int = 2**30, **program: Any) -> Plan:
 
 
 def test_the_roofline() -> None:
-    found = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
-    assert found.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
-    assert (found.best, found.bound_by) == (pytest.approx(1e-2), "memory")
-    assert found.examples_per_second == pytest.approx(4 * 32 / 1e-2)
-    assert found.fits
+    result = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
+    assert result.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
+    assert (result.best, result.bound_by) == (pytest.approx(1e-2), "memory")
+    assert result.examples_per_second == pytest.approx(4 * 32 / 1e-2)
+    assert result.fits
     assert not planned(needed=16 * 2**30).fits
 
 
@@ -48,11 +48,11 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
     one = 2 * (20 * 24 * 24 * 25 + 50 * 8 * 8 * 500 + 800 * 500 + 500 * 10)
     assert test.operations == 16 * one
     assert train.operations == 16 * (3 * one - 2 * 20 * 24 * 24 * 25)  # no gradient of the images
-    for found in (train, test):
-        assert found.program is not None
-        assert found.program.host_calls == 0 or precision == "float32"  # a CPU's own kernels
-        assert found.needed == found.program.memory > 16 * 28 * 28 * 4
-        assert found.largest_batch is None
+    for result in (train, test):
+        assert result.program is not None
+        assert result.program.host_calls == 0 or precision == "float32"  # a CPU's own kernels
+        assert result.needed == result.program.memory > 16 * 28 * 28 * 4
+        assert result.largest_batch is None
 
 
 @pytest.mark.parametrize("fixed", [0, 10**9])
@@ -69,11 +69,11 @@ def test_the_largest_batch(
         return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
     monkeypatch.setattr(planner.CompileJob, "plan", attempt)
-    found = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
-    assert found is not None
+    result = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
+    assert result is not None
     usable = planned().usable
     most = int(((usable - fixed) / 5e6) ** (1 / 1.01))
-    assert (1 - within) * most <= found <= (most if search == "check" else (1 + within) * most)
+    assert (1 - within) * most <= result <= (most if search == "check" else (1 + within) * most)
     assert len(tried) <= tries
 
 
@@ -152,11 +152,11 @@ def test_the_command(tmp_path: Path) -> None:
         ),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "are for training only"),
     ):
-        found = run(*arguments)
-        assert found.returncode == 1
-        assert message in found.stderr
-        assert "Traceback" not in found.stderr
-        assert not found.stdout
+        result = run(*arguments)
+        assert result.returncode == 1
+        assert message in result.stderr
+        assert "Traceback" not in result.stderr
+        assert not result.stdout
 
 
 def test_a_solver_is_distinguished_from_a_net(

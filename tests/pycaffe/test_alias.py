@@ -97,5 +97,5 @@ NAMES = {
 
 @pytest.mark.parametrize("module", NAMES)
 def test_modules_have_caffes_names(module: str) -> None:
-    found = vars(import_module(f"caffejax.pycaffe.{module}"))
-    assert not [name for name in NAMES[module].split() if name not in found]
+    result = vars(import_module(f"caffejax.pycaffe.{module}"))
+    assert not [name for name in NAMES[module].split() if name not in result]

@@ -84,12 +84,14 @@ def test_images_are_resized_to_the_input_unless_told(job: Path) -> None:
 def test_windows_without_context(job: Path) -> None:
     detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", **SETTINGS)
     windows = [(str(job / "0.png"), [(2, 3, 17, 20), [0, 0, 20, 30]]), (str(job / "1.png"), np.array([[5, 5, 9, 9]]))]
-    found = detector.detect_windows(windows)
-    assert [Path(f["filename"]).name for f in found] == ["0.png", "0.png", "1.png"]
-    assert [list(f["window"]) for f in found] == [[2, 3, 17, 20], [0, 0, 20, 30], [5, 5, 9, 9]]
-    crops = [resize_image(load_image(f["filename"])[a:c, b:d], (10, 10)) for f in found for a, b, c, d in [f["window"]]]
+    result = detector.detect_windows(windows)
+    assert [Path(f["filename"]).name for f in result] == ["0.png", "0.png", "1.png"]
+    assert [list(f["window"]) for f in result] == [[2, 3, 17, 20], [0, 0, 20, 30], [5, 5, 9, 9]]
+    crops = [
+        resize_image(load_image(f["filename"])[a:c, b:d], (10, 10)) for f in result for a, b, c, d in [f["window"]]
+    ]
     expected = probabilities(detector, np.stack(crops))
-    np.testing.assert_allclose(np.stack([f["prediction"] for f in found]), expected, atol=1e-5)
+    np.testing.assert_allclose(np.stack([f["prediction"] for f in result]), expected, atol=1e-5)
     assert detector.detect_windows([(str(job / "0.png"), [])]) == []
 
 
@@ -232,8 +234,8 @@ def test_mistakes_are_named_and_leave_no_file(
     Path("empty.csv").write_text(header)
     Path("list.txt").write_text("a.png\n")
     before = sorted(tmp_path.iterdir())
-    given = [a.format(job=job) for a in arguments]
-    assert main([*given[:3], *flags(job), *given[3:], *(["--context_pad=2"] if "detect" in given else [])]) == 1
+    inputs = [a.format(job=job) for a in arguments]
+    assert main([*inputs[:3], *flags(job), *inputs[3:], *(["--context_pad=2"] if "detect" in inputs else [])]) == 1
     out, err = capsys.readouterr()
     assert not out
     assert "Traceback" not in err
@@ -264,9 +266,9 @@ def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
         monkeypatch.syspath_prepend(str(folder))
     Path("in.csv").write_text(f"filename,ymin,xmin,ymax,xmax\n{job / '0.png'},2,3,17,20\n")
     source = "in.csv" if command == "detect" else str(job / "0.png")
-    given = [f for f in flags(job) if "mean" not in f] + ["--mean_file="] * (where == "none")
-    given += ["--context_pad=2"] * (command == "detect")
-    status = main([command, source, "out.csv" if command == "detect" else "out.npy", *given])
+    arguments = [f for f in flags(job) if "mean" not in f] + ["--mean_file="] * (where == "none")
+    arguments += ["--context_pad=2"] * (command == "detect")
+    status = main([command, source, "out.csv" if command == "detect" else "out.npy", *arguments])
     assert status == 0
     assert ("Give --mean_file=FILE" in capsys.readouterr().err) == (where == "nowhere")
     files = job / "deploy.prototxt", job / "net.caffemodel"
@@ -274,10 +276,10 @@ def test_the_mean_is_that_of_caffes_scripts_unless_told_otherwise(
     settings = {**SETTINGS, "mean": None if unused else mean}
     if command == "classify":
         expected = Classifier(*files, (256, 256), **settings).predict([load_image(job / "0.png")])
-        found = np.load("out.npy")
+        result = np.load("out.npy")
     else:
         settings["mean"] = None if unused else mean.mean(axis=(1, 2))
         window = [(str(job / "0.png"), [(2, 3, 17, 20)])]
         expected = Detector(*files, context_pad=2, **settings).detect_windows(window)[0]["prediction"]
-        found = np.array([float(n) for n in Path("out.csv").read_text().splitlines()[1].split(",")[5:]])
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+        result = np.array([float(n) for n in Path("out.csv").read_text().splitlines()[1].split(",")[5:]])
+    np.testing.assert_allclose(result, expected, rtol=1e-5)

@@ -95,13 +95,13 @@ def test_maps_are_the_true_geometry(chain: str) -> None:
     image = data()
     top = CHAINS[chain](image)
     first, scale, shift = coord_map_from_to(top, image)
-    for axis, found in enumerate(centres(top, image)):
+    for axis, result in enumerate(centres(top, image)):
         place = axis + 1 - (first or 1)  # among the axes that the map speaks of
         a, b = (1, 0) if place < 0 else (np.resize(values, 2)[place] for values in (scale, shift))
-        window = slice(len(found) // 2 - 6, len(found) // 2 + 6)  # whole periods of all strides, away from the edges
-        expected = a * np.arange(len(found)) + b
-        np.testing.assert_allclose(found[window].mean(), expected[window].mean(), atol=1e-3)
-        np.testing.assert_allclose(found[window], expected[window], atol=1.01)  # deconvolutions alternate
+        window = slice(len(result) // 2 - 6, len(result) // 2 + 6)  # whole periods of all strides, away from the edges
+        expected = a * np.arange(len(result)) + b
+        np.testing.assert_allclose(result[window].mean(), expected[window].mean(), atol=1e-3)
+        np.testing.assert_allclose(result[window], expected[window], atol=1.01)  # deconvolutions alternate
 
 
 def net() -> NetSpec:

@@ -39,45 +39,45 @@ def by_hand(net: Any, diff: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("slope", [0, 0.5])
 def test_deconv_passes_what_is_positive(slope: float) -> None:
-    made = net(slope)
+    subject = net(slope)
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    made.blobs["prob"].diff[...] = 7
-    found = made.deconv_from_layer("fc", diff, diffs=["norm"])
-    np.testing.assert_allclose(found["data"], by_hand(made, diff), **CLOSE)
-    np.testing.assert_allclose(found["norm"], (diff @ made.params["fc"][0].data).reshape(2, 4, 2, 2), **CLOSE)
-    np.testing.assert_allclose(made.blobs["data"].diff, found["data"])
-    assert (made.blobs["prob"].diff == 7).all()
-    made.deconv_from_layer("fc", diff, zero_higher=True)
-    assert (made.blobs["prob"].diff == 0).all()
-    np.testing.assert_allclose(made.blobs["fc"].diff, diff, **CLOSE)
+    subject.blobs["prob"].diff[...] = 7
+    result = subject.deconv_from_layer("fc", diff, diffs=["norm"])
+    np.testing.assert_allclose(result["data"], by_hand(subject, diff), **CLOSE)
+    np.testing.assert_allclose(result["norm"], (diff @ subject.params["fc"][0].data).reshape(2, 4, 2, 2), **CLOSE)
+    np.testing.assert_allclose(subject.blobs["data"].diff, result["data"])
+    assert (subject.blobs["prob"].diff == 7).all()
+    subject.deconv_from_layer("fc", diff, zero_higher=True)
+    assert (subject.blobs["prob"].diff == 0).all()
+    np.testing.assert_allclose(subject.blobs["fc"].diff, diff, **CLOSE)
 
 
 def test_a_backward_pass_from_a_layer_is_the_gradient() -> None:
-    made, other = net(), net()
+    subject, other = net(), net()
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    found = made.backward_from_layer("fc", diff, zero_higher=True)["data"].copy()
-    for name, blobs in made.params.items():
+    result = subject.backward_from_layer("fc", diff, zero_higher=True)["data"].copy()
+    for name, blobs in subject.params.items():
         for mine, blob in zip(other.params[name], blobs, strict=True):
             mine.data[...] = blob.data
     other.forward()
     other.blobs["fc"].diff[...] = diff
-    np.testing.assert_allclose(found, other.backward(start="fc")["data"], **CLOSE)
-    assert np.abs(found - by_hand(made, diff)).max() > 0.1
+    np.testing.assert_allclose(result, other.backward(start="fc")["data"], **CLOSE)
+    assert np.abs(result - by_hand(subject, diff)).max() > 0.1
 
 
 def test_lrn_takes_part_unless_it_is_ignored() -> None:
-    made = net(ignore=False)
+    subject = net(ignore=False)
     diff = np.random.default_rng(1).normal(size=(2, 5))
-    made.backward_from_layer("fc", diff)
-    at_conv = made.blobs["conv"].diff.copy()  # after the ReLU in place: the gradient of LRN where the ReLU passes
-    passes = made.blobs["conv"].data > 0
-    made.deconv_from_layer("fc", diff)
-    np.testing.assert_allclose(made.blobs["conv"].diff[passes], np.maximum(at_conv, 0)[passes], **CLOSE)
+    subject.backward_from_layer("fc", diff)
+    at_conv = subject.blobs["conv"].diff.copy()  # after the ReLU in place: the gradient of LRN where the ReLU passes
+    passes = subject.blobs["conv"].data > 0
+    subject.deconv_from_layer("fc", diff)
+    np.testing.assert_allclose(subject.blobs["conv"].diff[passes], np.maximum(at_conv, 0)[passes], **CLOSE)
 
 
 def test_start_diffs_of_other_shapes() -> None:
-    made = net()
+    subject = net()
     with pytest.raises(caffejax.GraphError, match=r"shape \(2, 5\) but got \(5,\).*'fc'"):
-        made.deconv_from_layer("fc", np.zeros(5))
+        subject.deconv_from_layer("fc", np.zeros(5))
     with pytest.raises(caffejax.GraphError, match="no blob 'fd'"):
-        made.backward_from_layer("fd", np.zeros(5))
+        subject.backward_from_layer("fd", np.zeros(5))

@@ -26,24 +26,24 @@ def net_of(tmp_path: Path, text: str, shape: tuple[int, ...]) -> caffe.Net:
     ["BN/segnet_overwrites", "Convolution3D/stride", "InnerDistance/l2_normalized", "MarginInnerProduct/quadruple"],
 )
 def test_recorded_params_and_diffs(name: str) -> None:
-    case, found = CASES[name], dict(np.load(FOLDER / f"{name}.npz"))
+    case, result = CASES[name], dict(np.load(FOLDER / f"{name}.npz"))
     net = caffe.Net(str(FOLDER / f"{name}.prototxt"), getattr(caffe, case["phase"]))
     blobs = net.params["layer"]
     numbers = range(len(blobs))
     for i in numbers:
-        blobs[i].data[...] = found[f"param/{i}"]
+        blobs[i].data[...] = result[f"param/{i}"]
     for top in set(net.params) - {"layer"}:  # a Parameter layer
-        net.params[top][0].data[...] = found[f"bottom/{top}"]
-    for _ in range(int(found.get("forwards", 1))):
-        net.forward(**{top: found[f"bottom/{top}"] for top in net.inputs})
+        net.params[top][0].data[...] = result[f"bottom/{top}"]
+    for _ in range(int(result.get("forwards", 1))):
+        net.forward(**{top: result[f"bottom/{top}"] for top in net.inputs})
     for i in numbers:
-        blobs[i].diff[...] = found.get(f"param_diff_before/{i}", 0)
+        blobs[i].diff[...] = result.get(f"param_diff_before/{i}", 0)
     for top in net.top_names["layer"]:
-        net.blobs[top].diff[...] = found.get(f"top_diff/{top}", 0)
+        net.blobs[top].diff[...] = result.get(f"top_diff/{top}", 0)
     net.backward()
     for i in numbers:
-        np.testing.assert_allclose(blobs[i].data, found.get(f"param_after/{i}", found[f"param/{i}"]), rtol=1e-5)
-        np.testing.assert_allclose(blobs[i].diff, found[f"param_diff/{i}"], rtol=case["rtol"], atol=case["atol"])
+        np.testing.assert_allclose(blobs[i].data, result.get(f"param_after/{i}", result[f"param/{i}"]), rtol=1e-5)
+        np.testing.assert_allclose(blobs[i].diff, result[f"param_diff/{i}"], rtol=case["rtol"], atol=case["atol"])
 
 
 def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
     net.backward()
     along = (slice(None), None, None)
     y = x * scale[along] + shift[along]
-    for blob, wanted in zip(net.params["layer"], ((dy * y).sum((0, 2, 3)), dy.sum((0, 2, 3))), strict=True):
-        np.testing.assert_allclose(blob.diff.ravel(), wanted, rtol=1e-5)
+    for blob, expected in zip(net.params["layer"], ((dy * y).sum((0, 2, 3)), dy.sum((0, 2, 3))), strict=True):
+        np.testing.assert_allclose(blob.diff.ravel(), expected, rtol=1e-5)
     np.testing.assert_allclose(net.blobs["x"].diff, dy * scale[along], rtol=1e-5)
 
 
@@ -114,14 +114,14 @@ def test_labels_of_annotated_data_have_a_row_for_each_object(monkeypatch: pytest
     monkeypatch.chdir(FOLDER.parent / "fork_layers" / "data" / "photos_a")
     loss = 'layer { name: "sum" type: "Reduction" bottom: "label" top: "sum" reduction_param { axis: 2 } }'
     net = caffe.Net(Path("warp.prototxt").read_text() + loss, caffe.TEST)
-    found = np.load("warp.npz")
+    result = np.load("warp.npz")
     for k in range(3):
         total = net.forward()["sum"]
-        wanted = found[f"batch/{k}/label"]
+        expected = result[f"batch/{k}/label"]
         label = net.blobs["label"].data
-        assert label.shape == wanted.shape
-        np.testing.assert_allclose(label, wanted, atol=1e-6)
+        assert label.shape == expected.shape
+        np.testing.assert_allclose(label, expected, atol=1e-6)
         rows = 64  # the compiled shape, padded with -1
-        np.testing.assert_allclose(total.ravel(), wanted.sum() - 8 * (rows - wanted.shape[2]), rtol=1e-5)
+        np.testing.assert_allclose(total.ravel(), expected.sum() - 8 * (rows - expected.shape[2]), rtol=1e-5)
     label[...] = 2  # then passes take the label as it is
     np.testing.assert_allclose(net.forward(start="sum")["sum"].ravel(), 2 * label.size)

@@ -178,10 +178,10 @@ def test_forward_all_cuts_and_fills_batches() -> None:
     net = fed()
     r = np.random.default_rng(3)
     data, label = r.normal(size=(10, 2, 6, 6)).astype(np.float32), r.integers(0, 5, 10)
-    found = net.forward_all(blobs=["sum"], data=data, label=label)
-    assert found["sum"].shape == (10, 5)
+    result = net.forward_all(blobs=["sum"], data=data, label=label)
+    assert result["sum"].shape == (10, 5)
     net.forward(data=data[4:8], label=label[4:8])
-    np.testing.assert_allclose(found["sum"][4:8], net.blobs["sum"].data, **CLOSE)
+    np.testing.assert_allclose(result["sum"][4:8], net.blobs["sum"].data, **CLOSE)
     assert [len(batch["data"]) for batch in net._batch({"data": data})] == [4, 4, 4]
     without_loss = fed(prototxt="force_backward: true\n" + FED.rsplit("layer {", 1)[0])
     blobs, diffs = without_loss.forward_backward_all(

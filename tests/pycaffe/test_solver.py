@@ -237,8 +237,8 @@ def test_solvers_equal_recorded_iterations(case: str) -> None:
         solver.step(1)
         for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
             _, _, layer, index = name.split("/")
-            found, wanted = solver.net.params[layer][int(index)].data, expected[name]
-            np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=5e-5 * np.abs(wanted).max(), err_msg=name)
+            result, wanted = solver.net.params[layer][int(index)].data, expected[name]
+            np.testing.assert_allclose(result, wanted, rtol=5e-5, atol=5e-5 * np.abs(wanted).max(), err_msg=name)
 
 
 @pytest.mark.slow

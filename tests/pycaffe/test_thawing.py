@@ -54,10 +54,10 @@ def settle(net: Any) -> None:
 
 def check(net: Any) -> None:
     """Run forward and compare, first the outputs, then what else there is."""
-    found = {name: array.copy() for name, array in net.forward().items()}
+    result = {name: array.copy() for name, array in net.forward().items()}
     inner = {name: net.blobs[name].data.copy() for name in net.blobs}
     want = expected(net)
-    for name, array in {**inner, **found}.items():
+    for name, array in {**inner, **result}.items():
         np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
 
 
@@ -299,11 +299,11 @@ def test_frozen_detections_have_only_valid_rows() -> None:
         net.blobs["data"].data[...] = random.normal(size=(2, 6))
         passes.append((net.blobs["data"].data.copy(), net.forward()["found"].copy()))
         assert frozen(net)
-    assert len({found.shape for _, found in passes}) > 1
+    assert len({result.shape for _, result in passes}) > 1
     for name in ("loc", "flat"):  # a look at what it has not computed
         np.testing.assert_allclose(net.blobs[name].data, expected(net)[name], **CLOSE)
-    for data, found in passes:
+    for data, result in passes:
         net.blobs["data"].data[...] = data
-        np.testing.assert_allclose(found, plain(DETECTOR).strip_padding(expected(net))["found"], **CLOSE)
+        np.testing.assert_allclose(result, plain(DETECTOR).strip_padding(expected(net))["found"], **CLOSE)
         net.forward()
-        np.testing.assert_allclose(net.blobs["found"].data, found, **CLOSE)
+        np.testing.assert_allclose(net.blobs["found"].data, result, **CLOSE)

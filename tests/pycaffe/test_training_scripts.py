@@ -123,13 +123,13 @@ train_net: "{net}" base_lr: 0.3 lr_policy: "fixed" momentum: 0.5 max_iter: 100 s
 
 def run_solvers(niter: int, solvers: list[tuple[str, caffe.Solver]], feed: object) -> dict[str, np.ndarray]:
     blobs = ("loss", "acc")
-    found = {name: np.zeros((niter, 2)) for name, _ in solvers}
+    result = {name: np.zeros((niter, 2)) for name, _ in solvers}
     for it in range(niter):
         for name, s in solvers:
             feed(s.net)  # type: ignore[operator]
             s.step(1)
-            found[name][it] = [s.net.blobs[b].data.copy() for b in blobs]
-    return found
+            result[name][it] = [s.net.blobs[b].data.copy() for b in blobs]
+    return result
 
 
 @pytest.mark.slow
@@ -154,11 +154,11 @@ def test_fine_tuning(write: Write) -> None:
     tuned.net.copy_from("first.caffemodel")
     frozen = first.net.params["fc1"][0].data.copy()
     np.testing.assert_array_equal(tuned.net.params["fc1"][0].data, frozen)
-    found = run_solvers(30, [("pretrained", tuned), ("scratch", scratch)], feed)
+    result = run_solvers(30, [("pretrained", tuned), ("scratch", scratch)], feed)
     np.testing.assert_array_equal(tuned.net.params["fc1"][0].data, frozen)
     assert not tuned.net.params["fc1"][0].diff.any()
-    assert found["pretrained"][-5:, 1].mean() > 0.8
-    assert found["pretrained"][:10, 0].mean() < found["scratch"][:10, 0].mean()
+    assert result["pretrained"][-5:, 1].mean() > 0.8
+    assert result["pretrained"][:10, 0].mean() < result["scratch"][:10, 0].mean()
 
 
 LOGREG = """

@@ -29,10 +29,10 @@ def descriptor(path: str):
     """The message or enum of that dotted name."""
     first, *rest = path.split(".")
     file = caffe_pb2.DESCRIPTOR
-    found = file.message_types_by_name.get(first) or file.enum_types_by_name[first]
+    result = file.message_types_by_name.get(first) or file.enum_types_by_name[first]
     for name in rest:
-        found = found.nested_types_by_name.get(name) or found.enum_types_by_name[name]
-    return found
+        result = result.nested_types_by_name.get(name) or result.enum_types_by_name[name]
+    return result
 
 
 def described(field: FieldDescriptor) -> dict[str, str]:

@@ -41,13 +41,13 @@ def test_required_fields_name_the_layer(text, said):
 def test_required_fields_of_a_message_name_the_layer():
     net = caffe_pb2.NetParameter()
     net.layer.add(name="bound", type="Clip").clip_param.min = 1
-    said = r"layer 'bound' \(Clip\): required fields are missing: .*layer\[0\]\.clip_param\.max"
+    message = r"layer 'bound' \(Clip\): required fields are missing: .*layer\[0\]\.clip_param\.max"
     for read in (
         lambda: parse_binary(net.SerializePartialToString(), caffe_pb2.NetParameter, file="net.bin"),
         lambda: read_net(net),
         lambda: read_solver(caffe_pb2.SolverParameter(net_param=net)),
     ):
-        with pytest.raises(SchemaError, match=said):
+        with pytest.raises(SchemaError, match=message):
             read()
 
 

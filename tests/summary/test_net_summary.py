@@ -160,14 +160,14 @@ def test_the_table_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> 
         "stride",
     ]
     assert main(["summary", str(LENET), "--batch=1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [line.split()[0] for line in lines[1:-2]] == [layer["name"] for layer in found["layers"]]
-    (conv2,) = (layer for layer in found["layers"] if layer["name"] == "conv2")
+    result = json.loads(capsys.readouterr().out)
+    assert [line.split()[0] for line in lines[1:-2]] == [layer["name"] for layer in result["layers"]]
+    (conv2,) = (layer for layer in result["layers"] if layer["name"] == "conv2")
     assert conv2["multiply_adds"] == 50 * 8 * 8 * 20 * 25
     assert conv2["param_shapes"] == [[50, 20, 5, 5], [50]]
     assert (conv2["receptive_field"], conv2["stride"]) == ([14, 14], [2, 2])
-    parameters = sum(layer["parameters"] for layer in found["layers"])
-    assert found["total"]["parameters"] == parameters
+    parameters = sum(layer["parameters"] for layer in result["layers"])
+    assert result["total"]["parameters"] == parameters
     assert f"{parameters:,} parameters" in lines[-1]
 
 
@@ -212,6 +212,6 @@ def test_databases_need_not_be_there(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["summary", str(net), "--batch=2", "--json"]) == 0
     printed = capsys.readouterr()
     assert "the source of layer 'd' (Data) is absent and was not opened: tops taken for 4x3x24x24" in printed.err
-    found = json.loads(printed.out)
-    assert found["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
-    assert [layer["bottoms"] for layer in found["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits
+    result = json.loads(printed.out)
+    assert result["total"]["multiply_adds"] == 2 * 8 * 3 * 5 * 5 * 20 * 20
+    assert [layer["bottoms"] for layer in result["layers"]] == [[], ["x"], ["c"], ["c"]]  # no names of Splits

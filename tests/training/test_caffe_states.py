@@ -28,15 +28,15 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def tree(path: Path) -> dict[str, Any]:
     """Everything in an HDF5 file: values with types, and groups."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> None:
         group = isinstance(item, h5py.Group)
-        found[name] = "group" if group else (item.dtype, item.shape, item.id.get_type().encode(), item[()].tolist())
+        result[name] = "group" if group else (item.dtype, item.shape, item.id.get_type().encode(), item[()].tolist())
 
     with h5py.File(path) as file:
         file.visititems(visit)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -107,7 +107,7 @@ def test_snapshot_diff_stores_what_was_subtracted(end: str) -> None:
                 actual = file[name.replace("param/", "data/")][()]
         else:
             net = caffe_pb2.NetParameter.FromString(Path("snapdiff_iter_2.caffemodel").read_bytes())
-            blob = next(found for found in net.layer if found.name == layer).blobs[int(index)]
+            blob = next(result for result in net.layer if result.name == layer).blobs[int(index)]
             actual = np.reshape(blob.data if kind == "param" else blob.diff, expected.shape)
         np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
     ours, theirs = (read_solverstate(f / f"snapdiff_iter_2.solverstate{end}") for f in (Path(), weights))

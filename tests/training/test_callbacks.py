@@ -32,10 +32,10 @@ def listener(told: list[Any]) -> Callback:
 
 
 def test_each_event_is_told_once_to_each_in_order(tmp_path: Path) -> None:
-    made, one, other, plain = solver(tmp_path), [], [], []  # type: ignore[var-annotated]
-    made.callbacks += [listener(one), Callback(), lambda s: plain.append(s.iteration), listener(other)]
-    made.solve()
-    made.close()
+    training, one, other, plain = solver(tmp_path), [], [], []  # type: ignore[var-annotated]
+    training.callbacks += [listener(one), Callback(), lambda s: plain.append(s.iteration), listener(other)]
+    training.solve()
+    training.close()
     assert [event[:2] for event in one] == [
         ("on_start", 0), ("on_test", 0), ("on_display", 0), ("on_step", 1), ("on_step", 2), ("on_display", 2),
         ("on_step", 3), ("on_snapshot", 3), ("on_step", 4), ("on_display", 4), ("on_test", 4), ("on_end", 4),
@@ -55,30 +55,30 @@ def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
         def on_step(self, solver: Solver) -> None:
             raise ZeroDivisionError("boom")
 
-    made, told = solver(tmp_path), []  # type: ignore[var-annotated]
-    made.callbacks += [listener(told), Boom()]
+    training, told = solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks += [listener(told), Boom()]
     with pytest.raises(ZeroDivisionError, match="boom") as caught:
-        made.solve()
-    made.close()
+        training.solve()
+    training.close()
     assert told[-1] == ("on_end", 1, caught.value)
 
 
 def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> None:
-    made, told = solver(tmp_path), []  # type: ignore[var-annotated]
-    made.callbacks.append(listener(told))
-    scores = made.test()
-    made.snapshot()
-    made.close()
+    training, told = solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks.append(listener(told))
+    scores = training.test()
+    training.snapshot()
+    training.close()
     assert told == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
 
 
 def test_callbacks_that_are_never_called_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Mine\.on_iteration is never called; the events are on_start, on_step, "):
         type("Mine", (Callback,), {"on_iteration": print, "on_step": print})
-    made = solver(tmp_path)
+    training = solver(tmp_path)
     with pytest.raises(ValueError, match="'snapshot' or 'stop', not 'halt'"):
-        made.request("halt")  # type: ignore[arg-type]
-    made.close()
+        training.request("halt")  # type: ignore[arg-type]
+    training.close()
 
 
 def test_a_callback_that_wants_nothing_never_waits_for_the_device(
@@ -86,9 +86,9 @@ def test_a_callback_that_wants_nothing_never_waits_for_the_device(
 ) -> None:
     reads: list[int] = []
     monkeypatch.setattr(reporting.SmoothedLoss, "_read", lambda self, n: reads.append(n))
-    made, seen = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
-    made.callbacks += [Callback(), lambda s: seen.append(s.iteration)]
-    made.step(50)
-    made.close()
+    training, seen = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
+    training.callbacks += [Callback(), lambda s: seen.append(s.iteration)]
+    training.step(50)
+    training.close()
     assert reads == []
     assert seen == list(range(5, 55, 5))

@@ -56,8 +56,8 @@ def test_a_test_round_logs_map_as_the_fork_does(version, tmp_path, caplog):
     ap = APS[version]
     assert scores.precisions == {"detection_eval": {1: pytest.approx(ap), 2: 0}}
     np.testing.assert_allclose(scores.outputs["detection_eval"], ap / 2, rtol=1e-6)
-    said = [record.getMessage() for record in caplog.records if record.name == "caffejax.solver"]
-    assert said[-4:] == [
+    messages = [record.getMessage() for record in caplog.records if record.name == "caffejax.solver"]
+    assert messages[-4:] == [
         "Missing true_pos for label: 2",
         f"class1: {ap:g}",
         "class2: 0",
@@ -100,9 +100,9 @@ def test_other_outputs_and_settings_are_refused(tmp_path):
 def naive(rows: list[list[float]], label: int) -> float:
     """The area under precision over recall, a step for each hit."""
     positives = sum(int(row[2]) for row in rows if row[0] == -1 and row[1] == label)
-    found = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
+    result = [row for row in rows if row[0] >= 0 and row[1] == label and row[3] + row[4] > 0]
     hits, area = 0, 0.0
-    for n, row in enumerate(sorted(found, key=lambda row: -row[2]), 1):
+    for n, row in enumerate(sorted(result, key=lambda row: -row[2]), 1):
         if row[3]:
             hits += 1
             area += hits / n / positives

@@ -26,19 +26,19 @@ def rates(text: str, *iterations: int) -> list[float]:
 
 
 def test_rampup_is_a_parabola_up_to_the_policys_rate() -> None:
-    found = rates('lr_policy: "fixed" rampup_lr: 0.1 rampup_interval: 10', 0, 5, 9, 10, 11)
-    np.testing.assert_allclose(found, [0.1, 0.1 + 0.4 * 0.25, 0.1 + 0.4 * 0.81, 0.5, 0.5], rtol=1e-6)
+    result = rates('lr_policy: "fixed" rampup_lr: 0.1 rampup_interval: 10', 0, 5, 9, 10, 11)
+    np.testing.assert_allclose(result, [0.1, 0.1 + 0.4 * 0.25, 0.1 + 0.4 * 0.81, 0.5, 0.5], rtol=1e-6)
 
 
 def test_warmup_is_a_line() -> None:
-    found = rates('lr_policy: "step" gamma: 0.1 stepsize: 8 warmup_iter: 4 warmup_start_lr: 0.1', 0, 1, 3, 4, 8)
-    np.testing.assert_allclose(found, [0.1, 0.2, 0.4, 0.5, 0.05], rtol=1e-6)
+    result = rates('lr_policy: "step" gamma: 0.1 stepsize: 8 warmup_iter: 4 warmup_start_lr: 0.1', 0, 1, 3, 4, 8)
+    np.testing.assert_allclose(result, [0.1, 0.2, 0.4, 0.5, 0.05], rtol=1e-6)
 
 
 def test_no_rate_is_less_than_min_lr_and_poly_ends_there() -> None:
     np.testing.assert_allclose(rates('lr_policy: "exp" gamma: 0.5 min_lr: 0.1', 0, 1, 2, 3), [0.5, 0.25, 0.125, 0.1])
-    found = rates('lr_policy: "poly" power: 2 min_lr: 0.1', 0, 50, 100)
-    np.testing.assert_allclose(found, [0.5, 0.4 * 0.25 + 0.1, 0.1], rtol=1e-6)
+    result = rates('lr_policy: "poly" power: 2 min_lr: 0.1', 0, 50, 100)
+    np.testing.assert_allclose(result, [0.5, 0.4 * 0.25 + 0.1, 0.1], rtol=1e-6)
 
 
 def test_multifixed_has_a_rate_for_each_stage() -> None:
@@ -54,13 +54,13 @@ def test_plateau_falls_where_the_loss_does_not() -> None:
     schedule = rate_schedule(param)
     assert isinstance(schedule, Plateau)
     losses = {1: 5.0, 2: 4.0, 3: 4.0, 4: 4.5, 5: 4.1, 6: 4.1, 7: 4.1, 8: 3.0, 9: 9.0, 10: 9.0}
-    found = {}
+    result = {}
     for iteration, loss in losses.items():
         schedule.note(iteration, loss)
-        found[iteration] = float(schedule(iteration))
+        result[iteration] = float(schedule(iteration))
     # the least loss is of iteration 2: three later it falls; two later again; then there is no window left
     expected = {i: 0.5 if i < 5 else 0.05 if i < 7 else 0.005 for i in losses}
-    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-6)
+    np.testing.assert_allclose(list(result.values()), list(expected.values()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("policy", ["clip", "scale"])
@@ -89,11 +89,11 @@ def test_stepearly_falls_where_the_accuracy_does_not_rise() -> None:
     solver_param.check_solver(param)
     schedule = rate_schedule(param)
     assert isinstance(schedule, StepEarly)
-    found = []
+    result = []
     for accuracy in [0.5, 0.6, 0.6, 0.55, 0.6, 0.7, 0.7, 0.7]:
         schedule.note_test(accuracy)
-        found.append(float(schedule(0)))
-    np.testing.assert_allclose(found, [0.5, 0.5, 0.5, 0.05, 0.05, 0.05, 0.05, 0.005], rtol=1e-6)
+        result.append(float(schedule(0)))
+    np.testing.assert_allclose(result, [0.5, 0.5, 0.5, 0.05, 0.05, 0.05, 0.05, 0.005], rtol=1e-6)
     with pytest.raises(SolverError, match="needs a positive stepearly"):
         rates('lr_policy: "stepearly" gamma: 0.1', 0)
 
@@ -191,8 +191,8 @@ def test_all_settings_that_are_not_followed_are_refused_together() -> None:
     text = BASE + 'lr_policy: "fixed" momentum_policy: "poli" gan_solver: true larc: true larc_policy: "other"\n'
     with pytest.raises(SolverError) as caught:
         solver_param.check_solver(read_solver(text))
-    said = [p.message.split(";")[0] for p in caught.value.problems]
-    assert said == [
+    messages = [p.message.split(";")[0] for p in caught.value.problems]
+    assert messages == [
         "setting gan_solver (of synopsys) is not supported",
         "unknown momentum_policy 'poli'",
         "unknown larc_policy 'other'",

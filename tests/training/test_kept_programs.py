@@ -54,20 +54,20 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def trained(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006
     """The params after two steps."""
-    given: dict[str, Any] = {"base_lr": 0.1, "lr_policy": "fixed", "momentum": 0.9, "random_seed": 3, "max_iter": 9}
-    param = SolverParameter(**(given | settings))
+    inputs: dict[str, Any] = {"base_lr": 0.1, "lr_policy": "fixed", "momentum": 0.9, "random_seed": 3, "max_iter": 9}
+    param = SolverParameter(**(inputs | settings))
     solver = Solver(SolverParameter.FromString(param.SerializeToString() + _net(text)), data=data, **options)
     solver.step(2)
-    found = [np.asarray(x) for x in jax.tree.leaves(solver.train_state.params)]
+    result = [np.asarray(x) for x in jax.tree.leaves(solver.train_state.params)]
     solver.close()
-    return found
+    return result
 
 
 def _net(text: str) -> bytes:
     from caffejax.schema import read_net
 
-    found: bytes = SolverParameter(net_param=read_net(text)).SerializeToString()
-    return found
+    result: bytes = SolverParameter(net_param=read_net(text)).SerializeToString()
+    return result
 
 
 def assert_same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
@@ -141,18 +141,18 @@ def test_surroundings_change_with_sources_versions_and_flags(tmp_path: Path, mon
     monkeypatch.setattr(program_cache, "_PACKAGE", tmp_path)
     monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
     ask = program_cache._surroundings.__wrapped__
-    found = [ask()]
+    result = [ask()]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
-    found.append(ask())
+    result.append(ask())
     monkeypatch.setattr(program_cache, "_version", lambda package: "another")
-    found.append(ask())
+    result.append(ask())
     monkeypatch.setattr(program_cache, "processor", lambda: "another")
-    found.append(ask())
+    result.append(ask())
     (tmp_path / "a.py").write_text("a = 2")
     monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns)
-    found.append(ask())
-    assert None not in found
-    assert len(set(found)) == 5
+    result.append(ask())
+    assert None not in result
+    assert len(set(result)) == 5
     monkeypatch.setattr(program_cache, "_IMPORTED", (tmp_path / "a.py").stat().st_mtime_ns - 1)
     assert ask() is None  # what runs is not what stands there
 
@@ -167,14 +167,14 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_files_are_replaced(damage: str, folder: Path, traces: list[Any]) -> None:
-    wanted = trained()
+    expected = trained()
     (file,) = folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(DAMAGES[damage](whole))
-    assert_same(trained(), wanted)
+    assert_same(trained(), expected)
     assert len(traces) == 2
     assert len(file.read_bytes()) > len(whole) // 2
-    assert_same(trained(), wanted)
+    assert_same(trained(), expected)
     assert len(traces) == 2
 
 
@@ -182,22 +182,22 @@ def test_a_program_under_another_name_is_not_taken(folder: Path, traces: list[An
     trained()
     (file,) = folder.iterdir()
     data = file.read_bytes()
-    wanted = trained(weight_decay=0.5)
+    expected = trained(weight_decay=0.5)
     (other,) = set(folder.iterdir()) - {file}
     other.write_bytes(data)
-    assert_same(trained(weight_decay=0.5), wanted)
+    assert_same(trained(weight_decay=0.5), expected)
     assert len(traces) == 3
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no such permissions here")
 def test_programs_writable_by_others_are_not_loaded(folder: Path, traces: list[Any]) -> None:
-    wanted = trained()
+    expected = trained()
     (file,) = folder.iterdir()
     file.chmod(0o666)
-    assert_same(trained(), wanted)
+    assert_same(trained(), expected)
     assert len(traces) == 2
     folder.chmod(0o777)
-    assert_same(trained(), wanted)
+    assert_same(trained(), expected)
     assert len(traces) == 3
 
 

@@ -37,9 +37,9 @@ def solver(batch: int = BATCH, net: str = NET, **options: Any) -> Solver:
 
 
 def estimate(batch: int = BATCH, **options: Any) -> int:
-    found = memory_report(Net(NET % batch, "TRAIN", **options)).training
-    assert found is not None
-    return found.peak_without_remat
+    result = memory_report(Net(NET % batch, "TRAIN", **options)).training
+    assert result is not None
+    return result.peak_without_remat
 
 
 @pytest.mark.parametrize("share", [0.65, 0.5, 0.3, 0.05, 0.0001])
@@ -48,13 +48,13 @@ def test_misfits_are_refused_and_the_named_remedy_fits(share: float) -> None:
     limit = int(takes * share)
     with pytest.raises(SolverError) as caught:
         solver(memory_limit=limit)
-    said = str(caught.value)
-    sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", said)[:3]
+    message = str(caught.value)
+    sizes = re.findall(r"([\d.]+) (bytes|[KMG]iB)", message)[:3]
     about, more, room = (parse_bytes(number + unit.removeprefix("bytes")) for number, unit in sizes)
     assert about == pytest.approx(takes, rel=0.01)
     assert room == pytest.approx(limit, rel=0.01)
     assert more == pytest.approx(takes - limit, rel=0.01)
-    named = [part for part in said.split("; ")[1:] if "would fit (" in part]
+    named = [part for part in message.split("; ")[1:] if "would fit (" in part]
     assert bool(named) == (share > 0.001)
     alone = [part for part in named if not part.startswith("--remat=auto --precision")]
     for part in alone:  # which is so: nothing is logged, nothing refused

@@ -228,12 +228,12 @@ def test_recurrent_state_of_a_test_net_is_restored(tmp_path: Path, snapshot: str
     whole.step(2)
     (before,) = whole.test()
     whole.snapshot()
-    (wanted,) = whole.test()
-    assert wanted.loss != before.loss  # what is carried counts
+    (expected,) = whole.test()
+    assert expected.loss != before.loss  # what is carried counts
     resumed.restore(tmp_path / snapshot)
-    assert resumed.test()[0].loss == wanted.loss
+    assert resumed.test()[0].loss == expected.loss
     whole.restore(tmp_path / snapshot)
-    assert whole.test()[0].loss == wanted.loss
+    assert whole.test()[0].loss == expected.loss
 
 
 @pytest.mark.parametrize("damage", [3, [3], [{"shape": [2], "float32": "AAAA"}], [{"shape": [-1], "float32": ""}]])

@@ -76,13 +76,13 @@ def test_training_goes_on_and_tries_again(
     s.step(5)
     with pytest.raises(CaffejaxError, match="cannot"):
         s.snapshots.wait()  # the newest
-    said = warnings()
+    logged = warnings()
     path.unlink()
     s.solve()
     s.close()
-    assert said
+    assert logged
     pattern = r".*(cannot be written|cannot write).*\. Training continues; the next snapshot will be attempted"
-    assert all(re.fullmatch(pattern, line) for line in said), said
+    assert all(re.fullmatch(pattern, line) for line in logged), logged
     assert CheckpointFolder(tmp_path / "runs" / "x.orbax").steps() == [6, 8]
 
 

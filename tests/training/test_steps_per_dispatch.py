@@ -75,9 +75,9 @@ def test_several_steps_equal_single_steps(more: str, tmp_path: Path, caplog: pyt
 
 def test_several_steps_are_one_call(tmp_path: Path) -> None:
     seen = []
-    made = solver(tmp_path, "max_iter: 21 display: 10", steps_per_dispatch=5)
-    made.callbacks.append(lambda s: seen.append(s.iteration))
-    made.step(21)
+    training = solver(tmp_path, "max_iter: 21 display: 10", steps_per_dispatch=5)
+    training.callbacks.append(lambda s: seen.append(s.iteration))
+    training.step(21)
     assert seen == [1, 6, 11, 16, 21]  # iteration 0 is displayed, and so waited for
 
 
@@ -97,10 +97,12 @@ def test_images_of_many_sizes_go_one_by_one(
 
 
 def test_divergence_names_its_iteration(tmp_path: Path) -> None:
-    made = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'), steps_per_dispatch=8)
+    training = solver(
+        tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'), steps_per_dispatch=8
+    )
     alone = solver(tmp_path, "max_iter: 40", DUMMY.replace('"gaussian"', '"gaussian" std: 1e19'))
     messages = []
-    for s in (made, alone):
+    for s in (training, alone):
         with pytest.raises(SolverError) as caught:
             s.solve()
         messages.append(str(caught.value))

@@ -78,14 +78,14 @@ def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
     whole = solver()
     whole.step(3)
     whole.snapshot()
-    wanted = trained(whole, 6)
+    expected = trained(whole, 6)
     for snapshot in ("x.orbax/3", "x_iter_3.solverstate"):
         again = solver()
         again.restore(snapshot)
-        assert_equal(trained(again, 6), wanted)
+        assert_equal(trained(again, 6), expected)
         again.close()
     whole.restore("x.orbax")  # back, in the same process
-    assert_equal(trained(whole, 6), wanted)
+    assert_equal(trained(whole, 6), expected)
 
 
 def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:
     few = {name: array[:3] for name, array in rows().items()}
     solver = Solver("solver.prototxt", data=[few], test_data=[few])
     (params, state), net = solver.variables, Net("net.prototxt", phase="TRAIN")
-    wanted = net.loss(params, state, {name: array.astype(np.float32) for name, array in few.items()})[0]
+    expected = net.loss(params, state, {name: array.astype(np.float32) for name, array in few.items()})[0]
     solver.step(1)
-    np.testing.assert_allclose(solver.smoothed_loss, wanted, rtol=1e-6)
+    np.testing.assert_allclose(solver.smoothed_loss, expected, rtol=1e-6)
 
 
 MISSING = (
@@ -161,8 +161,8 @@ def test_several_devices_take_batches_in_turn_or_share_each(folder: Path) -> Non
         Path("solver.prototxt").write_text(param)
         alone = Solver("solver.prototxt", data=whole, test_data=whole)
         alone.step(5)
-        wanted = [*alone.variables.params["fc"], alone.test()[0].loss]
+        expected = [*alone.variables.params["fc"], alone.test()[0].loss]
         for kind in ("arrays", "list"):
             with np.load(f"{kind}_{way}.npz") as file:
-                for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), wanted, strict=True):
+                for a, b in zip((file["arr_0"], file["arr_1"], file["loss"]), expected, strict=True):
                     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=f"{kind} {way}")

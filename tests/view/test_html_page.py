@@ -38,11 +38,11 @@ def test_text_of_a_net_cannot_end_the_json(tmp_path: Path) -> None:
     text = (tmp_path / "net.html").read_text()
     assert text.count("</script>") == text.count("<script") == 2
     assert "hacked" in text
-    found = re.search('id="net">(.*?)</script>', text)
-    assert found is not None
-    assert found[1].isascii()
-    assert found[1].isprintable()
-    assert json.loads(found[1])["net"]["phases"]["TEST"]["layers"][1]["name"] == SPELLS[0]
+    result = re.search('id="net">(.*?)</script>', text)
+    assert result is not None
+    assert result[1].isascii()
+    assert result[1].isprintable()
+    assert json.loads(result[1])["net"]["phases"]["TEST"]["layers"][1]["name"] == SPELLS[0]
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "\u2028", "\ud800", '"\\'])

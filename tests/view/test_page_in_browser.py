@@ -26,8 +26,8 @@ RECTS = """selector => [...document.querySelectorAll(selector)].map(element => {
 
 
 def rects(page: Any, selector: str) -> list[Rect]:
-    found: list[Rect] = page.evaluate(RECTS, selector)
-    return found
+    result: list[Rect] = page.evaluate(RECTS, selector)
+    return result
 
 
 def apart(a: Rect, b: Rect, slack: float = 0.01) -> bool:
@@ -53,13 +53,13 @@ def wires(net: Path, phase: Any) -> set[tuple[str, str]]:
     message = read_net(net)
     state = net_state(message, phase)
     makers: dict[str, str] = {}
-    found = set()
+    result = set()
     for layer in (x for x in message.layer if is_included(x, state)):
         if list(layer.bottom) == list(layer.top):
             continue
-        found |= {(makers[b], layer.name) for b in layer.bottom}
+        result |= {(makers[b], layer.name) for b in layer.bottom}
         makers.update(dict.fromkeys(layer.top, layer.name))
-    return found
+    return result
 
 
 def in_sight(page: Any, item: str) -> Any:
@@ -170,11 +170,11 @@ def test_panel(opened: Opened) -> None:
         page.evaluate("number => caffejaxView.choose({layer: number}, true)", number)
         assert page.locator("#about h2").text_content() == layer.name
         assert (page.locator("#about .chip").text_content() or "").strip() == layer.type
-        said = page.locator("#about .numbers").text_content()
-        assert f"Parameters{layer.parameters:,}" in said
-        assert f"Multiply-adds{layer.multiply_adds:,}" in said
+        output = page.locator("#about .numbers").text_content()
+        assert f"Parameters{layer.parameters:,}" in output
+        assert f"Multiply-adds{layer.multiply_adds:,}" in output
         if layer.receptive_field:
-            assert f" {TIMES} ".join(map(str, layer.receptive_field)) in said
+            assert f" {TIMES} ".join(map(str, layer.receptive_field)) in output
         shapes = [f" {TIMES} ".join(map(str, shape)) for shape in layer.top_shapes if shape]
         assert all(shape in page.locator("#about section").all_text_contents()[-1] for shape in shapes)
         assert read_net(page.locator("#about pre").text_content()).layer[0] == definitions[layer.name]

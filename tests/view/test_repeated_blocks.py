@@ -84,8 +84,8 @@ RELU = 'layer { name: "relu" type: "ReLU" bottom: "a" top: "a" }'
     ],
 )
 def test_in_place_layers_join_the_box_if_no_reader_comes_between(net: list[str], boxes: str) -> None:
-    found = boxes_of(layers_of("\n".join([DATA, *net])))
-    assert " ".join("+".join(x.layer.name for x in box.layers) for box in found) == boxes
+    result = boxes_of(layers_of("\n".join([DATA, *net])))
+    assert " ".join("+".join(x.layer.name for x in box.layers) for box in result) == boxes
 
 
 def test_names_make_blocks_where_structure_does_not() -> None:

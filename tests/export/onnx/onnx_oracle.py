@@ -34,8 +34,8 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
-    wanted = with_rows(subject)
-    run = jax.jit(lambda given: subject.net.apply(*subject.variables, given, blobs=wanted)[0])
+    expected = with_rows(subject)
+    run = jax.jit(lambda given: subject.net.apply(*subject.variables, given, blobs=expected)[0])
     program = run.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
     def outputs(inputs: Arrays) -> dict[str, np.ndarray]:

@@ -83,7 +83,7 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
 @pytest.mark.slow
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     code = "import sys; sys.modules['onnx'] = None; import caffejax.export; import caffejax.export.onnx"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
-    assert found.returncode == 1
-    last = found.stderr.splitlines()[-1]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
     assert re.search(r"the package onnx, which writes models, is missing: pip install .*\bonnx\b", last)

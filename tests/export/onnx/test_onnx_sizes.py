@@ -37,5 +37,5 @@ def test_symbolic_sizes_are_computed_at_run_time(text: str) -> None:
     )
     model = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
     for b, c in ((1, 1), (2, 7), (5, 3), (8, 2)):
-        (found,) = model.run([name], {"x": np.zeros((b, c), np.float32)})
-        assert found.tolist() == [SIZES[text](b, c)], (b, c)
+        (result,) = model.run([name], {"x": np.zeros((b, c), np.float32)})
+        assert result.tolist() == [SIZES[text](b, c)], (b, c)

@@ -14,11 +14,11 @@ from caffejax.schema import caffe_pb2
 @functools.cache
 def words() -> list[str]:
     """The names of fields and of enums' values."""
-    found: set[str] = set()
+    result: set[str] = set()
     for message in caffe_pb2.DESCRIPTOR.message_types_by_name.values():
-        found |= {field.name for field in message.fields}
-        found |= {value.name for enum in message.enum_types for value in enum.values}
-    return sorted(found)
+        result |= {field.name for field in message.fields}
+        result |= {value.name for enum in message.enum_types for value in enum.values}
+    return sorted(result)
 
 
 @functools.cache

@@ -39,10 +39,10 @@ def snapshot(*ends: str, hdf5: bool = False) -> Files:
     """Write a snapshot after two iterations; return those of its files whose names end so, or hold it."""
     with tempfile.TemporaryDirectory() as folder:
         form = "snapshot_format: HDF5" if hdf5 else ""
-        made = Solver(f'{SOLVER} {form} snapshot_prefix: "{folder}/x"')
-        made.step(2)
-        made.snapshot()
-        made.close()
+        solver = Solver(f'{SOLVER} {form} snapshot_prefix: "{folder}/x"')
+        solver.step(2)
+        solver.snapshot()
+        solver.close()
         return {name: content for name, content in read_files(Path(folder)).items() if any(end in name for end in ends)}
 
 
@@ -53,16 +53,16 @@ def restored(path: Path) -> dict[str, Any]:
         CaffejaxError: if it is refused; then the solver is what it was.
         AssertionError: if it is not.
     """
-    made = solver()
-    before = _state(made)
+    training = solver()
+    before = _state(training)
     try:
-        made.restore(path)
+        training.restore(path)
     except CaffejaxError:
-        assert not _differences(before, _state(made)), "refused, but the solver is changed"
+        assert not _differences(before, _state(training)), "refused, but the solver is changed"
         raise
-    found = _state(made)
-    made.step(1)
-    return found
+    result = _state(training)
+    training.step(1)
+    return result
 
 
 def changed(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:

@@ -28,15 +28,15 @@ def read_batches(path: Path, count: int = 3, phase: str = "TEST") -> list[tuple[
     """Likewise of a net's file."""
     net = Net(path, phase, seed=1, max_image_pixels=_LARGEST)  # type: ignore[arg-type]
     sources = net.sources()
-    found = []
+    result = []
     try:
         for source in sources.values():
             size = sum(math.prod(top.shape) for top in source.tops)
             for _ in range(count if size < _MANY else 0):
                 batch = next(source)
                 assert [a.ndim for a in batch] == [len(top.shape) for top in source.tops]
-                found.append(batch)
+                result.append(batch)
     finally:
         for source in sources.values():
             source.close()
-    return found
+    return result

@@ -37,8 +37,8 @@ def net_and_variables() -> tuple[Net, Variables]:
 def loaded(path: Path) -> dict[str, list[np.ndarray]]:
     """The net's blobs once a file is loaded."""
     net, variables = net_and_variables()
-    found = load_weights(path, net.graph, variables)
-    return {name: [np.asarray(b) for b in blobs if b is not None] for tree in found for name, blobs in tree.items()}
+    result = load_weights(path, net.graph, variables)
+    return {name: [np.asarray(b) for b in blobs if b is not None] for tree in result for name, blobs in tree.items()}
 
 
 def same_array(one: Any, two: Any) -> bool:

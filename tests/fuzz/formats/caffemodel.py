@@ -53,9 +53,9 @@ def _intact() -> list[Files]:
 
 def _read(folder: Path) -> Any:
     path = folder / "weights.caffemodel"
-    found = read_caffemodel(path)
+    result = read_caffemodel(path)
     loaded(path)
-    return found
+    return result
 
 
 def _name(layer: Any) -> str:

@@ -24,9 +24,9 @@ def _intact() -> list[Files]:
 
 def _read(folder: Path) -> Any:
     path = folder / "weights.caffemodel.h5"
-    found = read_caffemodel(path)
+    result = read_caffemodel(path)
     loaded(path)
-    return found
+    return result
 
 
 HARNESS = Harness(_intact, one_file(change_hdf5), _read)

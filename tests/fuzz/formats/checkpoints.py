@@ -17,21 +17,21 @@ def _intact() -> list[Files]:
 
 
 def _mutate(draw: Random, files: Files) -> Files:
-    name, found = draw.choice(sorted(files)), dict(files)
+    name, result = draw.choice(sorted(files)), dict(files)
     kind = draw.random()
     if kind < 0.1:
-        del found[name]
+        del result[name]
     elif kind < 0.15:
-        found[f"{name}{draw.choice(['x', '2'])}"] = found.pop(name)
+        result[f"{name}{draw.choice(['x', '2'])}"] = result.pop(name)
     elif kind < 0.2:
-        found = {
-            n.replace("/2/", draw.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in found.items()
+        result = {
+            n.replace("/2/", draw.choice(["/3/", "/x/", "/2.tmp/", "/-1/"])): content for n, content in result.items()
         }
-    elif kind < 0.6 and found[name][:1] in (b"{", b"["):
-        found[name] = change_json(draw, found[name])
+    elif kind < 0.6 and result[name][:1] in (b"{", b"["):
+        result[name] = change_json(draw, result[name])
     else:
-        found[name] = damage(draw, found[name])
-    return found
+        result[name] = damage(draw, result[name])
+    return result
 
 
 def _read(folder: Path) -> Any:

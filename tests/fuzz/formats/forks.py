@@ -12,8 +12,8 @@ _GOLDEN = Path(__file__).parents[2] / "golden"
 
 def _intact() -> list[Files]:
     folders = [folder for name in ("fork_layers", "fork_layers_more") for folder in sorted((_GOLDEN / name).iterdir())]
-    found = [sorted(folder.glob("*.prototxt"))[:2] for folder in folders if folder.is_dir()]
-    return [{"net.prototxt": path.read_bytes()} for paths in found for path in paths]
+    result = [sorted(folder.glob("*.prototxt"))[:2] for folder in folders if folder.is_dir()]
+    return [{"net.prototxt": path.read_bytes()} for paths in result for path in paths]
 
 
 HARNESS = Harness(_intact, change_net, build, text=True)

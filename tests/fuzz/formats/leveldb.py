@@ -22,18 +22,18 @@ def _intact() -> list[Files]:
 
 
 def _mutate(draw: Random, files: Files) -> Files:
-    name, found = draw.choice(sorted(files)), dict(files)
+    name, result = draw.choice(sorted(files)), dict(files)
     if draw.random() < 0.05:
-        del found[name]
+        del result[name]
     elif "CURRENT" in name:
-        found[name] = draw.choice(
-            [damage(draw, found[name]), b"MANIFEST-%06d\n" % draw.randrange(9), b"../db/MANIFEST\n"]
+        result[name] = draw.choice(
+            [damage(draw, result[name]), b"MANIFEST-%06d\n" % draw.randrange(9), b"../db/MANIFEST\n"]
         )
     elif name.endswith(".ldb"):
-        found[name] = change_table(draw, found[name])
+        result[name] = change_table(draw, result[name])
     else:
-        found[name] = change_log(draw, found[name]) if found[name] else draw.randbytes(50)
-    return found
+        result[name] = change_log(draw, result[name]) if result[name] else draw.randbytes(50)
+    return result
 
 
 def _read(folder: Path) -> Any:

@@ -28,7 +28,7 @@ def _intact() -> list[Files]:
         .replace('"digits_', f'"{_CONFIGS}/digits/digits_')
     )
     layers = [sorted(folder.glob("*.prototxt")) for folder in sorted(_GOLDEN.iterdir()) if folder.is_dir()]
-    texts = [lenet.encode(), *(found[0].read_bytes() for found in layers if found)]
+    texts = [lenet.encode(), *(result[0].read_bytes() for result in layers if result)]
     return [{"net.prototxt": text} for text in texts]
 
 

@@ -50,9 +50,9 @@ def _mutate(draw: Random, content: bytes) -> bytes:
 
 
 def _read(folder: Path) -> Any:
-    found = batches(_NET % "", folder, 3)
+    result = batches(_NET % "", folder, 3)
     batches(_NET % "crop_mode: 'square' cache_images: true", folder, 2, "TRAIN")
-    return found
+    return result
 
 
 HARNESS = Harness(_intact, one_file(_mutate, ".txt"), _read, text=True)

@@ -36,13 +36,13 @@ def change_table(draw: Random, content: bytes) -> bytes:
     """Change the bytes of a table's blocks, with checksums made anew; now and then the file's own bytes."""
     if draw.random() < 0.3 or len(content) < _FOOTER:
         return damage(draw, content)
-    found = bytearray(content)
+    result = bytearray(content)
     blocks = list(_handles(content))
     if not blocks:
         return damage(draw, content)
     offset, size = draw.choice(blocks)
-    block = bytes(found[offset : offset + size])
-    kind = found[offset + size]
+    block = bytes(result[offset : offset + size])
+    kind = result[offset + size]
     if kind == 1 and draw.random() < 0.8:
         try:
             plain = bytes(cramjam.snappy.decompress_raw(block))
@@ -54,28 +54,28 @@ def change_table(draw: Random, content: bytes) -> bytes:
     else:
         block = _same_size(draw, block)
     if len(block) == size:
-        found[offset : offset + size] = block
+        result[offset : offset + size] = block
         kind = draw.choice((kind, kind, kind, 0, 1, 2))
-        found[offset + size : offset + size + 5] = _TRAILER.pack(kind, checksum(block + bytes([kind])))
-    return bytes(found)
+        result[offset + size : offset + size + 5] = _TRAILER.pack(kind, checksum(block + bytes([kind])))
+    return bytes(result)
 
 
 def _same_size(draw: Random, content: bytes) -> bytes:
     """Change bytes where numbers are: at the begin of entries, and the restart points at the end."""
     if not content:
         return content
-    found = bytearray(content)
+    result = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 5))):
         size = draw.choice((1, 1, 4))
         at = draw.choice(
             (
-                draw.randrange(min(16, len(found))),
-                max(0, len(found) - draw.randrange(1, 20)),
-                draw.randrange(len(found)),
+                draw.randrange(min(16, len(result))),
+                max(0, len(result) - draw.randrange(1, 20)),
+                draw.randrange(len(result)),
             )
         )
-        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
-    return bytes(found)
+        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+    return bytes(result)
 
 
 def _change_numbers(draw: Random, record: bytes) -> bytes:
@@ -91,11 +91,11 @@ def _handles(content: bytes) -> list[tuple[int, int]]:
         if byte < 128:
             numbers.append(value)
             value = shift = 0
-    found = [(numbers[i], numbers[i + 1]) for i in (0, 2) if len(numbers) > i + 1]
-    ends = [offset for offset, _ in found if offset]
+    result = [(numbers[i], numbers[i + 1]) for i in (0, 2) if len(numbers) > i + 1]
+    ends = [offset for offset, _ in result if offset]
     if ends and min(ends) > 5:  # a small table has one block of data, from its begin on
-        found.append((0, min(ends) - 5))
-    return [(offset, size) for offset, size in found if size and offset + size + 5 <= len(content)]
+        result.append((0, min(ends) - 5))
+    return [(offset, size) for offset, size in result if size and offset + size + 5 <= len(content)]
 
 
 def _records(content: bytes) -> list[bytes]:

@@ -26,13 +26,13 @@ def change_hdf5(draw: Random, content: bytes) -> bytes:
 
 def change_tables(draw: Random, content: bytes) -> bytes:
     """Change numbers near the begin of one of the file's own tables."""
-    found = bytearray(content)
-    places = [i for mark in _MARKS for i in range(0, len(found), 8) if found.startswith(mark, i)] or [0]
+    result = bytearray(content)
+    places = [i for mark in _MARKS for i in range(0, len(result), 8) if result.startswith(mark, i)] or [0]
     for _ in range(draw.choice((1, 1, 2, 4))):
-        at = min(len(found) - 1, draw.choice(places) + draw.randrange(draw.choice((24, 100, 600))))
+        at = min(len(result) - 1, draw.choice(places) + draw.randrange(draw.choice((24, 100, 600))))
         size = draw.choice((1, 2, 4, 8))
-        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
-    return bytes(found)
+        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+    return bytes(result)
 
 
 def change_objects(draw: Random, content: bytes) -> bytes:

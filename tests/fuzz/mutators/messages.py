@@ -65,12 +65,12 @@ def _messages(message: Any) -> Iterator[Any]:
 
 
 def _strings(message: Any) -> list[str]:
-    found = []
+    result = []
     for one in _messages(message):
         for field, value in one.ListFields():
             if field.cpp_type == FieldDescriptor.CPPTYPE_STRING and field.type != FieldDescriptor.TYPE_BYTES:
-                found += list(value) if field.is_repeated else [value]
-    return found
+                result += list(value) if field.is_repeated else [value]
+    return result
 
 
 def _change(draw: Random, message: Any, strings: list[str]) -> None:

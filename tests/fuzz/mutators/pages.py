@@ -15,17 +15,17 @@ def change_pages(draw: Random, content: bytes) -> bytes:
     kind = draw.random()
     if kind < 0.15:
         return damage(draw, content)
-    found = bytearray(content)
-    pages = len(found) // PAGE
+    result = bytearray(content)
+    pages = len(result) // PAGE
     if kind < 0.25:
         one, two = draw.randrange(pages) * PAGE, draw.randrange(pages) * PAGE
-        found[one : one + PAGE] = content[two : two + PAGE]
-        return bytes(found)
+        result[one : one + PAGE] = content[two : two + PAGE]
+        return bytes(result)
     for _ in range(draw.choice((1, 1, 2, 8))):
         page = draw.randrange(pages) * PAGE
         at = page + draw.choice(
             (draw.randrange(16), draw.randrange(16, 150), draw.randrange(200), draw.randrange(PAGE))
         )
         size = draw.choice((1, 2, 4, 8))
-        found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(found) - at]
-    return bytes(found)
+        result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")[: len(result) - at]
+    return bytes(result)

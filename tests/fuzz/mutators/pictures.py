@@ -20,10 +20,10 @@ def change_picture(draw: Random, content: bytes) -> bytes:
         return _change_png(draw, content)
     if content.startswith(b"\xff\xd8"):
         return _change_jpeg(draw, content)
-    found = bytearray(content)
-    at, size = draw.randrange(min(60, len(found))), draw.choice((1, 2, 4))
-    found[at : at + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
-    return bytes(found)
+    result = bytearray(content)
+    at, size = draw.randrange(min(60, len(result))), draw.choice((1, 2, 4))
+    result[at : at + size] = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
+    return bytes(result)
 
 
 def _change_png(draw: Random, content: bytes) -> bytes:
@@ -56,12 +56,12 @@ def _change_png(draw: Random, content: bytes) -> bytes:
 
 def _change_jpeg(draw: Random, content: bytes) -> bytes:
     marks = [i for i in range(len(content) - 1) if content[i] == 0xFF and content[i + 1] not in (0, 0xFF)]
-    found = bytearray(content)
+    result = bytearray(content)
     at = draw.choice(marks)
     if draw.random() < 0.2:
-        found[at + 1] = draw.choice((0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA, 0xD8, 0xD9, 0xE1, 0xFE))
-        return bytes(found)
+        result[at + 1] = draw.choice((0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA, 0xD8, 0xD9, 0xE1, 0xFE))
+        return bytes(result)
     at += draw.randrange(2, 20)
     size = draw.choice((1, 2))
-    found[at : at + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
-    return bytes(found)
+    result[at : at + size] = edge(draw, 8 * size if size == 1 else 12).to_bytes(size, "big")
+    return bytes(result)

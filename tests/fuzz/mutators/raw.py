@@ -9,21 +9,21 @@ from .numbers import edge
 
 def change_bytes(draw: Random, content: bytes) -> bytes:
     """Overwrite a few places with other numbers of one to eight bytes, in either order."""
-    found = bytearray(content)
+    result = bytearray(content)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
-        at = draw.randrange(len(found) + 1)
+        at = draw.randrange(len(result) + 1)
         size = draw.choice((1, 1, 2, 4, 8))
         piece = edge(draw, 8 * size).to_bytes(size, draw.choice(("little", "big")))
-        found[at : at + size] = piece[: max(0, len(found) - at)]
-    return bytes(found)
+        result[at : at + size] = piece[: max(0, len(result) - at)]
+    return bytes(result)
 
 
 def flip_bit(draw: Random, content: bytes) -> bytes:
     """Flip one bit."""
-    found = bytearray(content)
-    if found:
-        found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
-    return bytes(found)
+    result = bytearray(content)
+    if result:
+        result[draw.randrange(len(result))] ^= 1 << draw.randrange(8)
+    return bytes(result)
 
 
 def cut(draw: Random, content: bytes) -> bytes:

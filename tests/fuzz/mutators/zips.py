@@ -110,11 +110,11 @@ def change_npy(draw: Random, data: bytes) -> bytes:
 
 def _change_heads(draw: Random, content: bytes) -> bytes:
     """Overwrite a number in one of the archive's own heads."""
-    found = bytearray(content)
+    result = bytearray(content)
     signature, length = draw.choice(((b"PK\3\4", 30), (b"PK\1\2", 46), (b"PK\5\6", 22), (b"PK\1\2", 46)))
-    places = [i for i in range(len(found)) if found.startswith(signature, i)]
+    places = [i for i in range(len(result)) if result.startswith(signature, i)]
     if not places:
         return damage(draw, content)
     at, size = draw.choice(places) + draw.randrange(4, length), draw.choice((1, 2, 4))
-    found[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")
-    return bytes(found)
+    result[at : at + size] = edge(draw, 8 * size).to_bytes(size, "little")
+    return bytes(result)

@@ -65,7 +65,7 @@ def record():
     for threshold in (0.0, 0.3, 0.5, 0.99):
         model = cv2.dnn.DetectionModel(*files["boxes"])
         model.setInputParams(1 / 127.5, (16, 16), (127, 120, 110), True)
-        models[f"detect/{threshold}"] = [numbers(found) for found in model.detect(IMAGE, threshold)]
+        models[f"detect/{threshold}"] = [numbers(result) for result in model.detect(IMAGE, threshold)]
     model = cv2.dnn.SegmentationModel(*files["maps"])
     model.setInputParams(scale=1 / 127.5, size=(12, 8), mean=127.5)
     models["segment"] = numbers(model.segment(IMAGE[:8, :12]))

@@ -23,8 +23,8 @@ def rois_of_one_image(random: np.random.Generator, shape: tuple[int, ...]) -> np
 
 def within(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Regions whose bilinear samples are far from the centres of cells, where these have kinks."""
-    found = rois(random, shape)
-    return found + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
+    result = rois(random, shape)
+    return result + np.asarray([0, 0.23, 0.31, 0.37, 0.29])
 
 
 def truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

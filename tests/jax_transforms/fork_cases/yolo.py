@@ -9,10 +9,10 @@ LARGE = "biases: 10 biases: 14 biases: 37 biases: 58 biases: 81 biases: 60"
 
 def boxes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Labels of two classes; of the last image's boxes only one is there."""
-    found = random.uniform(0.1, 0.9, shape).astype(np.float32)
-    found[..., 0] = random.integers(2, size=shape[:-1])
-    found[-1, :, 1:] = 0
-    return found
+    result = random.uniform(0.1, 0.9, shape).astype(np.float32)
+    result[..., 0] = random.integers(2, size=shape[:-1])
+    result[-1, :, 1:] = 0
+    return result
 
 
 def small(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

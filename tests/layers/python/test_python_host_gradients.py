@@ -79,10 +79,10 @@ def test_a_loss_at_the_end(weight: float) -> None:
     built_in = f'layer {{ name: "l" type: "EuclideanLoss" bottom: "x0" bottom: "x1" top: "l" loss_weight: {weight} }}'
     inputs = normal((4, 3, 2), (4, 3, 2))
     ours = python("l", "Euclidean", "x0 x1", "l", f"loss_weight: {weight}")
-    found, expected = (
+    result, expected = (
         loss_and_grads(f"{data((4, 3, 2), (4, 3, 2))} {text} force_backward: true", inputs) for text in (ours, built_in)
     )
-    assert_close(found, expected)
+    assert_close(result, expected)
 
 
 def test_without_loss_weight_it_is_no_loss() -> None:

@@ -29,8 +29,8 @@ def test_a_function_fuses() -> None:
 def test_gradients_need_no_backward() -> None:
     net = Net(data((3, 2)) + python("c", "cube", "x0", "y") + LOSS + "force_backward: true")
     x = normal((3, 2))["x0"]
-    found = jax.jit(jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0]))(x)
-    np.testing.assert_allclose(found, 3 * x**2, rtol=1e-5)
+    result = jax.jit(jax.grad(lambda x: net.loss({}, {}, {"x0": x})[0]))(x)
+    np.testing.assert_allclose(result, 3 * x**2, rtol=1e-5)
 
 
 def test_several_bottoms_and_tops() -> None:

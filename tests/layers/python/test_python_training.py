@@ -50,8 +50,8 @@ def trained(folder: Path, net: str, more: str = "", **options: Any) -> Any:
 @pytest.mark.parametrize(("backward", "more"), [("autodiff", "iter_size: 2"), ("rules", "")])
 def test_the_same_net_of_built_in_layers_learns_the_same(tmp_path: Path, more: str, backward: Any) -> None:
     expected = trained(tmp_path, FILLED + INNER_PRODUCT + EUCLIDEAN, more)
-    found = trained(tmp_path, FILLED + LINEAR + PYTHON_LOSS, more, backward=backward)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, expected)
+    result = trained(tmp_path, FILLED + LINEAR + PYTHON_LOSS, more, backward=backward)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), result, expected)
 
 
 def leaves(s: Solver) -> list[Any]:

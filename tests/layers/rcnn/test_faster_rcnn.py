@@ -21,16 +21,16 @@ STDS = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)
 
 def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
     """(class, score, box) of what is found, the best first: scores above a half, and no two alike of a class."""
-    found: list[tuple[int, float, np.ndarray]] = []
+    result: list[tuple[int, float, np.ndarray]] = []
     boxes = np.asarray(tops["rois"])[:, 1:]
     deltas = np.asarray(tops["bbox_pred"]).reshape(len(boxes), 3, 4) * STDS
     prob = np.asarray(tops["cls_prob"])
     candidates = [(k, prob[i, k], i) for i in range(len(boxes)) for k in (1, 2) if prob[i, k] > 0.5]
     for k, score, i in sorted(candidates, key=lambda c: -c[1]):
         box = np.asarray(decode_boxes(boxes[i], deltas[i, k]))
-        if all(other != k or float(overlaps(box, kept, 1.0)) <= 0.3 for other, _, kept in found):
-            found.append((k, float(score), box))
-    return found
+        if all(other != k or float(overlaps(box, kept, 1.0)) <= 0.3 for other, _, kept in result):
+            result.append((k, float(score), box))
+    return result
 
 
 @pytest.mark.slow
@@ -49,14 +49,14 @@ def test_it_learns_and_detects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     weights = str(tmp_path / "toy.caffemodel")
     solver.net.save(weights)
     net = caffe.Net("test.prototxt", weights, caffe.TEST)
-    found, wrong = 0, 0
+    result, wrong = 0, 0
     for data, boxes in pictures:
         net.blobs["data"].data[...] = data
         net.blobs["im_info"].data[...] = IM_INFO
         seen = detections(net.forward(blobs=["rois"]))
         hits = [any(k == truth[4] and overlap(box, truth) > 0.5 for k, _, box in seen) for truth in boxes]
-        found, wrong = found + sum(hits), wrong + len(seen) - sum(hits)
-    assert found == 16
+        result, wrong = result + sum(hits), wrong + len(seen) - sum(hits)
+    assert result == 16
     assert wrong <= 2
 
 

@@ -115,12 +115,12 @@ def test_best_boxes_come_first_and_padding_last(seed: int, share: float, size: f
     random = np.random.default_rng(seed)
     boxes, scores = np.float32(some_rois(random, 40, 1, size)[:, 1:]), np.float32(random.permutation(40) / 40)
     valid = random.uniform(size=40) < share
-    found = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
+    result = jax.jit(propose, static_argnums=3)(boxes, scores, valid, ProposalLimits(before=30, after=8, overlap=0.4))
     order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[:30]
-    wanted = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
-    there = np.asarray(found.there)
-    np.testing.assert_array_equal(np.asarray(found.boxes)[there], boxes[wanted])
-    np.testing.assert_array_equal(np.asarray(found.scores)[there], scores[wanted])
+    expected = order[kept_by_going_through_all(boxes[order], valid[order], 0.4, plus=1.0, n_kept=8)]
+    there = np.asarray(result.there)
+    np.testing.assert_array_equal(np.asarray(result.boxes)[there], boxes[expected])
+    np.testing.assert_array_equal(np.asarray(result.scores)[there], scores[expected])
     assert not np.any(np.diff(there.astype(int)) > 0)
 
 
@@ -135,9 +135,9 @@ def test_deltas_are_undone() -> None:
 
 
 def test_anchors_of_py_faster_rcnn() -> None:
-    found = make_anchors(16, (0.5, 1, 2), (8, 16, 32))
-    assert found[0].tolist() == [-84, -40, 99, 55]  # as its generate_anchors.py tells
-    assert found[8].tolist() == [-168, -344, 183, 359]
+    result = make_anchors(16, (0.5, 1, 2), (8, 16, 32))
+    assert result[0].tolist() == [-84, -40, 99, 55]  # as its generate_anchors.py tells
+    assert result[8].tolist() == [-168, -344, 183, 359]
 
 
 TARGETS = "python_param { module: 'rpn.proposal_target_layer' layer: 'ProposalTargetLayer' param_str: \"%s\" }"
@@ -200,8 +200,8 @@ def test_dropped_channels() -> None:
     ["'feat_stride': 8", "{'feat_stride': 8}", "feat_stride: 8", "feat_stride: 8\nflag: true", "{feat_stride: 8}"],
 )
 def test_a_param_str(text: str) -> None:
-    found = read_settings(text, {"feat_stride": 16, "scales": (8, 16), "flag": False})
-    assert found == {"feat_stride": 8, "scales": (8, 16), "flag": "flag" in text}
+    result = read_settings(text, {"feat_stride": 16, "scales": (8, 16), "flag": False})
+    assert result == {"feat_stride": 8, "scales": (8, 16), "flag": "flag" in text}
 
 
 @pytest.mark.parametrize(
@@ -329,12 +329,12 @@ def test_proposals_of_several_images_are_the_images_proposals(kind: str) -> None
     one = net(kind, PROPOSALS[kind], [(1, 2, 4, 5), (1, 4, 4, 5), (1, 3)], 2)
     alone = [run(one, *(x[i : i + 1] for x in (scores, deltas, sizes))) for i in range(2)]
     rows = [np.where(np.arange(5) == 0, i, r)[r[:, 0] >= 0] for i, (r, _) in enumerate(alone)]
-    found = rois[rois[:, 0] >= 0]
-    np.testing.assert_allclose(found, np.concatenate(rows), rtol=1e-5)
-    assert len(found) < len(rois) == 32
-    np.testing.assert_array_equal(rois[len(found) :], np.tile([-1, 0, 0, 0, 0], (32 - len(found), 1)))
+    result = rois[rois[:, 0] >= 0]
+    np.testing.assert_allclose(result, np.concatenate(rows), rtol=1e-5)
+    assert len(result) < len(rois) == 32
+    np.testing.assert_array_equal(rois[len(result) :], np.tile([-1, 0, 0, 0, 0], (32 - len(result), 1)))
     marked = np.concatenate([b[r[:, 0] >= 0] for r, b in alone])
-    np.testing.assert_allclose(best[: len(found)], marked, rtol=1e-5)
+    np.testing.assert_allclose(best[: len(result)], marked, rtol=1e-5)
 
 
 def test_one_scale_is_both_scales() -> None:
