@@ -69,8 +69,10 @@ def main() -> int:
 
 def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
     listed = tomllib.loads(LIST.read_text())
+    earlier: dict[str, list[dict[str, Any]]] = {}  # workflows of a project whose edits are still to be made
     for flow in listed["workflow"]:
         project, name = flow["project"], flow["name"]
+        earlier.setdefault(project, []).append(flow)
         if not all(word in f"{project} {name}" for word in options.only.split()):
             continue
         checkout = options.checkouts / project.replace("/", "+")
@@ -83,6 +85,8 @@ def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
             for place in (copy, *(work / other.replace("/", "+") for other in flow.get("needs", ()))):
                 if not place.exists():
                     prepare(options.checkouts / place.name, place)
+            for other in earlier.pop(project):
+                edit_files(other, copy, work / "home")
             outcome = run(flow, copy, work / "home", options)
         except (CaffejaxError, subprocess.SubprocessError, OSError, LookupError, ValueError) as error:
             outcome = f"FAILS: {type(error).__name__}: {error}"
@@ -109,8 +113,8 @@ def prepare(checkout: Path, copy: Path) -> None:
         (folder / name).chmod(0o755)
 
 
-def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
-    """Edit the files of a workflow, run its commands in the copy of the checkout, and return the outcome."""
+def edit_files(flow: dict[str, Any], copy: Path, home: Path) -> None:
+    """Make the data of a workflow, and edit its files, in the copy of the checkout."""
     home.mkdir(exist_ok=True)
     for name in flow.get("data", ()):
         if not (done := copy / f"{name}{_SUFFIX}").exists():
@@ -119,11 +123,15 @@ def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespac
     for edit in flow.get("edits", ()):
         for path in sorted(found for pattern in edit["files"] for found in copy.glob(pattern)):
             _RULES[edit["rule"]](path, edit)
+
+
+def run(flow: dict[str, Any], copy: Path, home: Path, options: argparse.Namespace) -> str:
+    """Run the commands of a workflow in the copy of the checkout, and return the outcome."""
     for net, weights in flow.get("weights", {}).items():
         if not (copy / weights).exists():
             write_weights(copy / net, copy / weights)
     path = os.pathsep.join([str(copy / "build" / "bin"), str(copy / "build" / "tools"), os.environ.get("PATH", "")])
-    packages = [str(SHIM), str(Path(caffejax.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    packages = [str(SHIM), str(Path(caffejax.__file__).parents[1]), str(copy / "python")]
     environment = {**os.environ, "PATH": path, "HOME": str(home), "MPLBACKEND": "Agg", "CAFFE_ROOT": str(copy)}
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, packages)), "JAX_PLATFORMS": "cpu"}
     script = "set -e\n" + "\n".join(flow["run"])
@@ -179,7 +187,9 @@ def to_python3(path: Path, edit: dict[str, Any]) -> None:
     if edit.get("tabs"):  # mixed with spaces
         path.write_text(path.read_text(errors="surrogateescape").expandtabs(8), errors="surrogateescape")
     module = "lib2to3" if sys.version_info < (3, 13) else "fissix"
-    subprocess.run([sys.executable, "-W", "ignore", "-m", module, "-w", "-n", path], check=True, capture_output=True)
+    without = ["-x", edit["except"]] if "except" in edit else []
+    command = [sys.executable, "-W", "ignore", "-m", module, "-w", "-n", *without, path]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def to_numpy2(path: Path, edit: dict[str, Any]) -> None:
@@ -194,7 +204,7 @@ def to_numpy2(path: Path, edit: dict[str, Any]) -> None:
 def replace(path: Path, edit: dict[str, Any]) -> None:
     """Replace a regular expression; it is an error if nothing matches, except in a file that was edited already."""
     text, count = re.subn(edit["pattern"], edit["with"], path.read_text(errors="surrogateescape"))
-    if not count and edit["with"] not in text:
+    if not count and re.sub(r"\\\d", "", edit["with"]) not in text:
         raise ValueError(f"{path.name} has nothing like {edit['pattern']!r} to edit")
     path.write_text(text, errors="surrogateescape")
 
