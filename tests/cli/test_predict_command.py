@@ -137,6 +137,22 @@ def test_classes_and_where_the_preprocessing_comes_from(
     np.testing.assert_allclose((told["mean"] * 3)[:3], mean, rtol=1e-6)
 
 
+def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str]) -> None:
+    square = CLASSIFIES.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
+    variables = written(square)
+    data = """layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "absent" batch_size: 9 }
+      transform_param { crop_size: 4 mean_value: 100 } }"""
+    loss = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }'
+    layers = square[square.index('layer { name: "ip"') : square.index('layer { name: "prob"')]
+    Path("net.prototxt").write_text(data + layers + loss)
+    (picture,) = pictures(1, HEIGHT, HEIGHT)
+    ((image,), told) = predicted(capsys, "0.png")
+    assert (told["mean"], told["size"]) == ([100] * 3, [HEIGHT] * 2)
+    scores = variables.params["ip"][0] @ (picture.transpose(2, 0, 1).astype(np.float32) - 100).ravel()
+    rows = image["results"]["ip"]
+    np.testing.assert_allclose([row["score"] for row in rows], np.sort(np.asarray(scores))[:-6:-1], rtol=1e-4)
+
+
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
     variables = written(CLASSIFIES)
     drawn = pictures(5)

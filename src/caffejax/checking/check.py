@@ -109,7 +109,7 @@ def _phase_report(
         return PhaseReport(state.name, "no data")
     best: PhaseReport | None = None
     try:
-        for graph, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
+        for graph, _, assumed, guessed in assumed_graphs(net, state.message, file, reading, wrong):
             report = _loaded_report(state.name, graph, assumed, [weights_report(graph, path) for path in weights])
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
             if not weights or not any(w.misfits for w in report.weights):

@@ -57,7 +57,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print and draw the results."""
     start_logging()
-    from ..net import Net
     from ..paths import check_exist, find
     from ..prediction.preprocessing import preprocessing_of
     from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
@@ -70,8 +69,7 @@ def run(options: argparse.Namespace) -> None:
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
     names = read_names(labels) if labels else {}
     with device_flags.on_device(options):
-        state = {"level": options.level, "stages": net_flags.stages(options), "file": options.model}
-        whole = Net(message, "TEST", reading=flags.reading_of(options), **state)
+        whole = _build(message, options)
         net = whole.for_inference(flags.several(options.output) or None)
         check_outputs(net.graph)
         blob, shape = _image_input(net, options)
@@ -113,6 +111,25 @@ def _forget_files(net: NetParameter) -> str:
         if layer.HasField("detection_output_param"):
             layer.detection_output_param.ClearField("save_output_param")
     return file
+
+
+def _build(net: NetParameter, options: argparse.Namespace) -> Net:
+    """Build the net; data layers whose sources are missing become inputs of assumed sizes, which are logged."""
+    from ..data.placeholder_sources import AbsentError, assumed_graphs, has_absent_source
+    from ..graph import net_state
+    from ..net import Net
+
+    state = net_state(net, "TEST", options.level, net_flags.stages(options))
+    file, reading = Path(options.model), flags.reading_of(options)
+    if any(has_absent_source(layer, file.parent) for layer in net.layer):
+        try:
+            candidate = next(assumed_graphs(net, state, file, reading))
+        except AbsentError as error:
+            raise CaffejaxError(Problem(str(error), options.model)) from error
+        for sentence in candidate.assumed:
+            log.warning("%s", sentence)
+        net = candidate.net
+    return Net(net, state=state, reading=reading, file=options.model)
 
 
 def _places(options: argparse.Namespace) -> list[Path]:

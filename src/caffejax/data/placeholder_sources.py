@@ -36,11 +36,13 @@ class AssumedGraph(NamedTuple):
 
     Attributes:
         graph: the graph.
+        net: the net with the Input layers.
         assumed: a sentence for each replaced data layer.
         guessed: whether the size of some images is a guess, so that other sizes may fit as well.
     """
 
     graph: Graph
+    net: NetParameter
     assumed: tuple[str, ...] = ()
     guessed: bool = False
 
@@ -77,9 +79,8 @@ def assumed_graphs(
         else:
             fits = True
             guessed = len(sizes) > 1
-            yield AssumedGraph(
-                graph, tuple(describe_placeholder(layer, size, guessed, labels) for layer in absent), guessed
-            )
+            sentences = tuple(describe_placeholder(layer, size, guessed, labels) for layer in absent)
+            yield AssumedGraph(graph, assumed, sentences, guessed)
     if error is not None and not fits:
         raise error
 
