@@ -95,7 +95,8 @@ def _without_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray
         above = (height - width / aspect) / 2 / height
     else:
         beside = (width - height * aspect) / 2 / width
-    low, high = np.array([beside, above]), np.array([1 - beside, 1 - above])
+    low = np.array([beside, above], np.float32)
+    high = 1 - low
     inside = np.all((boxes[..., :2] < high) & (boxes[..., 2:] > low), axis=-1, keepdims=True)
     return np.where(inside, (boxes - np.tile(low, 2)) / np.tile(high - low, 2), boxes)
 

@@ -134,7 +134,7 @@ for _name in ("Correlation", "Correlation1D"):
             Traced(correlation),
             Gradient(correlation_backward, overrides_autodiff=True),
             LayerTraits(row_wise=True),
-            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs is an error."),
+            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs has no effect, as in FlowNet 2."),
         )
     )
 
@@ -158,7 +158,6 @@ def _comparison(ctx: Context, a: Any, b: Any) -> Comparison:
         require(p.HasField(name), f"{name} must be given")
     require(p.kernel_size % 2 == 1, f"kernel_size must be odd, not {p.kernel_size}")
     require(p.stride_1 > 0 and p.stride_2 > 0, f"strides must be positive: {p.stride_1} and {p.stride_2}")
-    require(not p.do_abs, "do_abs: true is not supported; use correlation_type: SUBTRACT")
     sideways = ctx.type.name == "Correlation1D"
     require(p.single_direction == 0 or sideways, "single_direction is for Correlation1D")
     require(p.single_direction in (-1, 0, 1), f"single_direction must be -1, 0 or 1, not {p.single_direction}")
