@@ -151,7 +151,12 @@ MAP = (1, 2, 5, 6)
         ("Correlation", "correlation_param { kernel_size: 1 }", [MAP, MAP], "max_displacement must be given"),
         ("Correlation", "correlation_param { kernel_size: 1 max_displacement: 3 }", [MAP, MAP], "do not fit"),
         ("Correlation", "correlation_param { kernel_size: 1 max_displacement: 1 stride_2: 0 }", [MAP, MAP], "positive"),
-        ("Correlation", "correlation_param { kernel_size: 1 max_displacement: 1 }", [MAP, (1, 2, 5, 5)], "equal shape with 4 axes"),
+        (
+            "Correlation",
+            "correlation_param { kernel_size: 1 max_displacement: 1 }",
+            [MAP, (1, 2, 5, 5)],
+            "equal shape with 4 axes",
+        ),
         ("FlowWarp", "", [MAP, (1, 3, 5, 6)], r"shape \(1, 2, 5, 6\)"),
         ("Resample", "", [MAP], "must be positive"),
         ("Resample", "resample_param { type: AREA height: 2 width: 2 }", [MAP], "AREA is not supported"),
