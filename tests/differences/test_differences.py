@@ -33,5 +33,4 @@ def test_unmet_recorded_cases_are_listed() -> None:
     """Recorded cases that are not met as recorded."""
     assert "SmoothL1LossOHEM/default" in PAGE
     assert "BN/segnet_overwrites" in PAGE
-    assert "Convolution3D/stride" in PAGE
     assert "loss_weights" in PAGE
