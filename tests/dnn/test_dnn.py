@@ -13,9 +13,9 @@ import pytest
 
 from caffejax import dnn
 from caffejax.errors import CaffejaxError
-from conftest import GOLDEN
 
-FOLDER = GOLDEN / "opencv_dnn"
+TESTS = Path(__file__).parents[1]
+FOLDER = TESTS / "golden" / "opencv_dnn"
 RECORDED = json.loads((FOLDER / "recorded.json").read_text())
 ARRAYS = dict(np.load(FOLDER / "arrays.npz"))
 NETS = ("classes", "kinds", "boxes", "maps")
@@ -242,6 +242,6 @@ print(cv2.imread("found.png").shape, len(boxes) > 0)
 
 
 def test_the_page_works(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PAGE, str(GOLDEN.parents[1] / "docs" / "coming_from_opencv.md"), *files("boxes")]
+    command = [sys.executable, "-c", PAGE, str(TESTS.parent / "docs" / "coming_from_opencv.md"), *files("boxes")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "(80, 120, 3) True\n", done.stderr

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import zipfile
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 
 import caffejax
 from caffejax import dnn
-from conftest import SHARED
 
+SHARED = Path(__file__).parents[3] / "shared"
 FOLDER = SHARED / "golden" / "opencv"
 CORPUS = SHARED / "corpus" / "nets.zip"
 INDEX: dict[str, Any] = json.loads((FOLDER / "index.json").read_text()) if FOLDER.is_dir() else {}

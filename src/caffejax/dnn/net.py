@@ -410,10 +410,10 @@ class Net:
         for node in self._nodes:
             shapes = [" x ".join(map(str, shape)) for shape in top_shapes(self._reshaped, node)]
             text = "".join(rf"{part}\l" for part in (node.name, node.type, *(f"output: {s}" for s in shapes)))
-            lines.append(f"\t{_quoted(node.name)} [label={_quoted(text)} style=filled shape=box]")
+            lines.append(f"\t{_quote(node.name)} [label={_quote(text)} style=filled shape=box]")
         for node in self._nodes:
             for bottom in node.layer.bottoms:
-                lines.append(f"\t{_quoted(makers.get(bottom, '_input'))} -> {_quoted(node.name)}")
+                lines.append(f"\t{_quote(makers.get(bottom, '_input'))} -> {_quote(node.name)}")
         return "\n".join(["digraph G {", *lines, "}", ""])
 
     def dumpToFile(self, path: str) -> None:
@@ -424,5 +424,5 @@ class Net:
             file.write(self.dump().encode())
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', r"\"") + '"'

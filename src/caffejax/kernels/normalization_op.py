@@ -22,7 +22,7 @@ WindowSums = Callable[[jax.Array, int, int], jax.Array]
 
 
 @partial(jax.jit, static_argnames=("eps", "relu", "axis_name"))
-def batch_normalized(
+def normalize_channels(
     x: jax.Array,
     factor: jax.Array,
     bias: jax.Array,
@@ -50,13 +50,13 @@ def batch_normalized(
         normalized array has a gradient.
     """
     how: Any = {"eps": eps, "relu": relu}
-    run: Any = Operation(partial(_normalized, FIRST, **how), partial(_normalized_on_cpu, **how))
+    run: Any = Operation(partial(_normalize, FIRST, **how), partial(_normalize_on_cpu, **how))
     diffs: Any = Operation(partial(_normalized_diffs, FIRST, **how), partial(_normalized_diffs_on_cpu, **how))
     if axis_name is not None:
         if axis_name in varying_axes(jax.typeof(near)):
             near = jax.lax.pmean(near, axis_name)  # all devices need the same value
         over = partial(_mean_over_devices, axis_name)
-        run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalized, _normalized_diffs))
+        run, diffs = (partial(f, FIRST, over=over, **how) for f in (_normalize, _normalized_diffs))
 
     def forward(x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array) -> tuple[Arrays, Arrays]:
         y, mean, variance = run(x, factor, bias, near)
@@ -79,7 +79,7 @@ def _mean_over_devices(axis_name: str, *means: jax.Array) -> Arrays:
     return tuple(jax.lax.pmean(jnp.stack(means), axis_name))
 
 
-def _normalized(
+def _normalize(
     c: Channels,
     x: jax.Array,
     factor: jax.Array,
@@ -103,8 +103,8 @@ def _normalized(
     return (jnp.maximum(y, 0) if relu else y).astype(x.dtype), mean, variance
 
 
-def _normalized_on_cpu(x: jax.Array, *by_channel: jax.Array, **how: Any) -> Arrays:
-    y, mean, variance = _normalized(LAST, channels_last(x), *by_channel, **how)
+def _normalize_on_cpu(x: jax.Array, *by_channel: jax.Array, **how: Any) -> Arrays:
+    y, mean, variance = _normalize(LAST, channels_last(x), *by_channel, **how)
     return channels_first(y), mean, variance
 
 
@@ -145,7 +145,7 @@ def _normalized_diffs_on_cpu(x: jax.Array, *others: jax.Array, **how: Any) -> Ar
 
 
 @partial(jax.jit, static_argnames=("size", "k", "alpha", "beta"))
-def response_normalized(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
+def normalize_response(x: jax.Array, size: int, k: float, alpha: float, beta: float) -> jax.Array:
     """Return x * (k + alpha * sum of squares over `size` neighbouring channels) ** -beta, of the dtype of `x`.
 
     The result is computed in at least float32. `x` is (batch, channels, *space).

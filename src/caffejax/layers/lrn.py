@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..errors import require
 from ..kernels.elementwise import elementwise
-from ..kernels.normalization_op import power, response_normalized
+from ..kernels.normalization_op import normalize_response, power
 from ..kernels.window import Window, reach
 from .context import Context, Shape
 from .dtypes import promote
@@ -58,7 +58,7 @@ def lrn(ctx: Context, x: jax.Array) -> jax.Array:
     p = ctx.settings
     if ctx.fast and not p.within:
         _check(x)
-        return response_normalized(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
+        return normalize_response(x, p.local_size, p.k, p.alpha / p.local_size, p.beta)
     scale = _scale(ctx, x)
     if ctx.fast:
         return elementwise(lambda x, scale: ((x * power(scale, p.beta)).astype(x.dtype),), x, scale)[0]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
-from ..kernels.normalization_op import batch_normalized
+from ..kernels.normalization_op import normalize_channels
 from ..schema.caffe_pb2 import FillerParameter
 from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
@@ -139,7 +139,7 @@ def batch_norm_fused(
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
-    top, mean, variance = batch_normalized(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=sync_axis(ctx))
+    top, mean, variance = normalize_channels(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=sync_axis(ctx))
     return top, update_sums(ctx, blobs, mean, variance, x)
 
 
@@ -271,7 +271,7 @@ def scaled_batch_norm_fused(
         mean_estimate = stored_statistics(blobs[:3])[0]
         guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
         options: Any = {"relu": bool(epilogues), "axis_name": sync_axis(ctx)}
-        top, mean, variance = batch_normalized(x, factor, bias, guess, ctx.settings.eps, **options)
+        top, mean, variance = normalize_channels(x, factor, bias, guess, ctx.settings.eps, **options)
     else:
         mean, variance = batch_statistics(ctx, x)
         normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + ctx.settings.eps), x)

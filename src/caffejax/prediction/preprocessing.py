@@ -116,7 +116,7 @@ def preprocessing_of(
     """
     order = "gray" if shape[0] == 1 else "BGR"
     settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, order, "Caffe's defaults")
-    known, trained = _published(net), next(_transforms(net, file), None)
+    known, trained = _find_published(net), next(_transforms(net, file), None)
     if trained is not None and (mean is not None or known is None or _has_mean(*trained)):
         param, source = trained
         average = settings.mean if mean is not None else _mean_of(param, source, shape)
@@ -138,7 +138,7 @@ def preprocessing_of(
     )
 
 
-def _published(net: NetParameter) -> tuple[str, Published] | None:
+def _find_published(net: NetParameter) -> tuple[str, Published] | None:
     layers = {layer.name for layer in net.layer}
     for name, known in PUBLISHED.items():
         if net.name == name or net.name.startswith(f"{name}_") or (known.layer and known.layer in layers):
@@ -169,7 +169,7 @@ def _has_mean(param: TransformationParameter, file: Path) -> bool:
 
 def _mean_of(param: TransformationParameter, file: Path, shape: tuple[int, int, int]) -> np.ndarray:
     if not param.HasField("mean_file"):
-        return _fitting(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1), str(file), shape)
+        return _fit_mean(np.array(list(param.mean_value) or [0], np.float32).reshape(-1, 1, 1), str(file), shape)
     if not _has_mean(param, file):
         message = f"mean_file {param.mean_file} of its transform_param does not exist; give --mean"
         raise DataError(Problem(message, str(file)))
@@ -181,7 +181,7 @@ def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:
         numbers = np.array([float(part) for part in text.split(",")], np.float32)
     except ValueError:
         return _read_mean(Path(text), shape)
-    return _fitting(numbers.reshape(-1, 1, 1), "--mean", shape)
+    return _fit_mean(numbers.reshape(-1, 1, 1), "--mean", shape)
 
 
 def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
@@ -196,10 +196,10 @@ def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
     if image.ndim != 3 or not image.size:
         raise DataError(Problem(f"the mean is of shape {np.shape(stored)}, not (C,) or (C, H, W)", str(path)))
-    return _fitting(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
+    return _fit_mean(image if image.shape == shape else image.mean(axis=(1, 2), keepdims=True), str(path), shape)
 
 
-def _fitting(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
+def _fit_mean(mean: np.ndarray, file: str, shape: tuple[int, int, int]) -> np.ndarray:
     if len(mean) not in (1, shape[0]) or not np.isfinite(mean).all():
         message = f"the mean has {len(mean)} channels, the net's input {shape[0]}; give --mean with finite numbers"
         raise DataError(Problem(message, file))

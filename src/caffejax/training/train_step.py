@@ -69,10 +69,10 @@ def _match_axis_order(diff: jax.Array) -> jax.Array:
     Otherwise the gradient has the layout of the convolution's result, and XLA converts the weight and the history of
     the update rule to that layout and back.
     """
-    return Operation(_identity, _identity, gpu=_materialised)(diff)[0] if diff.ndim > 2 else diff
+    return Operation(_identity, _identity, gpu=_materialise)(diff)[0] if diff.ndim > 2 else diff
 
 
-def _materialised(diff: jax.Array) -> Arrays:
+def _materialise(diff: jax.Array) -> Arrays:
     return (materialise(diff),)
 
 

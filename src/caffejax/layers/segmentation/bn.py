@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.affine import by_channel
 from ...kernels.channel_reductions import FIRST
-from ...kernels.normalization_op import batch_normalized
+from ...kernels.normalization_op import normalize_channels
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
@@ -53,7 +53,7 @@ def normalize_batch(
         guess = jax.lax.stop_gradient(promote(near))
         guess = jnp.where(jnp.isfinite(guess), guess, 0)
         how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
-        results: Arrays = batch_normalized(x, promote(factor), promote(bias), guess, eps, **how)
+        results: Arrays = normalize_channels(x, promote(factor), promote(bias), guess, eps, **how)
         return results
     mean, variance = batch_statistics(ctx, x)
     y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
