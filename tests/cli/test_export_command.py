@@ -120,6 +120,7 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
         ([WEIGHTS, "--to=nowhere/net.stablehlo"], ["nowhere/net.stablehlo: cannot be written", "create the folder"]),
         ([WEIGHTS, "--to=flax"], ["--to=flax needs --out=FOLDER"]),
         ([WEIGHTS, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),
+        ([WEIGHTS, "--pad_rows"], ["--pad_rows works only with onnx"]),
         ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
         ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is no such axis in data (2, 3)"]),
         (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),

@@ -230,13 +230,17 @@ PAGE = """
 import re, shutil, sys
 import cv2
 import numpy as np
+from caffejax.cli import main
 page, caffemodel, prototxt = sys.argv[1:]
 shutil.copy(caffemodel, "MobileNetSSD_deploy.caffemodel")
 text = open(prototxt).read().replace("dim: 16", "dim: 300").replace("4 stride: 4", "4 stride: 75")
 open("MobileNetSSD_deploy.prototxt", "w").write(text)
 cv2.imwrite("street.png", np.random.RandomState(0).randint(0, 256, (80, 120, 3), np.uint8))
-for block in re.findall(r"```python\\n(.*?)```", open(page).read(), re.DOTALL):
-    exec(block)
+for kind, block in re.findall(r"```(python|console)\\n(.*?)```", open(page).read(), re.DOTALL):
+    if kind == "python":
+        exec(block)
+    else:
+        assert main(block.replace("\\\\\\n", "").split()[2:]) == 0
 print(cv2.imread("found.png").shape, len(boxes) > 0)
 """
 

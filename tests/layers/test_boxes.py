@@ -1,5 +1,6 @@
 """Boxes that overlap better ones are suppressed, as if all were gone through one by one."""
 
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caffejax.layers.boxes import non_max_suppression
+from caffejax.layers.boxes import non_max_suppression, suppress_without_loops
 from layers.suppression import kept_by_going_through_all
 
 CASES = {
@@ -22,21 +23,28 @@ CASES = {
 
 
 @cache
-def suppression(case: str) -> Any:
+def suppression(case: str, loops: bool) -> Any:
     """One program for all examples."""
-    return jax.jit(jax.vmap(partial(non_max_suppression, **CASES[case])))
+    program = jax.jit(jax.vmap(partial(non_max_suppression, **CASES[case])))
+    with nullcontext() if loops else suppress_without_loops():
+        return program.lower(
+            *(jax.ShapeDtypeStruct((3, 40, *n), t) for n, t in (((4,), "float32"), ((), bool)))
+        ).compile()
 
 
+@pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("case", CASES)
 @given(seed=st.integers(0, 2**31), share=st.floats(0, 1), size=st.sampled_from([4, 30, 100]))
 @settings(max_examples=25)
-def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(case: str, seed: int, share: float, size: int) -> None:
+def test_kept_boxes_equal_those_of_a_loop_over_all_boxes(
+    case: str, loops: bool, seed: int, share: float, size: int
+) -> None:
     random = np.random.default_rng(seed)
     # whole numbers, so that boxes are equal and overlaps at the threshold
     corners = random.integers(-size // 4, size, (3, 2, 40, 2))
     boxes = np.float32(np.concatenate([corners.min(1), corners.max(1)], axis=-1))
     boxes[random.uniform(size=boxes.shape) < 0.01] = np.nan
     valid = random.uniform(size=boxes.shape[:2]) < share
-    kept = np.asarray(suppression(case)(boxes, valid))
+    kept = np.asarray(suppression(case, loops)(boxes, valid))
     for result, own, there in zip(kept, boxes, valid, strict=True):
         assert np.flatnonzero(result).tolist() == kept_by_going_through_all(own, there, **CASES[case])

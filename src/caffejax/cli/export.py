@@ -36,6 +36,7 @@ _ONLY_FOR = {  # the forms to which a flag applies
     "batch": ("stablehlo", "onnx"),
     "batch_axis": ("stablehlo", "onnx"),
     "opset": ("onnx",),
+    "pad_rows": ("onnx",),
     "out": ("flax",),
     "preprocess": ("stablehlo", "onnx"),
     "weights_as": ("flax",),
@@ -55,6 +56,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "batch_axis", "the batch axis of the inputs (default: 0)", type=flags.count, metavar="N")
     flags.add(parser, "platforms", "StableHLO: the platforms it runs on (default: cpu,cuda,tpu)", metavar="A,B")
     flags.add(parser, "opset", "ONNX: the version of the operator set", type=flags.positive, metavar="N")
+    pad_rows = "ONNX: fix the number of rows of detections at the maximum; rows of -1 follow them"
+    flags.add_switch(parser, "pad_rows", pad_rows)
     weights_as = "flax: the format of the weights (default: safetensors)"
     flags.add(parser, "weights_as", weights_as, choices=("safetensors", "orbax"))
     phase = "the phase whose layers are exported; they always compute as in TEST"
@@ -98,7 +101,7 @@ def _form(options: argparse.Namespace) -> str:
     form = _FORMS.get(options.to if options.to == "flax" else os.path.splitext(options.to)[1], "")
     problems = [] if form else [f"--to={options.to}: name a file that ends in .stablehlo or .onnx, or flax"]
     for name, forms in _ONLY_FOR.items():
-        if form and form not in forms and getattr(options, name) is not None:
+        if form and form not in forms and getattr(options, name) not in (None, False):
             remedy = "; preprocess images before calling the module" if name == "preprocess" else ""
             problems.append(f"--{name} works only with {' and '.join(forms)}{remedy}")
     if form == "flax" and not options.out:
@@ -151,6 +154,7 @@ def _write_onnx(net: Net, subject: Subject, options: argparse.Namespace) -> tupl
 
     settings: dict[str, Any] = {
         "opset": options.opset or OPSET,
+        "pad_rows": bool(options.pad_rows),
         "batch_axis": options.batch_axis or 0,
         "preprocessing": preprocessing_of(net, subject, options),
     }

@@ -14,11 +14,14 @@ Functions without a loop also accept NumPy arrays. They then compute with NumPy,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .helpers import namespace_of
@@ -144,6 +147,10 @@ def non_max_suppression(
     kept = jnp.zeros_like(valid, dtype=bool)
     if isinstance(n, int) and n == 0:
         return kept
+    if eta == 1 and _in_rounds.get():
+        given = {"plus": plus} if measure is None else {}
+        overlap = (measure or overlaps)(boxes[:, None], boxes[None], **given)  # of a kept box and a later one
+        return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, n_kept)
     zero = 0 * jnp.sum(boxes[:0])
     limit = jnp.asarray(threshold, boxes.dtype) + zero
     overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
@@ -168,6 +175,44 @@ def non_max_suppression(
         )
 
     return lax.while_loop(has_next, keep_next, _Carry(kept, jnp.sum(kept, dtype=jnp.int32) - 1, overlap, limit)).kept
+
+
+_in_rounds: ContextVar[bool] = ContextVar("in_rounds", default=False)
+
+
+@contextmanager
+def suppress_without_loops() -> Iterator[None]:
+    """Trace `non_max_suppression` within a `with` block as a fixed number of rounds, one for each box, without a loop.
+
+    Results are the same. It is for exports to engines in which loops do not work. Suppression with eta below 1 keeps
+    its loop.
+    """
+    token = _in_rounds.set(True)
+    try:
+        yield
+    finally:
+        _in_rounds.reset(token)
+
+
+def _suppress_in_rounds(above: jax.Array, valid: jax.Array, n_kept: int | None) -> jax.Array:
+    """Return the mask of kept boxes.
+
+    Each round suppresses the boxes that a box kept by the round before overlaps. After round n, the mask of the first n
+    boxes is final.
+
+    Args:
+        above: (N, N), whether the box of the row suppresses the box of the column, if it is before it and is kept.
+        valid: (N,), False for padding.
+        n_kept: the maximum number of boxes to keep, or None.
+    """
+    n = above.shape[0]
+    suppresses = jnp.swapaxes(above & np.triu(np.ones((n, n), bool), 1), 0, 1).astype(jnp.float32)
+    possible = valid.astype(jnp.float32)
+    kept = possible
+    for _ in range(n - 1):
+        kept = possible * (1 - jnp.minimum(suppresses @ kept, 1))
+    mask = kept > 0
+    return mask if n_kept is None else mask & (jnp.cumsum(kept) <= n_kept)
 
 
 class _Carry(NamedTuple):

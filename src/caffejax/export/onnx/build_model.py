@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from ..._version import __version__
 from ...errors import CaffejaxError, GraphError, Problem
 from ...execution.schedule import padded_blobs
 from ...graph import Layer
+from ...layers.boxes import suppress_without_loops
 from ...layers.dispatch import call as run
 from ...layers.row_padding import matching_rows_axis, rows_axis
 from ...options import Run
@@ -147,6 +149,7 @@ def build_model(
     inputs: Mapping[str, jax.ShapeDtypeStruct],
     opset: int,
     preprocessing: Preprocessing | None,
+    pad_rows: bool = False,
 ) -> ModelProto:
     """Build the ONNX model of a net.
 
@@ -155,11 +158,13 @@ def build_model(
         inputs: shapes and dtypes of the inputs; sizes may be symbolic.
         opset: the version of ONNX's operator set.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
+        pad_rows: whether outputs keep their padding rows.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
     """
-    return _ModelBuilder(subject, inputs, opset, preprocessing).model()
+    with suppress_without_loops() if pad_rows else nullcontext():
+        return _ModelBuilder(subject, inputs, opset, preprocessing, pad_rows).model()
 
 
 class _ModelBuilder:
@@ -169,6 +174,7 @@ class _ModelBuilder:
         inputs: Mapping[str, jax.ShapeDtypeStruct],
         opset: int,
         preprocessing: Preprocessing | None,
+        pad_rows: bool,
     ) -> None:
         self.subject = subject
         blobs = [top for layer in subject.layers for top in layer.tops]
@@ -176,7 +182,7 @@ class _ModelBuilder:
         self.values: dict[str, Value] = {}
         self.readers = Counter(name for layer in subject.layers for name in layer.bottoms)
         self.readers.update(subject.outputs)
-        padded = padded_blobs(subject.layers)
+        padded = {} if pad_rows else padded_blobs(subject.layers)
         self.strip_padding = {name: padded[name] for name in subject.outputs if name in padded}
         self.problems: list[Problem] = []
         self.fed: list[Value] = []

@@ -49,12 +49,13 @@ def export_onnx(
     batch: bool = True,
     batch_axis: int = 0,
     preprocessing: Preprocessing | None = None,
+    pad_rows: bool = False,
 ) -> ModelProto:
     """Return the ONNX model of a net, checked by ONNX's checker.
 
     Values have the names of the net's blobs, and nodes have the names of its layers. Initializers are the weights.
-    Outputs contain only valid rows, no padded rows. Recurrent layers that carry state between passes start each call
-    from the subject's state.
+    Outputs contain only valid rows, no padding rows, unless `pad_rows`. Recurrent layers that carry state between
+    passes start each call from the subject's state.
 
     Args:
         subject: the net with its weights.
@@ -62,6 +63,8 @@ def export_onnx(
         batch: True for a symbolic batch size, False for the batch size of the net.
         batch_axis: the axis of the inputs that is the batch.
         preprocessing: preprocessing to include in the model; its input then takes uint8 images.
+        pad_rows: True for outputs with the maximum number of rows, such as keep_top_k of DetectionOutput for each
+            image, for engines in which shapes cannot depend on data. Padding rows come last and are -1.
 
     Raises:
         GraphError: naming every layer that cannot be exported.
@@ -74,7 +77,7 @@ def export_onnx(
         raise GraphError(layer.problem("cannot be exported to ONNX: it runs on the host") for layer in host)
     inputs = symbolic_batch_shapes(subject, batch_axis) if batch else subject.inputs
     with subject.report_random_layers():
-        model = build_model(subject, inputs, opset, preprocessing)
+        model = build_model(subject, inputs, opset, preprocessing, pad_rows)
     if _is_large(model):
         check_program(model)
     else:

@@ -176,7 +176,7 @@ def _join_rows(rows: jax.Array, kept: jax.Array) -> jax.Array:
     listed = jnp.where(kept[:, None], rows, -1)[jnp.argsort(~kept, stable=True)]
     number = jnp.arange(rows.shape[0])
     nothing = jnp.full_like(rows, -1).at[:, 0].set(jnp.where(number < images, number, -1).astype(rows.dtype))
-    return jnp.where(jnp.any(kept), listed, nothing)
+    return jnp.where(jnp.any(kept[None], axis=1), listed, nothing)  # OpenCV 5 fails on arrays without axes
 
 
 def _read(ctx: Context, loc: Any, conf: Any, prior: Any) -> tuple[Any, Any, Any]:

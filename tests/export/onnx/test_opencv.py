@@ -1,0 +1,73 @@
+"""OpenCV 5, which reads no Caffe models, reads and runs their export to ONNX with equal results."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+
+from caffejax import Net
+from caffejax.cli import main
+from caffejax.export import Subject, make_subject
+from caffejax.export.onnx import export_onnx
+from conftest import GOLDEN
+from export.filled import fill_variables
+from export.onnx.test_onnx_nets import CLASSIFICATION, CONFIGS, SEGMENTATION
+
+pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f"needs OpenCV 5, not {cv2.__version__}")
+
+BOXES = GOLDEN / "opencv_dnn" / "boxes.prototxt"
+NETS = {"classification": CLASSIFICATION, "segmentation": SEGMENTATION, "detection": BOXES}
+LARGE = ["squeezenet", "mobilenet", "mobilenet_ssd", "segnet"]
+
+
+def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))
+    for name, array in inputs.items():
+        net.setInput(array, name)
+    names = [output.name for output in model.graph.output]
+    return dict(zip(names, net.forward(names), strict=True))
+
+
+def assert_equal_in_opencv(subject: Subject) -> None:
+    random = np.random.default_rng(1)
+    inputs = {name: random.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
+    found = run_in_opencv(export_onnx(subject, batch=False, pad_rows=True), inputs)
+    expected, _ = subject.net.apply(*subject.variables, inputs)
+    for name, theirs in found.items():
+        ours = np.asarray(expected[name])
+        assert theirs.shape == ours.shape
+        np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-4 * np.abs(ours).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETS)
+def test_opencv_gives_equal_outputs(name: str) -> None:
+    net = Net(NETS[name])
+    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LARGE)
+def test_opencv_gives_equal_outputs_of_larger_nets(name: str) -> None:
+    net = Net(CONFIGS / name / "train_val.prototxt")
+    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+
+
+@pytest.mark.slow
+def test_the_flag_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    weights = f"--weights={BOXES.with_suffix('.caffemodel')}"
+    for flags, rows in ([], "rows"), (["--pad_rows", "--batch=1"], 12):
+        assert main(["export", str(BOXES), weights, "--to=boxes.onnx", *flags]) == 0
+        dims = onnx.load("boxes.onnx").graph.output[0].type.tensor_type.shape.dim
+        assert rows in (dims[2].dim_value, dims[2].dim_param)
+    model = onnx.load("boxes.onnx")
+    assert "Loop" not in {node.op_type for node in model.graph.node}
+    net = Net(BOXES)
+    image = {"data": np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)}
+    expected = np.asarray(net.apply(*net.load(BOXES.with_suffix(".caffemodel")), image)[0]["found"])
+    found = run_in_opencv(model, image)["found"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found.shape == (1, 1, 12, 7)
