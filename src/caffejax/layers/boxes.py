@@ -148,8 +148,8 @@ def non_max_suppression(
     if isinstance(n, int) and n == 0:
         return kept
     if eta == 1 and _in_rounds.get():
-        given = {"plus": plus} if measure is None else {}
-        overlap = (measure or overlaps)(boxes[:, None], boxes[None], **given)  # of a kept box and a later one
+        kept_by, later = boxes[:, None], boxes[None]
+        overlap = overlaps(kept_by, later, plus) if measure is None else measure(kept_by, later)
         return _suppress_in_rounds((overlap >= threshold) if or_equal else (overlap > threshold), valid, n_kept)
     zero = 0 * jnp.sum(boxes[:0])
     limit = jnp.asarray(threshold, boxes.dtype) + zero
