@@ -1,5 +1,7 @@
 """HDF5Data apart from the recorded cases: axes and types, paths, bad lists and files."""
 
+import threading
+
 import h5py
 import numpy as np
 import pytest
@@ -41,6 +43,16 @@ def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path)
         assert source.tops[0].shape == got.shape == (shape[0] + 1, *shape[1:])
         expected = values.reshape(shape)
         np.testing.assert_array_equal(got, np.concatenate([expected, expected[:1]]))
+
+
+@pytest.mark.parametrize(("batch_size", "threads"), [(3, False), (2**15, True)])
+def test_small_batches_are_read_without_a_thread(open_source, hdf5_layer, tmp_path, batch_size, threads):
+    path = write(tmp_path / "x.h5", a=np.arange(5))
+    before = threading.active_count()
+    source = open_source(hdf5_layer(listed(tmp_path, path), "a", batch_size=batch_size))
+    rows = np.concatenate([next(source)[0] for _ in range(3)])
+    np.testing.assert_array_equal(rows, np.arange(3 * batch_size) % 5)
+    assert (threading.active_count() > before) == threads
 
 
 def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hdf5_layer, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ from .prefetch import Batch, Batches
 
 Rows = tuple[np.ndarray, ...]  # one array for each data set
 
+_SMALL = 2**14  # numbers that are copied in less time than a thread takes to hand them over
+
 
 class Hdf5Batches:
     """Batches of rows from HDF5 files in order; after the last file the first one follows.
@@ -50,7 +53,8 @@ class Hdf5Batches:
         self._files = files
         self._names = list(site.layer.top)
         self.batch_size: int = param.batch_size
-        self.threads = 1
+        size = sum(math.prod(top.shape) for top in tops)
+        self.threads = 1 if len(files) > 1 or size > _SMALL else 0
         self._rng = CounterRng(site.reading.seed, site.layer.name) if param.shuffle else None
         self._held: tuple[int, Rows] | None = None  # the last file read
         self._order: tuple[tuple[int, int], np.ndarray] | None = None  # the last order and its epoch and file

@@ -55,7 +55,7 @@ class Batches(Protocol):
 
     @property
     def threads(self) -> int:
-        """The number of threads to read with. Evaluated when reading begins."""
+        """The number of threads to read with; 0 reads when a batch is requested. Evaluated when reading begins."""
         ...
 
     @property
@@ -189,7 +189,8 @@ class Pipeline:
             # In a thread, because a KeyboardInterrupt in the `__del__` of a shared array would be lost.
             return ThreadPrefetchIterDataset(by_workers.map(_copy_from_shared_memory), prefetch_buffer_size=1)
         threads = min(self._batches.threads, self._depth)
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=self._depth))
+        ready = self._depth if threads else 0
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ready))
 
 
 def _mark_grain_flags_parsed() -> None:
