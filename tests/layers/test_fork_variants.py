@@ -124,3 +124,125 @@ def test_a_zoom_factor_multiplies_where_shapes_fit_so_only(
 def test_sizes_that_fit_neither_way_are_told_as_deeplabs() -> None:
     with pytest.raises(CaffejaxError, match=r"\(1, 1, 5, 7\)"):
         net_of(ZOOM, (1, 1, 3, 4), (1, 1, 4, 4))
+
+
+def trained(text: str, shapes: list[tuple[int, ...]], *bottoms: Any, state: Any = None, phase: Any = "TRAIN") -> Any:
+    net = net_of(text, *shapes, phase=phase)
+    fed = {f"b{i}": np.asarray(b, "f") for i, b in enumerate(bottoms)}
+    initial = net.init(jax.random.key(0))
+    return net.apply(initial.params, state or initial.state, fed, key=jax.random.key(1))
+
+
+POINTS, LABELS = np.array([[0, 0], [4, 4], [0, 2], [8, 4]], "f"), np.array([0, 1, 0, 1])
+SHAPES: list[tuple[int, ...]] = [(4, 2), (4,)]
+
+
+def test_decode_measures_the_distance_to_the_mean_of_each_label() -> None:
+    text = layer_of("Decode", 2, 'top: "z" decode_param { cache_size: 1 pregen_label_count: 2 }')
+    tops, state = trained(text, SHAPES, POINTS, LABELS)
+    means = np.array([[0, 1], [6, 4]], "f")
+    np.testing.assert_allclose(state["x"][0].reshape(2, 2), means, rtol=1e-6)
+    np.testing.assert_allclose(tops["y"][0].ravel(), [0, 0], atol=1e-6)  # the first item sees itself alone
+    assert not np.any(tops["z"])  # two of four encodings complete no centroid
+    tops, state = trained(text, SHAPES, POINTS, LABELS, state=state)
+    np.testing.assert_allclose(tops["z"].reshape(2, 2), means, rtol=1e-6)
+    tops, _ = trained(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
+    expected = np.sum((POINTS[:, None] - means) ** 2, axis=2)
+    np.testing.assert_allclose(tops["y"][..., 0, 0], expected, rtol=1e-6)
+    accuracy = run(net_of(layer_of("AccuracyDecode", 2, "accuracy_param { ignore_label: 1 }"), (4, 2), (4, 2)),
+                   expected, np.stack([[0, 1, 1, 0], LABELS], axis=1))  # fmt: skip
+    np.testing.assert_allclose(accuracy, 0.5)  # of the items with the labels 0 and 0, the first is near
+
+
+def test_knn_scores_labels_by_their_nearest_examples() -> None:
+    text = layer_of("Knn", 2, "knn_param { num_output: 4 k: 1 max_stored_batches: 3 }")
+    _, state = trained(text, SHAPES, POINTS, LABELS)
+    _, state = trained(text, SHAPES, POINTS + 10, np.full(4, 2), state=state)
+    tops, _ = trained(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
+    examples = [POINTS[[0, 2]], POINTS[[1, 3]], POINTS + 10]
+    nearest = np.array([[np.linalg.norm(e - x, axis=1).min() for e in examples] for x in POINTS])
+    least, most = nearest.min(axis=1, keepdims=True), nearest.max(axis=1, keepdims=True)
+    expected = np.concatenate([1 - (nearest - least) / (most - least), np.zeros((4, 1))], axis=1)
+    np.testing.assert_allclose(tops["y"][..., 0, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_data_sequence_pairs_items_with_their_label_and_others(k: int) -> None:
+    tops = " ".join(f'top: "{name}"' for name in [*["p", "n", "m"][: 1 + k], "l"])
+    text = layer_of("DataSequence", 2, f"{tops} data_sequence_param {{ k: {k} cache_size: 2 label_count: 2 }}")
+    found, _ = trained(text, SHAPES, POINTS, LABELS)
+    labels = np.asarray(found["l"][..., 0, 0])
+    np.testing.assert_array_equal(found["y"], POINTS)
+    np.testing.assert_array_equal(labels[:, 0], LABELS)
+    same = labels[:, :1] == labels[:, 1:]
+    np.testing.assert_array_equal(same, [[True] + [False] * k] * 4 if k else [[True], [False]] * 2)
+    for name, column in zip(["p", "n", "m"], labels.T[1:], strict=False):
+        of_label = [POINTS[np.equal(LABELS, label)] for label in column]
+        assert all(any(np.array_equal(x, p) for p in points) for x, points in zip(found[name], of_label, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "distance", "legacy"),
+    [
+        ("output_matches: true", [[1, 1], [1, 0]], 2, False),
+        ("output_matches: true legacy_version: true margin: 3", [[2, 2], [0, 1]], 2, True),
+        ('output_matches: true distance_calculation: "MANHATTAN" margin: 2', [[1], [0]], 1, True),
+        ("output_matches: true matching_distance_scale: 3", [[1], [0]], 2, False),
+    ],
+)
+def test_mycaffes_contrastive_loss(text: str, labels: Any, distance: int, legacy: bool) -> None:
+    a, b = np.array([[0, 0.5], [1, 1]], "f"), np.array([[0.5, 0], [0.75, 1.5]], "f")
+    settings = f'top: "m" loss_weight: 1 loss_weight: 0 contrastive_loss_param {{ {text} }}'
+    net = net_of(layer_of("ContrastiveLoss", 3, settings), (2, 2), (2, 2), np.shape(labels))
+    tops, _ = net.apply({}, {}, {"b0": a, "b1": b, "b2": np.asarray(labels, "f")})
+    squared = np.sum(np.abs(a - b) ** distance, axis=1) * [3 if "scale" in text else 1, 1]
+    margin = 3 if "margin: 3" in text else 2 if "margin: 2" in text else 1
+    gap = margin - (squared if legacy else np.sqrt(squared))
+    loss = (squared[0] + max(gap[1], 0) ** (1 if legacy else 2)) / 4
+    np.testing.assert_allclose(tops["y"], loss, rtol=1e-5)
+    np.testing.assert_array_equal(np.ravel(tops["m"]), [gap[0] >= 0, gap[1] < 0])
+
+
+def test_min_top_axes_debug_and_memory_loss_build_and_run(caplog: pytest.LogCaptureFixture) -> None:
+    text = """
+    layer { name: "ip" type: "InnerProduct" bottom: "b0" top: "ip" inner_product_param { num_output: 3 min_top_axes: 4 } }
+    layer { name: "d" type: "Debug" bottom: "ip" bottom: "b1" top: "ip" debug_param { max_stored_batches: 2 } }
+    layer { name: "s" type: "Slice" bottom: "ip" top: "y" top: "rest" slice_param { axis: 1 slice_dim: 1 slice_point: 1 } }
+    layer { name: "l" type: "MemoryLoss" bottom: "rest" bottom: "b1" top: "loss" }"""
+    with caplog.at_level(logging.WARNING):
+        tops, _ = trained(text, SHAPES, POINTS, LABELS)
+    assert (tops["y"].shape, float(tops["loss"])) == ((4, 1, 1, 1), 0)
+    assert "MemoryLoss is 0" in caplog.text
+    assert "debug_param (of mycaffe) is ignored" in caplog.text
+
+
+def test_unpooling_reads_its_method_from_pool_too() -> None:
+    text = "unpooling_param {{ unpool_size: 4 kernel_size: 2 stride: 2 {}: TILE }}"
+    x = np.arange(4).reshape(1, 1, 2, 2)
+    by_pool, by_unpool = (run(net_of(layer_of("UnPooling", 1, text.format(n)), x.shape), x) for n in ("pool", "unpool"))
+    np.testing.assert_array_equal(by_pool, by_unpool)
+
+
+def test_layers_of_an_lstm_are_a_stack() -> None:
+    settings = "recurrent_param { num_output: 3 engine: CUDNN num_layers: 2 dropout_ratio: 0.4 dropout_seed: 1 }"
+    x = np.random.default_rng(6).normal(size=(4, 2, 5)).astype("f")
+    stack = net_of(layer_of("Lstm", 2, settings), x.shape, (4, 2))
+    assert [(layer.name, layer.type.name) for layer in stack.graph.layers[2:] if not layer.inserted_split] == [
+        *(("x_1", "Lstm"), ("x_drop_1", "Dropout"), ("x", "Lstm")),
+    ]
+    single = "recurrent_param { num_output: 3 }"
+    params = stack.init(jax.random.key(1)).params
+    first = run(net_of(layer_of("LSTM", 2, single), x.shape, (4, 2)), x, np.ones((4, 2)), params={"x": params["x_1"]})
+    second = net_of(layer_of("LSTM", 2, single), (4, 2, 3), (4, 2))
+    expected = run(second, first, np.ones((4, 2)), params={"x": params["x"]})
+    np.testing.assert_allclose(run(stack, x, np.ones((4, 2)), params=params), expected, rtol=1e-5)
+
+
+def test_mycaffes_names_of_ssds_settings() -> None:
+    text = "normalization2_param { across_spatial: false channel_shared: true eps: 0.5 }"
+    ours = "norm_param { across_spatial: false channel_shared: true eps: 0.5 }"
+    x = np.random.default_rng(7).normal(size=(1, 3, 2, 2))
+    by_name = [
+        run(net_of(layer_of(kind, 1, t), x.shape), x) for kind, t in (("Normalization2", text), ("Normalize", ours))
+    ]
+    np.testing.assert_array_equal(*by_name)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ..errors import require
 from . import cross_replica
 from .context import Context
 from .dtypes import promote
-from .helpers import four_axes
+from .helpers import first_top, four_axes
 from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_batch
 from .registry import register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
@@ -59,44 +61,77 @@ def _difference(a: jax.Array, b: jax.Array) -> jax.Array:
     return (promote(a) - promote(b.reshape(a.shape))).reshape(a.shape[0], -1)
 
 
-def contrastive_loss(ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array) -> jax.Array:
+def contrastive_loss(
+    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
+) -> jax.Array | tuple[jax.Array, jax.Array]:
     """Half the mean over pairs of d**2 if similar, else max(margin - d, 0)**2; d is their distance. A scalar.
 
     Bottoms: features a and b, (N, C), and `similar`, (N,), nonzero for similar pairs. Caffe's rule:
     contrastive_loss_layer.cpp. With `legacy_version` dissimilar pairs contribute max(margin - d**2, 0). The gradient
     divides by d + 1e-4 instead of d.
+
+    In MyCaffe, bottom 2 may have 2 or 3 labels for each pair, which is similar if they are equal; a second top says for
+    each pair whether d is at most the margin if and only if it is similar; d**2 of similar pairs is multiplied by
+    `matching_distance_scale`, without effect on the gradient; and d**2 is the sum of absolute differences with
+    `distance_calculation: MANHATTAN`, which implies legacy_version. A fourth bottom has centroids (labels, C), which
+    replace a in similar pairs (`centroid_learning: MATCHING`) or in others (NONMATCHING) once they are not all 0.
     """
-    _, alike, squared, gap = _pairs(ctx, a, b, similar)
+    _, alike, squared, gap = _pairs(ctx, a, b, similar, *centroids)
     apart = jnp.maximum(gap, 0)
-    apart = apart if ctx.param.legacy_version else jnp.square(apart)
-    return jnp.sum(jnp.where(alike, squared, apart)) / (2 * a.shape[0])
+    apart = apart if _is_legacy(ctx.param) else jnp.square(apart)
+    scale = ctx.param.matching_distance_scale
+    loss = jnp.sum(jnp.where(alike, scale * squared, apart)) / (2 * a.shape[0])
+    if ctx.n_tops == 1:
+        return loss
+    near = jnp.where(alike, ctx.param.margin - _distance(ctx.param, scale * squared), gap) >= 0
+    return loss, lax.stop_gradient((near == alike).astype(a.dtype)).reshape(-1, 1, 1, 1)
 
 
 def contrastive_loss_backward(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *, y: jax.Array, dy: jax.Array
-) -> tuple[jax.Array, jax.Array, None]:
-    diff, alike, squared, gap = _pairs(ctx, a, b, similar)
-    slope = 1.0 if ctx.param.legacy_version else gap / (jnp.sqrt(squared) + _SOFTENING)
-    factor = dy / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -slope, 0))
+    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array, y: Any, dy: Any
+) -> tuple[jax.Array | None, ...]:
+    diff, alike, squared, gap = _pairs(ctx, a, b, similar, *centroids)
+    slope = 1.0 if _is_legacy(ctx.param) else gap / (jnp.sqrt(squared) + _SOFTENING)
+    factor = first_top(dy) / a.shape[0] * jnp.where(alike, 1, jnp.where(gap > 0, -slope, 0))
     da = factor[:, None] * diff
-    return da.reshape(a.shape), -da.reshape(b.shape), None
+    return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
 
 
 register(
     LayerType(
-        Signature("ContrastiveLoss", bottoms=3, param="contrastive_loss_param", loss=True),
+        Signature(
+            "ContrastiveLoss",
+            bottoms=(3, 4),
+            tops=(1, 2),
+            param="contrastive_loss_param",
+            loss=True,
+            fork_settings=("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale"),
+        ),
         Traced(contrastive_loss),
         Gradient(
-            contrastive_loss_backward, overrides_autodiff=True, indices=Indices((2,)), exempt_from_force_backward=(2,)
+            contrastive_loss_backward,
+            overrides_autodiff=True,
+            indices=Indices((2,)),
+            exempt_from_force_backward=(2, 3),
         ),
     )
 )
 
 
+def _is_legacy(p: Any) -> bool:
+    return bool(p.legacy_version or p.distance_calculation == "MANHATTAN")
+
+
+def _distance(p: Any, squared: jax.Array) -> jax.Array:
+    """Return the number that the margin is compared with."""
+    return squared if _is_legacy(p) else jnp.sqrt(squared)
+
+
 def _pairs(
-    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array
+    ctx: Context, a: jax.Array, b: jax.Array, similar: jax.Array, *centroids: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return differences (pairs, channels), the mask of similar pairs, squared distances, and margin - distance."""
+    p = ctx.param
     require_one_batch(a.shape, b.shape)
     for i, x in enumerate((a, b)):
         require(
@@ -104,15 +139,30 @@ def _pairs(
             f"bottom {i} must be pairs x channels: height and width are not 1 in {x.shape}",
         )
     require(a.size == b.size, f"bottoms 0 and 1 must have the same channels: {a.shape} and {b.shape}")
-    labels = four_axes(similar.shape, "bottom 2")
+    n, labels, *plane = four_axes(similar.shape, "bottom 2")
     require(
-        labels == (a.shape[0], 1, 1, 1),
-        f"bottom 2 must hold one number for each of the {a.shape[0]} pairs, not have shape {similar.shape}",
+        (n, *plane) == (a.shape[0], 1, 1) and 1 <= labels <= 3,
+        f"bottom 2 must hold one number, or two or three labels, for each of the {a.shape[0]} pairs, not have shape "
+        f"{similar.shape}",
     )
-    diff = promote(a).reshape(a.shape[0], -1) - promote(b).reshape(a.shape[0], -1)
-    squared = jnp.sum(jnp.square(diff), axis=1)
-    distance = squared if ctx.param.legacy_version else jnp.sqrt(squared)
-    return diff, similar.astype(jnp.int32).ravel() != 0, squared, ctx.param.margin - distance
+    require(ctx.n_tops == 1 or p.output_matches, "has two tops: set output_matches, or leave one")
+    for name, allowed in (("distance_calculation", _DISTANCES), ("centroid_learning", _CENTROIDS)):
+        require(getattr(p, name) in allowed, f"{name} must be {', '.join(allowed)}, not {getattr(p, name)}")
+    numbers = promote(similar).reshape(n, labels)
+    alike = numbers[:, 0].astype(jnp.int32) != 0 if labels == 1 else jnp.all(numbers[:, 1:] == numbers[:, :1], axis=1)
+    first, second = (promote(x).reshape(n, -1) for x in (a, b))
+    if centroids and p.centroid_learning != "NONE":
+        require(labels > 1, "centroid_learning needs labels for each pair in bottom 2")
+        rows = lax.stop_gradient(promote(centroids[0]).reshape(centroids[0].shape[0], -1))
+        require(rows.shape[1:] == first.shape[1:], f"bottom 3 must have rows like bottom 0's, {a.shape}: {rows.shape}")
+        replaced = jnp.any(rows != 0) & (alike if p.centroid_learning == "MATCHING" else ~alike)
+        first = jnp.where(replaced[:, None], rows[numbers[:, 0].astype(jnp.int32)], first)
+    diff = first - second
+    squared = jnp.sum(jnp.abs(diff) if p.distance_calculation == "MANHATTAN" else jnp.square(diff), axis=1)
+    return diff, alike, squared, p.margin - _distance(p, squared)
+
+
+_DISTANCES, _CENTROIDS = ("EUCLIDEAN", "MANHATTAN"), ("NONE", "MATCHING", "NONMATCHING")
 
 
 def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..errors import require
+from ..glog import warn_once
 from .context import Context, ParamSpec
-from .helpers import as_tuple
+from .helpers import as_tuple, no_gradient
 from .metric_learning.margins import next_pass, passes
 from .registry import register
 from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
@@ -27,18 +28,39 @@ def gather(ctx: Context, *xs: jax.Array) -> Arrays:
 
 
 def debug(ctx: Context, *xs: jax.Array) -> Arrays:
-    """The bottoms unchanged, for inspection in MyCaffe's debugger."""
-    return xs
+    """The bottoms unchanged, for inspection in MyCaffe's debugger; the last bottoms, such as labels, may lack a top."""
+    require(ctx.n_tops <= len(xs), f"has {ctx.n_tops} tops, but only {len(xs)} bottoms")
+    return xs[: ctx.n_tops]
 
 
-def pass_through_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> Arrays:
-    return as_tuple(dy)
+def memory_loss(ctx: Context, *xs: jax.Array) -> jax.Array:
+    """The loss that MyCaffe's trainer of reinforcement learning computes; a scalar, which is 0 here."""
+    warn_once("MemoryLoss is 0: MyCaffe's trainer computes it; put the loss that you train with in its place")
+    return jnp.zeros((), jnp.float32)
 
 
-for _name, _forward, _origin in (("Gather", gather, "yjxiong/caffe"), ("Debug", debug, "MyCaffe")):
+register(
+    LayerType(
+        Signature("MemoryLoss", bottoms=(1, 2), loss=True),
+        Traced(memory_loss),
+        Gradient(no_gradient),
+        docs=LayerDocs(origin="MyCaffe", restrictions="It is 0, with a warning."),
+    )
+)
+
+
+def pass_through_backward(ctx: Context, *xs: jax.Array, y: Any, dy: Any) -> tuple[jax.Array | None, ...]:
+    diffs = as_tuple(dy)
+    return (*diffs, *(None for _ in xs[len(diffs) :]))
+
+
+for _name, _forward, _origin, _tops in (
+    ("Gather", gather, "yjxiong/caffe", SAME_AS_BOTTOMS),
+    ("Debug", debug, "MyCaffe", (1, None)),
+):
     register(
         LayerType(
-            Signature(_name, bottoms=(1, None), tops=SAME_AS_BOTTOMS),
+            Signature(_name, bottoms=(1, None), tops=_tops),
             Traced(_forward),
             Gradient(pass_through_backward),
             LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),

@@ -155,7 +155,7 @@ def resolve_normalize(layer: Any, context: LayerContext) -> Any:
 
 register(
     LayerType(
-        Signature("Normalize", tops=(1, 2)),
+        Signature("Normalize", tops=(1, 2), aliases=("Normalization2",)),
         Variants(
             select_normalize,
             {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},

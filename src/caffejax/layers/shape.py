@@ -122,7 +122,8 @@ register(
 def cuts(ctx: Context, shape: Shape) -> tuple[int, list[int]]:
     """Return the axis, and the start of each top except the first."""
     p, n_tops = ctx.param, ctx.n_tops
-    require(not (p.HasField("axis") and p.HasField("slice_dim")), "give either axis or slice_dim, not both")
+    both = p.HasField("axis") and p.HasField("slice_dim") and p.axis != p.slice_dim  # MyCaffe writes both, equal
+    require(not both, "give either axis or slice_dim, not both")
     axis = canonical_axis(p.slice_dim if p.HasField("slice_dim") else p.axis, shape)
     size, points = shape[axis], list(p.slice_point)
     if not points:

@@ -201,11 +201,80 @@ def drop_inactive(net: NetParameter) -> list[str]:
         for name in ("transform_param", "detection_output_param", "detection_evaluate_param"):
             if layer.HasField(name):
                 _drop_inactive_in(getattr(layer, name))
+        for name, other in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
+            if layer.HasField(name):
+                getattr(layer, other).CopyFrom(getattr(layer, name))
+                layer.ClearField(name)
+        if layer.unpooling_param.HasField("pool"):
+            layer.unpooling_param.unpool = layer.unpooling_param.pool
+            layer.unpooling_param.ClearField("pool")
         for name, other in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
             if layer.transform_param.HasField(name):
                 getattr(layer.transform_param, other).CopyFrom(getattr(layer.transform_param, name))
                 layer.transform_param.ClearField(name)
     return []
+
+
+def expand_layers(net: NetParameter) -> list[str]:
+    """Write layers with settings of MyCaffe as several layers.
+
+    After an InnerProduct with min_top_axes a Reshape gives the top axes of size 1. A recurrent layer with num_layers
+    becomes a stack, with Dropout between its layers.
+    """
+    layers: list[LayerParameter] = []
+    for layer in net.layer:
+        if layer.HasField("inner_product_param"):
+            layers += _with_axes(layer)
+        elif layer.HasField("recurrent_param"):
+            layers += _stack_of_layers(layer)
+        else:
+            layers.append(layer)
+    if len(layers) > len(net.layer):
+        copies = NetParameter(layer=layers)
+        del net.layer[:]
+        net.layer.extend(copies.layer)
+    return []
+
+
+def _with_axes(layer: LayerParameter) -> list[LayerParameter]:
+    p = layer.inner_product_param
+    least, lead = p.min_top_axes, p.axis + 1
+    p.ClearField("min_top_axes")
+    if not least > lead > 0 or len(layer.top) != 1:
+        return [layer]
+    more = LayerParameter(name=f"{layer.name}_axes", type="Reshape", include=layer.include, exclude=layer.exclude)
+    more.bottom.append(f"{layer.top[0]}_rows")
+    more.top.append(layer.top[0])
+    more.reshape_param.shape.dim.extend([0] * lead + [1] * (least - lead))
+    layer.top[0] = more.bottom[0]
+    return [layer, more]
+
+
+def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
+    p = layer.recurrent_param
+    if p.num_layers > 1 and (p.expose_hidden or len(layer.top) != 1 or p.num_layers > _MOST_LAYERS):
+        return [layer]  # whose num_layers is then refused
+    count, ratio = p.num_layers, p.dropout_ratio
+    p.ClearField("num_layers")
+    p.ClearField("dropout_ratio")  # it concerns what is between layers
+    stack: list[LayerParameter] = []
+    for k in range(1, count):
+        below = LayerParameter()
+        below.CopyFrom(layer)
+        below.name, below.top[0] = f"{layer.name}_{k}", f"{layer.top[0]}_{k}"
+        layer.bottom[0] = below.top[0]
+        stack.append(below)
+        if ratio:
+            drop = LayerParameter(name=f"{layer.name}_drop_{k}", type="Dropout", include=layer.include)
+            drop.exclude.extend(layer.exclude)
+            drop.bottom.append(below.top[0])
+            drop.top.append(below.top[0])
+            drop.dropout_param.dropout_ratio = ratio
+            stack.append(drop)
+    return [*stack, layer]
+
+
+_MOST_LAYERS = 1000  # of a stack that is written out
 
 
 def _drop_inactive_in(message: Message) -> None:
@@ -467,5 +536,5 @@ def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
 
 _STEPS = (
     *(upgrade_v0, upgrade_transforms, upgrade_v1, upgrade_inputs, upgrade_batch_norms),
-    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive),
+    *(upgrade_softmax, upgrade_memory_data, upgrade_statistics, drop_inactive, expand_layers),
 )

@@ -70,9 +70,8 @@ def check_solver(param: SolverParameter, file: str | None = None) -> None:
 
 def _other_problems(param: SolverParameter) -> Iterator[str]:
     sources = [f for f in _TRAIN_SOURCES if param.HasField(f)]
-    if len(sources) != 1:
-        count = f"{', '.join(sources)} are given" if sources else "none is given"
-        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {count}"
+    if len(sources) > 1:
+        yield f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: {', '.join(sources)} are given"
     for setting in unknown_settings(param, _FOLLOWED):
         yield f"setting {setting} is not supported; BVLC Caffe does not have it either"
     if param.clamp_weights_lower > param.clamp_weights_upper:
@@ -94,7 +93,8 @@ def _other_problems(param: SolverParameter) -> Iterator[str]:
             yield f"unknown {name} '{value}'; it is {' or '.join(allowed)}{did_you_mean(value, allowed)}"
     named, total = len(_test_sources(param)), len(param.test_iter)
     generic = param.HasField("net") or param.HasField("net_param")
-    untested = not (named or generic or param.test_interval)  # test_iter then has no effect, and old forks allow it
+    # test_iter then has no effect, and old forks allow it; MyCaffe's solvers name no net at all
+    untested = not (named or generic) and not (param.test_interval and sources)
     if not untested and (total < named or (total > named and not generic)):
         yield f"test_iter must be given once per test net: {total} for {format_count(named, 'test net')}"
     elif param.test_state and len(param.test_state) != total:
@@ -113,8 +113,12 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
 
     Raises:
         SchemaError: if the net's file cannot be read.
+        SolverError: if the solver names no net, as MyCaffe's.
     """
-    (field,) = (f for f in _TRAIN_SOURCES if param.HasField(f))
+    fields = [f for f in _TRAIN_SOURCES if param.HasField(f)]
+    if not fields:
+        raise SolverError(f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: none is given")
+    field = fields[0]
     return _settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
 
