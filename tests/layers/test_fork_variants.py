@@ -207,8 +207,8 @@ def test_min_top_axes_debug_and_memory_loss_build_and_run(caplog: pytest.LogCapt
     text = """
     layer { name: "ip" type: "InnerProduct" bottom: "b0" top: "ip" inner_product_param { num_output: 3 min_top_axes: 4 } }
     layer { name: "d" type: "Debug" bottom: "ip" bottom: "b1" top: "ip" debug_param { max_stored_batches: 2 } }
-    layer { name: "s" type: "Slice" bottom: "ip" top: "y" top: "rest" slice_param { axis: 1 slice_dim: 1 slice_point: 1 } }
-    layer { name: "l" type: "MemoryLoss" bottom: "rest" bottom: "b1" top: "loss" }"""
+    layer { name: "s" type: "Slice" bottom: "ip" top: "y" top: "z" slice_param { axis: 1 slice_dim: 1 slice_point: 1 } }
+    layer { name: "l" type: "MemoryLoss" bottom: "z" bottom: "b1" top: "loss" }"""
     with caplog.at_level(logging.WARNING):
         tops, _ = trained(text, SHAPES, POINTS, LABELS)
     assert (tops["y"].shape, float(tops["loss"])) == ((4, 1, 1, 1), 0)
