@@ -205,7 +205,7 @@ def test_mycaffes_contrastive_loss(text: str, labels: Any, distance: int, legacy
 
 def test_min_top_axes_debug_and_memory_loss_build_and_run(caplog: pytest.LogCaptureFixture) -> None:
     text = """
-    layer { name: "ip" type: "InnerProduct" bottom: "b0" top: "ip" inner_product_param { num_output: 3 min_top_axes: 4 } }
+    layer { name: "p" type: "InnerProduct" bottom: "b0" top: "ip" inner_product_param { num_output: 3 min_top_axes: 4 }}
     layer { name: "d" type: "Debug" bottom: "ip" bottom: "b1" top: "ip" debug_param { max_stored_batches: 2 } }
     layer { name: "s" type: "Slice" bottom: "ip" top: "y" top: "z" slice_param { axis: 1 slice_dim: 1 slice_point: 1 } }
     layer { name: "l" type: "MemoryLoss" bottom: "z" bottom: "b1" top: "loss" }"""
