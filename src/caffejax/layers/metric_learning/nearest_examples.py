@@ -207,7 +207,9 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
     cache, counts = blobs
     rows, number = x.reshape(n, -1), labels.reshape(n).astype(jnp.int32) - p.label_start
 
-    def store(kept: Arrays, now: tuple[jax.Array, jax.Array]) -> tuple[Arrays, None]:
+    def store(
+        kept: tuple[jax.Array, jax.Array], now: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
         (cache, counts), (row, label) = kept, now
         place = counts[label].astype(jnp.int32) % cache.shape[1]
         return (cache.at[label, place].set(row.astype(cache.dtype)), counts.at[label].add(1)), None
