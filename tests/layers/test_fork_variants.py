@@ -246,3 +246,18 @@ def test_mycaffes_names_of_ssds_settings() -> None:
         run(net_of(layer_of(kind, 1, t), x.shape), x) for kind, t in (("Normalization2", text), ("Normalize", ours))
     ]
     np.testing.assert_array_equal(*by_name)
+
+
+RESHAPED = """layer { name: "s" type: "%s" bottom: "b0" top: "s" }
+    layer { name: "r" type: "ReLU" bottom: "s" top: "s" }
+    layer { name: "f" type: "Flatten" bottom: "s" top: "s" }
+    layer { name: "x" type: "Reshape" bottom: "s" top: "s" reshape_param { shape { dim: 0 dim: 3 dim: -1 } } }
+    layer { name: "p" type: "Power" bottom: "s" top: "y" }"""
+
+
+def test_nets_of_forks_reshape_in_place() -> None:
+    x = np.random.default_rng(8).normal(size=(2, 3, 2, 2))
+    found = run(net_of(RESHAPED % "Gather", x.shape), x)
+    np.testing.assert_allclose(found, np.maximum(x, 0).reshape(2, 3, 4), rtol=1e-6)
+    with pytest.raises(CaffejaxError, match="does not allow in-place computation"):
+        net_of(RESHAPED % "AbsVal", x.shape)

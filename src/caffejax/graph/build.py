@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,6 +95,41 @@ def build_graph(
     )
 
 
+def _without_reshapes_in_place(layers: list[LayerParameter]) -> list[LayerParameter]:
+    """Return the layers with separate names for blobs that Reshape or Flatten replace in place.
+
+    cbfinn's fork allows it. The blob keeps its name from there on; before, the layer's name is appended. A net without
+    any type of a fork is not changed, so that it is refused, as by BVLC Caffe.
+    """
+
+    def replaces(layer: LayerParameter) -> bool:
+        if len(layer.top) != 1 or list(layer.top) != list(layer.bottom):
+            return False
+        with suppress(GraphError):  # an unknown type is a problem of its layer
+            kind = type_of(layer)
+            return kind.traits.data_movement == "whole" and kind.signature.in_place is False
+        return False
+
+    def is_of_fork(layer: LayerParameter) -> bool:
+        with suppress(GraphError):
+            return type_of(layer).docs.origin != "BVLC"
+        return False
+
+    if not any(map(replaces, layers)) or not any(map(is_of_fork, layers)):
+        return layers
+    names: dict[str, str] = {}
+    renamed = []
+    for layer in reversed(layers):
+        copy = LayerParameter()
+        copy.CopyFrom(layer)
+        copy.top[:] = [names.get(top, top) for top in layer.top]
+        if replaces(layer):
+            names[layer.top[0]] = f"{layer.top[0]}_{layer.name}"
+        copy.bottom[:] = [names.get(bottom, bottom) for bottom in layer.bottom]
+        renamed.append(copy)
+    return renamed[::-1]
+
+
 def _with_openvinos_zoom(net: NetParameter) -> NetParameter | None:
     """Return the net with full_zoom_factor in place of each zoom_factor of Interp, or None if there is none.
 
@@ -122,7 +158,7 @@ def _connect_layers(
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
     """
-    layers = [layer for layer in net.layer if is_included(layer, state)]
+    layers = _without_reshapes_in_place([layer for layer in net.layer if is_included(layer, state)])
     names = {problem.layer or "" for problem in wrong}
     doubtful = [layer.name in names for layer in layers]
     problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]
