@@ -1,5 +1,6 @@
 """Nets that several tests use."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,11 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def _process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A fresh process state, fixed random numbers, and a folder to write to."""
+    """A fresh process state, a log without handlers, fixed random numbers, and a folder to write to."""
+    logger = logging.getLogger("caffejax")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
+    logger.setLevel(logging.NOTSET)
     monkeypatch.setattr(_global_state, "_process", _global_state._Process())
     monkeypatch.chdir(tmp_path)
     caffe.set_random_seed(1)
