@@ -31,8 +31,8 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
-        RefusedError: if the header declares the file to be one of several: HDF5 allocates all memory that such a header
-            claims.
+        RefusedError: if the header says that the data is in several files, for which HDF5 allocates any size that the
+            header states.
         OSError: if the file cannot be opened.
     """
     with open(path, "rb") as file:

@@ -122,7 +122,10 @@ def test_flax(job: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
         ([WEIGHTS, "--out=a", "--opset=17"], ["--out works only with flax", "--opset works only with onnx"]),
         ([WEIGHTS, "--pad_rows"], ["--pad_rows works only with onnx"]),
         ([WEIGHTS, "--platforms=cpu,gpu"], ["not 'gpu'"]),
-        ([WEIGHTS, "--batch_axis=2"], ["--batch_axis=2, counted from 0: there is no such axis in data (2, 3)"]),
+        (
+            [WEIGHTS, "--batch_axis=2"],
+            ["--batch_axis=2: axes are counted from 0, and there is no such axis in data (2, 3)"],
+        ),
         (["fixed.prototxt", WEIGHTS, "--batch=any"], ["layer 'fixed' (Reshape): takes no symbolic batch"]),
         (["fixed.prototxt", WEIGHTS, "--batch=3"], ["layer 'fixed' (Reshape)"]),
     ],

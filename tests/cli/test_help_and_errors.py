@@ -302,7 +302,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
         ("draw none --weights=none --blob=a --out=no/a.png", "no/a.png: cannot be written"),
         ("draw_net none folder", "folder: cannot be written: Is a directory"),
         ("view none --out=no/a.html", "no/a.html: cannot be written"),
-        ("view none --out=a.svg", "a.svg: this command writes a page, .html; `caffejax draw_net` draws pictures"),
+        ("view none --out=a.svg", "a.svg: this command writes an HTML page; `caffejax draw` draws pictures"),
         ("plot_training_log 0 a.xyz none", "a.xyz: '.xyz' is not a picture format"),
     ],
 )

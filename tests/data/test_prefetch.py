@@ -128,7 +128,7 @@ def test_many_threads_read_one_database(open_source, data_layer, raw_db):
 
 
 def test_depth_zero_is_refused():
-    with pytest.raises(DataError, match="prefetch is 0"):
+    with pytest.raises(DataError, match="prefetch must be 1 batch or more, not 0"):
         Pipeline(Counting(), 0)
 
 

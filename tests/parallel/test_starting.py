@@ -78,7 +78,7 @@ def test_missing_and_duplicate_processes(tmp_path: Path, of: int, came: list[int
         (["--gpu=0,x"], "--gpu=0,x: give numbers"),
         (["--gpu=0,1", "--device=cpu"], "not both"),
         (["--gpu=all"], "JAX sees no gpu"),
-        (["--mesh=data=64,model=2"], "device here, not 128"),
+        (["--mesh=data=64,model=2"], "128 devices are needed, but JAX has"),
     ],
     ids=str,
 )
@@ -175,7 +175,7 @@ def test_nets_that_cannot_train_on_several_devices_are_refused(
     ("options", "message"),
     [
         ({"devices": 0}, "devices must be a number of at least 1 or a list"),
-        ({"devices": 1000}, "device here, not 1000"),
+        ({"devices": 1000}, "1000 devices are needed, but JAX has"),
         ({"devices": ["cpu"]}, "devices must be"),
         ({"parallel": "data"}, "parallel must be a caffejax.Parallel"),
         ({"devices": 1, "device": "cpu"}, "device must be"),
@@ -200,7 +200,7 @@ def options_of(*flags: str) -> argparse.Namespace:
     [
         (["--device=cpu:1"], "each process trains on all devices of a kind"),
         (["--device=tpu"], "JAX sees no tpu"),
-        (["--devices=1000"], "device here, not 1000"),
+        (["--devices=1000"], "1000 devices are needed, but JAX has"),
     ],
     ids=str,
 )

@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and labels", metavar="LISTFILE")
-    parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
+    parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
     flags.add_backend_flag(parser)
     flags.add_switch(parser, "gray", "store one channel instead of three")
     flags.add_switch(parser, "shuffle", "store the images in a random order")

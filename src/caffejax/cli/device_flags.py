@@ -142,7 +142,9 @@ def pick_devices(options: argparse.Namespace, prefer_gpu: bool, device_id: int) 
         devices = list_devices(kind)
         number = options.devices or mesh
         if len(devices) < number:
-            raise CaffejaxError(f"JAX has {format_count(len(devices), f'{kind} device')} here, not {number}")
+            raise CaffejaxError(
+                f"{number} devices are needed, but JAX has {format_count(len(devices), f'{kind} device')}"
+            )
         devices = devices[:number]
     else:
         return pick_device(options, prefer_gpu, device_id)
@@ -163,7 +165,8 @@ def _devices_of_processes(options: argparse.Namespace) -> Sequence[jax.Device]:
     if not options.devices:
         return every
     if len(here) < options.devices:
-        raise CaffejaxError(f"JAX has {format_count(len(here), f'{kind} device')} here, not {options.devices}")
+        there = format_count(len(here), f"{kind} device")
+        raise CaffejaxError(f"{options.devices} devices are needed, but JAX has {there}")
     by_process = itertools.groupby(sorted(every, key=lambda d: (d.process_index, d.id)), lambda d: d.process_index)
     return [device for _, group in by_process for device in itertools.islice(group, options.devices)]
 

@@ -128,7 +128,9 @@ def _check_axis(net: Net, axis: int) -> None:
     shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     wrong = [f"{name} {shape}" for name, shape in shapes.items() if len(shape) <= axis]
     if wrong:
-        raise CaffejaxError(f"--batch_axis={axis}, counted from 0: there is no such axis in {', '.join(wrong)}")
+        raise CaffejaxError(
+            f"--batch_axis={axis}: axes are counted from 0, and there is no such axis in {', '.join(wrong)}"
+        )
 
 
 def _write_stablehlo(net: Net, subject: Subject, options: argparse.Namespace) -> tuple[Shapes, Shapes]:

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
     out = Path(options.out or f"{file.stem}.html")
     flags.check_out(str(out), options.model)
     if out.suffix.lower() in _PICTURES:
-        raise CaffejaxError(f"{out}: this command writes a page, .html; `caffejax draw_net` draws pictures")
+        raise CaffejaxError(f"{out}: this command writes an HTML page; `caffejax draw` draws pictures")
     _report(write_page(file, out, options.level, stages, reading), out)
 
 

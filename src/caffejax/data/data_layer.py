@@ -57,8 +57,7 @@ class DataLayer(ABC):
             with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 layer = cls(site)
                 if not 1 <= layer.prefetch <= _MAX_PREFETCH:
-                    limit = "at least 1 batch must" if layer.prefetch < 1 else f"at most {_MAX_PREFETCH} batches can"
-                    raise DataError(f"prefetch is {layer.prefetch}; {limit} be kept ready")
+                    raise DataError(f"prefetch must be 1 to {_MAX_PREFETCH} batches, not {layer.prefetch}")
                 return layer.probe()
 
         def open_source(site: Site, tops: Tops) -> Source:

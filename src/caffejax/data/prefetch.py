@@ -92,7 +92,7 @@ class Pipeline:
         import grain  # noqa: F401  before the finalizer below, which must run before Grain's
 
         if depth < 1:
-            raise DataError(f"prefetch is {depth}; at least 1 batch must be kept ready")
+            raise DataError(f"prefetch must be 1 batch or more, not {depth}")
         self.tops = batches.tops
         self._batches = batches
         self._depth = depth

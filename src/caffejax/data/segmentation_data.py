@@ -273,7 +273,8 @@ class DenseImageDataLayer(MapLayer):
         divisor = param.label_divide_factor
         if not 0 < divisor <= (min(param.new_height, param.new_width) or divisor):
             raise DataError(
-                f"dense_image_data_param.label_divide_factor is {divisor}; it divides new_height and new_width"
+                f"dense_image_data_param.label_divide_factor is {divisor}, but must be 1 to the smaller of new_height "
+                "and new_width"
             )
         return MapBatches(replace(self.site, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
 

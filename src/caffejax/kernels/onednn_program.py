@@ -237,7 +237,9 @@ def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: in
         raise ValueError(f"{len(arrays)} {what}s given, the program has {len(shapes)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
         if array.dtype != np.float32 or array.shape != (shape if times == 1 else (times * shape[0], *shape[1:])):
-            raise ValueError(f"{what} {i} is {array.dtype} of shape {array.shape}, the program's of {shape}")
+            raise ValueError(
+                f"{what} {i} must be float32 of shape {shape}, but is {array.dtype} of shape {array.shape}"
+            )
     return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
 

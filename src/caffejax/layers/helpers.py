@@ -31,7 +31,7 @@ def canonical_axis(axis: int, shape: Shape, *, name: str = "axis") -> int:
 
 
 def is_after_first_axis(ctx: Context) -> bool:
-    """Return whether the layer's `axis` is after axis 0, so that it computes each row by itself."""
+    """Return whether the layer's `axis` is after axis 0, so that each row is computed independently."""
     return bool(ctx.param.axis > 0)
 
 

@@ -103,7 +103,7 @@ def pooling_top_shapes(ctx: Context, x: Any) -> list[Shape] | None:
 
 
 def pooling_window(ctx: Context, x: Any) -> Window:
-    """Return the window over the plane."""
+    """Return the pooling window of a bottom (N, C, H, W)."""
     return window_and_size(ctx, x)[0]
 
 

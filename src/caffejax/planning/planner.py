@@ -61,7 +61,7 @@ class Scaled:
 def scale_step(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
 ) -> Scaled:
-    """Return the time of a step with `compute_seconds` of computation on `rows` rows of `model` devices."""
+    """Return the time of a step on rows of `model` devices; each device computes for `compute_seconds`."""
     return Scaled(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 

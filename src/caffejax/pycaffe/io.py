@@ -364,7 +364,9 @@ def transformer_of(
     """
     if channel_swap is not None and tuple(shape[1:2]) != (len(channel_swap),):
         swap = ",".join(map(str, channel_swap))
-        raise ValueError(f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: it is 0 for one channel")
+        raise ValueError(
+            f"channel_swap {swap} does not fit '{name}' of shape {tuple(shape)}: give one index per channel"
+        )
     transformer = Transformer({name: shape})
     transformer.set_transpose(name, (2, 0, 1))
     if mean is not None:

@@ -335,7 +335,7 @@ def _devices(config: TrainConfig) -> list[jax.Device]:
     available = jax.devices()
     if devices > len(available):
         raise SolverError(
-            f"JAX has {format_count(len(available), 'device')} here, not {devices}; "
+            f"{devices} devices are needed, but JAX has {format_count(len(available), 'device')}; "
             f"JAX_NUM_CPU_DEVICES={devices} in the environment simulates them on a CPU"
         )
     return available[:devices]

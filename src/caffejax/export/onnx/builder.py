@@ -168,7 +168,7 @@ class Builder:
         return self.constant(np.asarray(list(numbers), np.int64))
 
     def held(self, value: Value) -> str:
-        """Return the name of a value in its held shape, before broadcasting."""
+        """Return the name of a value of shape `held`, before broadcasting."""
         return value.what if isinstance(value.what, str) else self.constant(value.what)
 
     def whole(self, value: Value) -> str:
@@ -312,7 +312,7 @@ class Value:
 
     @property
     def array(self) -> np.ndarray | None:
-        """The constant array in its held shape; None if the value is computed at run time."""
+        """The constant array, of shape `held`; None if the value is computed at run time."""
         return self.what if isinstance(self.what, np.ndarray) else None
 
     @property

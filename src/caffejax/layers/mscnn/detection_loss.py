@@ -95,7 +95,7 @@ def log_probabilities(scores: jax.Array) -> jax.Array:
 
 
 def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the weighted mean of -log of the classes' probabilities, and its gradient by the scores.
+    """Return the weighted mean of -log of the classes' probabilities, and its gradient for the scores.
 
     Args:
         ctx: the layer.
@@ -115,7 +115,7 @@ def class_loss(ctx: Context, scores: jax.Array, classes: jax.Array, weights: jax
 def box_loss(
     ctx: Context, deltas: jax.Array, targets: jax.Array, counts: jax.Array, smooth: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the mean of half the squared differences or of smooth L1 over 4 * cells, and its gradient by the deltas.
+    """Return the mean of half the squared differences or of smooth L1 over 4 * cells, and its gradient for the deltas.
 
     Args:
         ctx: the layer.
@@ -204,7 +204,7 @@ register(
 
 
 def _map_losses(ctx: Context, x: jax.Array, truth: jax.Array) -> Losses:
-    """Return the loss of classes and its gradient by scores, and the loss of boxes and its gradient by deltas."""
+    """Return the class loss and its gradient for the scores, and the box loss and its gradient for the deltas."""
     p, norm = ctx.param, normalization(ctx)
     field = anchor_grid([p.field_w], [p.field_h], p.downsample_rate, "downsample_rate")
     require_scores_and_deltas(p, x.shape)
@@ -311,7 +311,7 @@ register(
 
 
 def _group_losses(ctx: Context, scores: jax.Array, deltas: jax.Array, truth: jax.Array) -> Losses:
-    """Return the loss of classes and its gradient by scores, and the loss of boxes and its gradient by deltas."""
+    """Return the class loss and its gradient for the scores, and the box loss and its gradient for the deltas."""
     p, norm = ctx.param, normalization(ctx)
     field = anchor_grid(p.field_w, p.field_h, p.stride)
     require_pair(scores.shape, deltas.shape)

@@ -107,7 +107,7 @@ def _label_anchors(
 
 
 def _sample_labels(labels: jax.Array, batch: int, fraction: float, key: jax.Array) -> jax.Array:
-    """Return the labels with at most fraction * batch positives and `batch` labels in all; random others are -1."""
+    """Keep at most `batch` labels, of them at most fraction * batch positives, at random; set the others to -1."""
     order = jax.random.uniform(key, (2, *labels.shape))
     positive = _masked_sample(labels == 1, order[0], int(fraction * batch))
     negative = _masked_sample(labels == 0, order[1], batch - jnp.sum(positive))

@@ -49,7 +49,7 @@ register(
 
 
 def _reorder(x: jax.Array, s: int, together: bool) -> jax.Array:
-    """Return x with the values of each image in their new order, in the shape of x; `together` inverts the order."""
+    """Return x with the values of each image reordered as Reorg does, or with `together` back; in the shape of x."""
     n, channels, height, width = x.shape
     planes = channels // (s * s)
     if together:
