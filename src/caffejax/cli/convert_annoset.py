@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
     parser.add_argument("root", help="prefix of each path; must end with a slash", metavar="ROOTFOLDER/")
     parser.add_argument("list", help="the list of images and annotations, or labels", metavar="LISTFILE")
-    parser.add_argument("database", help="the folder to make", metavar="DB_NAME")
+    parser.add_argument("database", help="the folder to create", metavar="DB_NAME")
     flags.add_backend_flag(parser)
     kinds = ("classification", "detection")
     flags.add(parser, "anno_type", "the list names labels, or files of boxes", choices=kinds, default=kinds[0])

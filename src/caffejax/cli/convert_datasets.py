@@ -100,7 +100,7 @@ class convert_cifar_data:  # noqa: N801
 def _add_mnist_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", help="the images, an IDX file", metavar="INPUT_IMAGE_FILE")
     parser.add_argument("labels", help="the labels, an IDX file", metavar="INPUT_LABEL_FILE")
-    parser.add_argument("database", help="the folder to make", metavar="OUTPUT_DB_FILE")
+    parser.add_argument("database", help="the folder to create", metavar="OUTPUT_DB_FILE")
 
 
 def _read_mnist(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
