@@ -119,7 +119,7 @@ def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_pat
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("backend: LMDB prefetch: 0", "prefetch must be 1 to .* batches, not 0"),
+        ("backend: LMDB prefetch: 0", "prefetch must be 1 to 1024 batches, not 0"),
         ("", "is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB"),
         ("backend: LMDB shuffle: true", "data_param.shuffle is not supported yet"),
     ],
