@@ -13,8 +13,9 @@ import pytest
 from caffejax import Net, save_weights
 from caffejax.cli import main
 from caffejax.net import Variables
-from caffejax.prediction.preprocessing import PUBLISHED
+from caffejax.prediction.preprocessing import PUBLISHED, preprocessing_of
 from caffejax.prediction.results import palette, read_names
+from caffejax.schema.caffe_pb2 import LayerParameter, NetParameter
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 HEIGHT, WIDTH = 4, 6
@@ -315,7 +316,24 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
         assert (channels == "gray") == (shape[1] == 1)
         stated = [float(value) for value in mean.split(",")], float(scale), channels
         assert stated == ([*map(float, known.mean)], known.scale, known.channels)
-    assert {net.split(" ")[0] for _, net, *_ in rows} == set(PUBLISHED) - {"VGG_ILSVRC_19_layers"}
+    assert len({net for _, net, *_ in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "known"),
+    [
+        ("VGG_coco_SSD_512x512_deploy", "conv4_3_norm_mbox_loc", "VGG_VOC0712_SSD_300x300"),
+        ("", "layer_64_1_conv1_h conv4_3_norm_mbox_loc", "res10_300x300_ssd"),
+        ("", "fire2/squeeze1x1", "SqueezeNet_v1.1"),
+        ("CaffeNet_fine_tuned", "", "CaffeNet"),
+        ("CaffeNet-Places365", "", None),
+        ("", "conv1", None),
+    ],
+)
+def test_published_nets_are_recognized(folder: Path, name: str, layer: str, known: str | None) -> None:
+    net = NetParameter(name=name, layer=[LayerParameter(name=n) for n in layer.split()])
+    found = preprocessing_of(net, folder / "deploy.prototxt", (3, 4, 4))
+    assert found.source == (f"the published {known}" if known else "Caffe's defaults")
 
 
 def test_names_by_line(folder: Path) -> None:
