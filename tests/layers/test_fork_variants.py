@@ -261,3 +261,24 @@ def test_nets_of_forks_reshape_in_place() -> None:
     np.testing.assert_allclose(found, np.maximum(x, 0).reshape(2, 3, 4), rtol=1e-6)
     with pytest.raises(CaffejaxError, match="does not allow in-place computation"):
         net_of(RESHAPED % "AbsVal", x.shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("EvalDetection", "eval_detection_param { side: 3 num_class: 2 num_object: 1 biases: 1 biases: 2 }"),
+        ("RegionLoss", "loss_weight: 1 region_loss_param { side: 3 num_class: 2 num: 1 biases: 1 biases: 2 }"),
+    ],
+)
+def test_yolos_layers_take_ssds_labels(kind: str, text: str) -> None:
+    x = np.random.default_rng(9).normal(size=(2, 7, 3, 3))
+    rows = [
+        [1, 2, 0, 0.1, 0.2, 0.5, 0.4, 0],
+        [0, 1, 0, 0.3, 0.3, 0.9, 0.7, 0],
+        [-1] * 8,
+        [1, 1, 1, 0.6, 0.5, 0.8, 0.9, 0],
+    ]
+    by_image = [[[0, 0.6, 0.5, 0.6, 0.4], [0] * 5], [[1, 0.3, 0.3, 0.4, 0.2], [0, 0.7, 0.7, 0.2, 0.4]]]
+    ssds = run(net_of(layer_of(kind, 2, text), x.shape, (1, 1, 4, 8)), x, [[rows]])
+    yolos = run(net_of(layer_of(kind, 2, text), x.shape, (2, 1, 2, 5)), x, np.array(by_image)[:, None])
+    np.testing.assert_allclose(ssds, yolos, rtol=1e-5, atol=1e-6)

@@ -139,9 +139,11 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
 
     Args:
         data: the shape of the prediction map.
-        labels: the bottom, (N, ..., 5).
+        labels: the bottom, (N, ..., 5), or SSD's labels (1, 1, boxes, 8), as Intel's nets have them.
         sides: the numbers of columns and rows of the map.
     """
+    if len(labels.shape) == 4 and labels.shape[:2] == (1, 1) and labels.shape[3] == 8:
+        labels = _rows_by_image(labels, data[0])
     shape = labels.shape
     require(
         len(shape) >= 2 and shape[0] == data[0] and shape[-1] == 5,
@@ -159,6 +161,24 @@ def ground_truth(data: Shape, labels: jax.Array, sides: np.ndarray) -> GroundTru
         _mask_before_zero(boxes[..., 2]) & inside,
         cells[..., 1] * int(sides[0]) + cells[..., 0],
     )
+
+
+def _rows_by_image(labels: jax.Array, images: int) -> jax.Array:
+    """Return the rows (class, x, y, width, height) of each image, (images, boxes, 5), then rows of 0.
+
+    Args:
+        labels: (1, 1, boxes, 8), rows image, class + 1, instance, x1, y1, x2, y2, difficult; padding begins with -1.
+        images: the number of images.
+    """
+    rows = lax.stop_gradient(promote(labels)).reshape(-1, 8)
+    low, high = rows[:, 3:5], rows[:, 5:7]
+    boxes = jnp.concatenate([rows[:, 1:2] - 1, (low + high) / 2, high - low], axis=1)
+
+    def of_image(image: jax.Array) -> jax.Array:
+        mine = rows[:, 0] == image
+        return jnp.where(mine[:, None], boxes, 0)[jnp.argsort(~mine, stable=True)]
+
+    return jax.vmap(of_image)(jnp.arange(images, dtype=rows.dtype))
 
 
 def _mask_before_zero(x: jax.Array) -> jax.Array:
