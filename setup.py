@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 
 def headers_and_library() -> tuple[list[str], list[str]] | None:
@@ -52,4 +54,20 @@ def extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})
+class BuildWithDemos(build_py):
+    """Copies what `caffejax demo` needs into wheels; in a checkout it takes them from configs/."""
+
+    def run(self) -> None:
+        """Build, then copy."""
+        super().run()
+        for name in () if self.editable_mode else ("digits", "ssd_shapes"):
+            target = Path(self.build_lib) / "caffejax" / "demos" / name
+            unwanted = shutil.ignore_patterns("lock.mdb", "shapes_*_lmdb")
+            shutil.copytree(Path("configs") / name, target, ignore=unwanted, dirs_exist_ok=True)
+
+
+setup(
+    ext_modules=extensions(),
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    cmdclass={"build_py": BuildWithDemos},
+)

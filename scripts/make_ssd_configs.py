@@ -1,7 +1,7 @@
 """Writes SSD detectors to configs/: ssd300 (VGG), mobilenet_ssd, face_detector, and the small ssd_shapes.
 
 The first three have the names, shapes and settings that their authors published, with Input layers, so that published
-weights load. The last has a solver, trains in minutes, and is for the pictures of `make_ssd_shapes.py`. Run it from
+weights load. The last has a solver, trains in minutes, and is for the pictures of `caffejax demo shapes`. Run it from
 anywhere; it takes no flags.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config_writer import MSRA, RATES, XAVIER, Writer, slashed, write
-from make_ssd_shapes import CLASSES, SIZE
+
+from caffejax.cli.demo_shapes import CLASSES, SIZE
 
 VARIANCE = "variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
 

@@ -23,6 +23,7 @@ from . import (
     convert,
     convert_annoset,
     convert_imageset,
+    demo,
     detect,
     device_flags,
     device_query,
@@ -63,7 +64,7 @@ _GROUPS: dict[str, tuple[Any, ...]] = {
     "compare and verify": (gradcheck, dump, compare),
     "take it elsewhere": (export, convert, plan),
     "follow training": (plot,),
-    "everything else": (run, upgrade, info, completion),
+    "everything else": (demo, run, upgrade, info, completion),
 }
 _CAFFES_TOOLS = (  # also of its scripts and its forks
     *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),

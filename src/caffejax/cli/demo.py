@@ -1,0 +1,119 @@
+"""Copy a small model with its data into a folder, train it, and draw what it has learned. No network is needed.
+
+digits: LeNet on handwritten digits, under a minute on two cores. shapes: SSD on drawn discs, squares and triangles,
+some minutes. The folder has the prototxts, the data and a few pictures, to change and to train again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CaffejaxError
+from . import flags
+
+if TYPE_CHECKING:
+    import numpy as np
+
+HELP = "copy a small model with its data into a folder, and train it"
+EXAMPLE = "caffejax demo digits"
+
+
+@dataclass(frozen=True)
+class _Demo:
+    solver: str
+    net: str  # for predictions
+    prefix: str  # of snapshots
+    iterations: int
+
+
+_DEMOS = {
+    "digits": _Demo("lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
+    "shapes": _Demo("solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800),
+}
+_FOLDERS = {"digits": "digits", "shapes": "ssd_shapes"}  # of configs
+_EXAMPLES = 4  # pictures to predict
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument("name", help="the model", choices=tuple(_DEMOS), nargs="?", default="digits")
+    parser.add_argument("folder", help="the new folder (default: caffejax_NAME)", metavar="FOLDER", nargs="?")
+    flags.add_switch(parser, "copy_only", "only write the folder, and print the commands that train and predict")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the folder, train, and draw.
+
+    Raises:
+        CaffejaxError: if the folder has files already, or a command fails.
+    """
+    demo = _DEMOS[options.name]
+    folder = Path(options.folder or f"caffejax_{options.name}")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise CaffejaxError(f"{folder} exists already; name a new folder")
+    shutil.copytree(_source(options.name), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
+    if options.name == "shapes":
+        from .demo_shapes import write_databases
+
+        write_databases(folder)
+    images = _write_images(options.name, folder)
+    commands = list(_commands(demo, images))
+    if options.copy_only:
+        print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))
+        return
+    from . import main
+
+    with chdir(folder):
+        for command in commands:
+            print(f"$ caffejax {' '.join(command)}", flush=True)
+            if main(command):
+                raise CaffejaxError(f"caffejax {' '.join(command)}: the command failed")
+    print(f"Look at the pictures in {folder}, change its prototxts, and train again.")
+
+
+def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
+    yield ["train", f"--solver={demo.solver}"]
+    weights = f"--weights={demo.prefix}_iter_{demo.iterations}.caffemodel"
+    yield ["predict", demo.net, *images, weights, "--out=predicted"]
+    if find_spec("matplotlib"):
+        yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
+
+
+def _source(name: str) -> Path:
+    """Return the folder of a demo: in the installed package, or in the repository."""
+    package = Path(__file__).parents[1]
+    folders = package / "demos" / _FOLDERS[name], package.parents[1] / "configs" / _FOLDERS[name]
+    return next(folder for folder in folders if folder.is_dir())
+
+
+def _write_images(name: str, folder: Path) -> list[str]:
+    """Write a few test pictures and the folder for predictions; return the pictures' paths, relative to the folder."""
+    import cv2
+
+    (folder / "predicted").mkdir()
+    paths = []
+    for number, image in enumerate(_images(name, folder)):
+        paths.append(f"{name}_{number}.png")
+        cv2.imwrite(str(folder / paths[-1]), image)
+    return paths
+
+
+def _images(name: str, folder: Path) -> Iterator[np.ndarray]:
+    if name == "shapes":
+        from .demo_shapes import draw_pictures
+
+        for image, _ in draw_pictures(_EXAMPLES, seed=1):
+            yield image
+        return
+    from ..data.image_decoding import read_datum
+    from ..data.lmdb import Lmdb
+
+    for _, record in Lmdb(folder / "digits_test_lmdb").read_range(0, _EXAMPLES):
+        yield read_datum(record)[0].transpose(1, 2, 0)

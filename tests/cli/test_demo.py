@@ -1,0 +1,49 @@
+"""The demos: what stands in their folder, and that the commands which they print work there."""
+
+import shlex
+from pathlib import Path
+
+import cv2
+import pytest
+
+from caffejax.cli import main
+from caffejax.data.lmdb import Lmdb
+from caffejax.schema import caffe_pb2
+
+
+@pytest.mark.parametrize(("name", "size", "records"), [("digits", 28, (1437, 360)), ("shapes", 96, (600, 150))])
+def test_the_folder_has_data_and_pictures(
+    name: str, size: int, records: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "demo"
+    assert main(["demo", name, str(folder), "--copy_only"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"cd {folder}"
+    for line in lines[1:]:
+        words = [word.removeprefix("--solver=") for word in shlex.split(line) if not word.startswith("--out=")]
+        assert all((folder / word).exists() for word in words if word.endswith((".prototxt", ".png")))
+    assert cv2.imread(str(folder / f"{name}_3.png")).shape == (size, size, 3)
+    assert tuple(len(Lmdb(folder / f"{name}_{part}_lmdb")) for part in ("train", "test")) == records
+    assert main(["demo", name, str(folder)]) == 1
+    assert "exists already; name a new folder" in capsys.readouterr().err
+
+
+def test_shapes_are_inside_of_their_boxes(tmp_path: Path) -> None:
+    assert main(["demo", "shapes", str(tmp_path / "demo"), "--copy_only"]) == 0
+    for _, record in Lmdb(tmp_path / "demo" / "shapes_test_lmdb").read_range(0, 20):
+        datum = caffe_pb2.AnnotatedDatum.FromString(record)
+        boxes = [a.bbox for group in datum.annotation_group for a in group.annotation]
+        assert 1 <= len(boxes) <= 4
+        assert all(0 <= box.xmin < box.xmax <= 1 and 0 <= box.ymin < box.ymax <= 1 for box in boxes)
+
+
+@pytest.mark.long
+def test_digits_are_trained_and_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    captured = capsys.readouterr()
+    assert "Optimization Done." in captured.err
+    assert captured.out.count("digits_") >= 4
+    assert len(list(Path("caffejax_digits", "predicted").glob("*.png"))) == 4
