@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..errors import UNKNOWN_TYPE, Problem
@@ -137,3 +137,13 @@ def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tupl
         if problem.layer is not None and problem.layer not in layers:
             layers.append(problem.layer)
     return tuple(Finding(kind, message, tuple(layers)) for (kind, message), layers in layers_of.items())
+
+
+def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
+    """Yield distinct reports. States with equal reports (apart from memory) share one report: "TRAIN, TEST"."""
+    states_of: dict[PhaseReport, str] = {}
+    for phase in phases:
+        bare = replace(phase, state="", memory=0)
+        states_of[bare] = f"{states_of[bare]}, {phase.state}" if bare in states_of else phase.state
+    for bare, states in states_of.items():
+        yield replace(bare, state=states)

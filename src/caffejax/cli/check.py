@@ -20,10 +20,10 @@ from ..human_readable import format_bytes, format_count, format_number
 from . import flags, net_flags
 
 if TYPE_CHECKING:
-    from ..checking import PhaseReport, Report
+    from ..checking import Report
 
 HELP = "report which models load and why others do not"
-EXAMPLE = "caffejax check -j 8 models/ my_net/deploy.prototxt"
+EXAMPLE = "caffejax check models/ my_net/deploy.prototxt --html=report.html"
 
 _WIDTH = 100
 _NAME, _STATES = 50, 12
@@ -38,6 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     weights = "check these weights against the nets (default: a .caffemodel beside the net with its name)"
     flags.add(parser, "weights", weights, type=_existing_path, metavar="FILE")
     flags.add_switch(parser, "json", "print everything as JSON")
+    flags.add(parser, "html", "also write a page with all models, drawings and next commands", metavar="FILE.html")
     net_flags.add_code_and_limits(parser)
     jobs = "number of files to check in parallel (default: the number of cores)"
     parser.add_argument("-j", "--jobs", type=flags.positive, metavar="N", help=jobs)
@@ -46,12 +47,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Check the models and print a report on each."""
+    from ..atomic import replace_file
     from ..checking.model_files import model_files
     from ..checking.worker_pool import check_files
 
     files = list(model_files(options.paths))
     if not files:
         raise CaffejaxError("there are no *.prototxt, *.pt or *.pbtxt files in these folders")
+    if options.html:
+        flags.check_out(options.html, *map(str, files))
     weights = [options.weights] if options.weights else []
     reports = check_files(
         files,
@@ -69,6 +73,12 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"models": [report.as_json() for report in models], "skipped": skipped}, indent=1))
     else:
         _print_summary(models, failed, skipped)
+    if options.html:
+        from ..checking.html_report import html_report
+
+        page = html_report(models, _count_loading(models), skipped)
+        with replace_file(options.html) as file:
+            file.write(page.encode())
     if failed:
         raise CaffejaxError(_count_by_kind(failed, models, "does not load", "do not load"))
 
@@ -90,6 +100,8 @@ def _print_reports(reports: Iterator[Report]) -> Iterator[Report]:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    from ..checking.check_report import distinct_phases
+
     loading = [phase for phase in report.phases if phase.outcome == "loads"]
     states = " ".join(phase.state for phase in loading)
     where = states if len(states) <= _STATES else f"{len(loading)} states"
@@ -99,7 +111,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield _ROW.format(_shorten(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
     yield from _wrap((f"loads in {states}",) if states not in ("", where) else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
-    for phase in _distinct(report.phases):
+    for phase in distinct_phases(report.phases):
         if phase.outcome == "no data":
             yield f"  {phase.state}: no data layer for it"
         yield from _wrap((str(finding) for finding in phase.findings), f"{phase.state}: ")
@@ -116,18 +128,6 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _wrap(report.notes, "note: ")
 
 
-def _distinct(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
-    """Yield distinct reports. States with equal reports (apart from memory) share one report: "TRAIN, TEST"."""
-    from dataclasses import replace
-
-    states_of: dict[PhaseReport, str] = {}
-    for phase in phases:
-        bare = replace(phase, state="", memory=0)
-        states_of[bare] = f"{states_of[bare]}, {phase.state}" if bare in states_of else phase.state
-    for bare, states in states_of.items():
-        yield replace(bare, state=states)
-
-
 def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) -> Iterator[str]:
     for sentence in sentences:
         yield from textwrap.wrap(
@@ -136,10 +136,14 @@ def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) ->
 
 
 def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
-    print(f"\n{_count_by_kind([report for report in models if report.loads], models, 'loads', 'load')}.")
+    print(f"\n{_count_loading(models)}.")
     if skipped:
         for line in _wrap([f"Neither net nor solver: {format_count(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
             print(line)
+
+
+def _count_loading(models: list[Report]) -> str:
+    return _count_by_kind([report for report in models if report.loads], models, "loads", "load")
 
 
 def _count_by_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:

@@ -1,0 +1,157 @@
+"""The report of `caffejax check` as one HTML page without scripts or links to other files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from ..errors import CaffejaxError
+from ..human_readable import format_bytes, format_count, format_number
+from ..schema import read_valid_part
+from ..schema.caffe_pb2 import LayerParameter, NetParameter
+from .check_report import Finding, PhaseReport, Report, distinct_phases
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
+h1 { font-size: 1.5em; } table { border-collapse: collapse; width: 100%; }
+details { border: 1px solid #ddd; border-left: 6px solid #2a2; border-radius: 4px; margin: .5em 0; padding: .4em .8em; }
+details.fails { border-left-color: #c22; } details.skipped { border-left-color: #aaa; }
+summary { cursor: pointer; display: flex; gap: 1em; }
+summary .file { flex: 1; font-weight: 600; overflow-wrap: anywhere; }
+summary .number { min-width: 6em; text-align: right; color: #555; }
+code { background: #f3f3f3; padding: .1em .3em; border-radius: 3px; overflow-wrap: anywhere; }
+.wrong { color: #a11; } ul { margin: .3em 0; } svg { max-width: 100%; height: auto; }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } code { background: #2a2a2a; }
+  .wrong { color: #f88; } summary .number { color: #aaa; } details { border-color: #444; } }
+"""
+# colours of layers in drawings, by the beginning of the type's name
+_COLOURS = {
+    "Convolution": "#3b82c4",
+    "Deconvolution": "#3b82c4",
+    "InnerProduct": "#7a4fb5",
+    "Pooling": "#3aa76d",
+    "BatchNorm": "#d9a441",
+    "Scale": "#d9a441",
+    "LRN": "#d9a441",
+    "ReLU": "#b8b8b8",
+    "Softmax": "#c94f4f",
+    "Accuracy": "#c94f4f",
+}
+_CELL, _MOST_LAYERS = 9, 1500
+
+
+def html_report(reports: Sequence[Report], headline: str, skipped: Sequence[str] = ()) -> str:
+    """Return a page with a section for each model: phases, problems, weights, a drawing and the next command.
+
+    Args:
+        reports: the reports on the models.
+        headline: the summary, such as "2 of 3 nets load".
+        skipped: files that are neither nets nor solvers.
+    """
+    sections = "\n".join(_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
+    files = ", ".join(f"<code>{escape(name)}</code>" for name in skipped)
+    rest = f"<p>Neither net nor solver: {files}</p>" if skipped else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
+<title>{escape(headline)}</title><style>{_STYLE}</style></head><body>
+<h1>{escape(headline)}</h1>
+<p>Made by <code>caffejax check --html</code>. Models with problems stand first. Memory is for the net's batch; in phase
+TRAIN it is the memory of training.</p>
+{sections}
+{rest}
+</body></html>
+"""
+
+
+def _section(report: Report) -> str:
+    loading = [phase for phase in report.phases if phase.outcome == "loads"]
+    parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
+    numbers = [format_number(parameters) + " params" if parameters else "", format_bytes(memory) if memory else ""]
+    cells = "".join(f'<span class="number">{text}</span>' for text in numbers)
+    state = "loads" if report.loads else "has problems"
+    lines = [
+        '<details class="loads">' if report.loads else '<details class="fails" open="">',
+        f'<summary><span class="file">{escape(report.file)}</span><span>{state}</span>{cells}</summary>',
+        *_items([_finding(finding) for finding in report.findings]),
+        *(line for phase in distinct_phases(report.phases) for line in _phase(phase)),
+        *_items([f"note: {escape(note)}" for note in report.notes]),
+        *_drawing(report),
+        f"<p>Next: <code>{escape(next_command(report))}</code></p>",
+        "</details>",
+    ]
+    return "\n".join(lines)
+
+
+def _phase(phase: PhaseReport) -> Iterator[str]:
+    outcome = {"loads": "loads", "fails": '<span class="wrong">does not load</span>', "no data": "has no data layer"}
+    yield f"<p><b>{escape(phase.state)}</b> {outcome[phase.outcome]}"
+    if phase.on_host:
+        yield f"; on the host: {escape(', '.join(phase.on_host))}; {format_count(phase.compiled, 'layer')} compiled"
+    yield "</p>"
+    weights = []
+    for match in phase.weights:
+        text = f"<code>{escape(match.file)}</code>: blobs for {format_count(match.matched, 'layer')} fit"
+        text += f", none for {escape(', '.join(match.missing[:8]))}" if match.missing else ""
+        text += f", {match.unused} not used" if match.unused else ""
+        weights += [text, *(_finding(misfit) for misfit in match.misfits)]
+    yield from _items([*map(_finding, phase.findings), *map(escape, phase.assumed), *weights])
+
+
+def _finding(finding: Finding) -> str:
+    return f'<span class="wrong">{escape(str(finding))}</span>'
+
+
+def _items(items: Sequence[str]) -> Iterator[str]:
+    if items:
+        yield f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def next_command(report: Report) -> str:
+    """Return the command to run next: training or scoring what loads, or the command that helps with a problem."""
+    file = shlex.quote(report.file)
+    findings = [*report.findings, *(f for phase in report.phases for f in phase.findings)]
+    if any(finding.cause in ("type", "python") for finding in findings):
+        return f"caffejax check {file} --import=MODULE_WITH_THE_LAYERS"
+    if not report.loads:
+        return f"caffejax view {file}"
+    if report.kind == "solver":
+        return f"caffejax train --solver={file}"
+    for weights in (match for phase in report.phases for match in phase.weights if match.matched):
+        return f"caffejax predict {file} IMAGE --weights={shlex.quote(weights.file)}"
+    return f"caffejax summary {file}"
+
+
+def _drawing(report: Report) -> Iterator[str]:
+    """Yield a drawing of a net, a cell for each layer, from left to right in the order of computation."""
+    if report.kind != "net":
+        return
+    try:
+        net, _ = read_valid_part(Path(report.file))
+    except CaffejaxError:
+        return
+    places = _places(net)
+    if not places:
+        return
+    width, height = (_CELL * (1 + max(place[axis] for place in places.values())) for axis in (0, 1))
+    yield f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="the layers of the net">'
+    for number, (x, y) in places.items():
+        layer: LayerParameter = net.layer[number]
+        colour = next((c for start, c in _COLOURS.items() if layer.type.startswith(start)), "#8a9aa8")
+        at = f'x="{x * _CELL}" y="{y * _CELL}" width="{_CELL - 2}" height="{_CELL - 2}"'
+        yield f'<rect {at} fill="{colour}"><title>{escape(f"{layer.name} ({layer.type})")}</title></rect>'
+    yield "</svg>"
+
+
+def _places(net: NetParameter) -> Mapping[int, tuple[int, int]]:
+    """Return the column and row of each layer: the column is one after the last layer that it reads."""
+    columns: dict[str, int] = {}  # of the layer that writes a blob
+    rows: dict[int, int] = {}  # used so far, by column
+    places = {}
+    for number, layer in enumerate(net.layer[:_MOST_LAYERS]):
+        column = 1 + max((columns.get(name, -1) for name in layer.bottom), default=-1)
+        places[number] = (column, rows.get(column, 0))
+        rows[column] = rows.get(column, 0) + 1
+        columns.update(dict.fromkeys(layer.top, column))
+    return places
