@@ -39,11 +39,11 @@ def test_shapes_are_inside_of_their_boxes(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_digits_are_trained_and_predicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 0
-    captured = capsys.readouterr()
+    captured = capfd.readouterr()
     assert "Optimization Done." in captured.err
     assert captured.out.count("digits_") >= 4
     assert len(list(Path("caffejax_digits", "predicted").glob("*.png"))) == 4

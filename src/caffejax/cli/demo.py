@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import chdir
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,13 +69,10 @@ def run(options: argparse.Namespace) -> None:
     if options.copy_only:
         print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))
         return
-    from . import main
-
-    with chdir(folder):
-        for command in commands:
-            print(f"$ caffejax {' '.join(command)}", flush=True)
-            if main(command):
-                raise CaffejaxError(f"caffejax {' '.join(command)}: the command failed")
+    for command in commands:
+        print(f"$ caffejax {' '.join(command)}", flush=True)
+        if subprocess.run([sys.executable, "-m", "caffejax", *command], cwd=folder, check=False).returncode:
+            raise CaffejaxError(f"caffejax {' '.join(command)}: the command failed")
     print(f"Look at the pictures in {folder}, change its prototxts, and train again.")
 
 
