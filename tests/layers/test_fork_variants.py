@@ -239,7 +239,7 @@ def test_layers_of_an_lstm_are_a_stack() -> None:
 
 
 def test_mycaffes_names_of_ssds_settings() -> None:
-    text = "normalization2_param { across_spatial: false channel_shared: true eps: 0.5 }"
+    text = "normalization2_param { across_spatial: false channel_shared: true esp: 0.5 }"
     ours = "norm_param { across_spatial: false channel_shared: true eps: 0.5 }"
     x = np.random.default_rng(7).normal(size=(1, 3, 2, 2))
     by_name = [

@@ -5289,7 +5289,7 @@ class MulParameter(_message.Message):
     def __init__(self, mul_shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MultiBoxLossParameter(_message.Message):
-    __slots__ = ("loc_loss_type", "conf_loss_type", "loc_weight", "num_classes", "share_location", "match_type", "overlap_threshold", "use_prior_for_matching", "background_label_id", "use_difficult_gt", "do_neg_mining", "neg_pos_ratio", "neg_overlap", "code_type", "encode_variance_in_target", "map_object_to_agnostic", "ignore_cross_boundary_bbox", "bp_inside", "mining_type", "nms_param", "sample_size", "use_prior_for_nms", "ignore_difficult_gt", "objectness_score")
+    __slots__ = ("loc_loss_type", "conf_loss_type", "loc_weight", "num_classes", "share_location", "match_type", "overlap_threshold", "use_prior_for_matching", "background_label_id", "use_difficult_gt", "do_neg_mining", "neg_pos_ratio", "neg_overlap", "code_type", "encode_variance_in_target", "map_object_to_agnostic", "ignore_cross_boundary_bbox", "bp_inside", "mining_type", "nms_param", "sample_size", "use_prior_for_nms", "ignore_difficult_gt", "objectness_score", "use_gpu")
     class ConfLossType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SOFTMAX: _ClassVar[MultiBoxLossParameter.ConfLossType]
@@ -5340,6 +5340,7 @@ class MultiBoxLossParameter(_message.Message):
     USE_PRIOR_FOR_NMS_FIELD_NUMBER: _ClassVar[int]
     IGNORE_DIFFICULT_GT_FIELD_NUMBER: _ClassVar[int]
     OBJECTNESS_SCORE_FIELD_NUMBER: _ClassVar[int]
+    USE_GPU_FIELD_NUMBER: _ClassVar[int]
     loc_loss_type: MultiBoxLossParameter.LocLossType
     conf_loss_type: MultiBoxLossParameter.ConfLossType
     loc_weight: float
@@ -5364,7 +5365,8 @@ class MultiBoxLossParameter(_message.Message):
     use_prior_for_nms: bool
     ignore_difficult_gt: bool
     objectness_score: float
-    def __init__(self, loc_loss_type: _Optional[_Union[MultiBoxLossParameter.LocLossType, str]] = ..., conf_loss_type: _Optional[_Union[MultiBoxLossParameter.ConfLossType, str]] = ..., loc_weight: _Optional[float] = ..., num_classes: _Optional[int] = ..., share_location: _Optional[bool] = ..., match_type: _Optional[_Union[MultiBoxLossParameter.MatchType, str]] = ..., overlap_threshold: _Optional[float] = ..., use_prior_for_matching: _Optional[bool] = ..., background_label_id: _Optional[int] = ..., use_difficult_gt: _Optional[bool] = ..., do_neg_mining: _Optional[bool] = ..., neg_pos_ratio: _Optional[float] = ..., neg_overlap: _Optional[float] = ..., code_type: _Optional[_Union[PriorBoxParameter.CodeType, str]] = ..., encode_variance_in_target: _Optional[bool] = ..., map_object_to_agnostic: _Optional[bool] = ..., ignore_cross_boundary_bbox: _Optional[bool] = ..., bp_inside: _Optional[bool] = ..., mining_type: _Optional[_Union[MultiBoxLossParameter.MiningType, str]] = ..., nms_param: _Optional[_Union[NonMaximumSuppressionParameter, _Mapping]] = ..., sample_size: _Optional[int] = ..., use_prior_for_nms: _Optional[bool] = ..., ignore_difficult_gt: _Optional[bool] = ..., objectness_score: _Optional[float] = ...) -> None: ...
+    use_gpu: bool
+    def __init__(self, loc_loss_type: _Optional[_Union[MultiBoxLossParameter.LocLossType, str]] = ..., conf_loss_type: _Optional[_Union[MultiBoxLossParameter.ConfLossType, str]] = ..., loc_weight: _Optional[float] = ..., num_classes: _Optional[int] = ..., share_location: _Optional[bool] = ..., match_type: _Optional[_Union[MultiBoxLossParameter.MatchType, str]] = ..., overlap_threshold: _Optional[float] = ..., use_prior_for_matching: _Optional[bool] = ..., background_label_id: _Optional[int] = ..., use_difficult_gt: _Optional[bool] = ..., do_neg_mining: _Optional[bool] = ..., neg_pos_ratio: _Optional[float] = ..., neg_overlap: _Optional[float] = ..., code_type: _Optional[_Union[PriorBoxParameter.CodeType, str]] = ..., encode_variance_in_target: _Optional[bool] = ..., map_object_to_agnostic: _Optional[bool] = ..., ignore_cross_boundary_bbox: _Optional[bool] = ..., bp_inside: _Optional[bool] = ..., mining_type: _Optional[_Union[MultiBoxLossParameter.MiningType, str]] = ..., nms_param: _Optional[_Union[NonMaximumSuppressionParameter, _Mapping]] = ..., sample_size: _Optional[int] = ..., use_prior_for_nms: _Optional[bool] = ..., ignore_difficult_gt: _Optional[bool] = ..., objectness_score: _Optional[float] = ..., use_gpu: _Optional[bool] = ...) -> None: ...
 
 class MultiPhaseSolverParameter(_message.Message):
     __slots__ = ("params_pair",)
@@ -5505,7 +5507,7 @@ class NonMaximumSuppressionParameter(_message.Message):
     def __init__(self, nms_threshold: _Optional[float] = ..., top_k: _Optional[int] = ..., eta: _Optional[float] = ..., option: _Optional[_Union[OptionalParameter, _Mapping]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class NormalizeParameter(_message.Message):
-    __slots__ = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt", "bp_norm", "fix_gradient", "normalize_type")
+    __slots__ = ("across_spatial", "scale_filler", "channel_shared", "eps", "add_eps_before_sqrt", "bp_norm", "fix_gradient", "normalize_type", "esp")
     ACROSS_SPATIAL_FIELD_NUMBER: _ClassVar[int]
     SCALE_FILLER_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_SHARED_FIELD_NUMBER: _ClassVar[int]
@@ -5514,6 +5516,7 @@ class NormalizeParameter(_message.Message):
     BP_NORM_FIELD_NUMBER: _ClassVar[int]
     FIX_GRADIENT_FIELD_NUMBER: _ClassVar[int]
     NORMALIZE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ESP_FIELD_NUMBER: _ClassVar[int]
     across_spatial: bool
     scale_filler: FillerParameter
     channel_shared: bool
@@ -5522,7 +5525,8 @@ class NormalizeParameter(_message.Message):
     bp_norm: bool
     fix_gradient: bool
     normalize_type: str
-    def __init__(self, across_spatial: _Optional[bool] = ..., scale_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., channel_shared: _Optional[bool] = ..., eps: _Optional[float] = ..., add_eps_before_sqrt: _Optional[bool] = ..., bp_norm: _Optional[bool] = ..., fix_gradient: _Optional[bool] = ..., normalize_type: _Optional[str] = ...) -> None: ...
+    esp: float
+    def __init__(self, across_spatial: _Optional[bool] = ..., scale_filler: _Optional[_Union[FillerParameter, _Mapping]] = ..., channel_shared: _Optional[bool] = ..., eps: _Optional[float] = ..., add_eps_before_sqrt: _Optional[bool] = ..., bp_norm: _Optional[bool] = ..., fix_gradient: _Optional[bool] = ..., normalize_type: _Optional[str] = ..., esp: _Optional[float] = ...) -> None: ...
 
 class NormalizedBBox(_message.Message):
     __slots__ = ("xmin", "ymin", "xmax", "ymax", "label", "difficult", "score", "size", "x_center", "y_center", "width", "height")

@@ -198,13 +198,16 @@ def upgrade_statistics(net: NetParameter) -> list[str]:
 def drop_inactive(net: NetParameter) -> list[str]:
     """Drop settings that MyCaffe marks as not active and the marks of the others, and give them SSD's names."""
     for layer in net.layer:
-        for name in ("transform_param", "detection_output_param", "detection_evaluate_param"):
-            if layer.HasField(name):
-                _drop_inactive_in(getattr(layer, name))
         for name, other in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
             if layer.HasField(name):
                 getattr(layer, other).CopyFrom(getattr(layer, name))
                 layer.ClearField(name)
+        for name in ("transform_param", "detection_output_param", "detection_evaluate_param", "multibox_loss_param"):
+            if layer.HasField(name):
+                _drop_inactive_in(getattr(layer, name))
+        if layer.norm_param.HasField("esp"):  # so MyCaffe writes eps
+            layer.norm_param.eps = layer.norm_param.esp
+            layer.norm_param.ClearField("esp")
         if layer.unpooling_param.HasField("pool"):
             layer.unpooling_param.unpool = layer.unpooling_param.pool
             layer.unpooling_param.ClearField("pool")
