@@ -32,11 +32,12 @@ class _Demo:
     net: str  # for predictions
     prefix: str  # of snapshots
     iterations: int
+    labels: tuple[str, ...] = ()  # the flag of `predict`
 
 
 _DEMOS = {
     "digits": _Demo("lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
-    "shapes": _Demo("solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800),
+    "shapes": _Demo("solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)),
 }
 _FOLDERS = {"digits": "digits", "shapes": "ssd_shapes"}  # of configs
 _EXAMPLES = 4  # pictures to predict
@@ -61,9 +62,10 @@ def run(options: argparse.Namespace) -> None:
         raise CaffejaxError(f"{folder} exists already; name a new folder")
     shutil.copytree(_source(options.name), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
     if options.name == "shapes":
-        from .demo_shapes import write_databases
+        from .demo_shapes import SHAPES, write_databases
 
         write_databases(folder)
+        (folder / "labels.txt").write_text("\n".join(("background", *SHAPES)) + "\n")
     images = _write_images(options.name, folder)
     commands = list(_commands(demo, images))
     if options.copy_only:
@@ -79,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
     yield ["train", f"--solver={demo.solver}"]
     weights = f"--weights={demo.prefix}_iter_{demo.iterations}.caffemodel"
-    yield ["predict", demo.net, *images, weights, "--out=predicted"]
+    yield ["predict", demo.net, *images, weights, *demo.labels, "--out=predicted"]
     if find_spec("matplotlib"):
         yield ["plot", f"{demo.prefix}.metrics.jsonl", "--out=curves.png"]
 

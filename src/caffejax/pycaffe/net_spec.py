@@ -25,6 +25,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from ..errors import GraphError, did_you_mean
+from ..glog import log
 from ..layers import Variants, layer_type
 from ..schema import caffe_pb2
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
@@ -201,11 +202,10 @@ class Function:
 
 
 def _not_a_top(what: str, value: object, remedy: str) -> TypeError:
-    """Return a TypeError with Caffe's message, which scripts expect. For a tuple, a note states the remedy."""
-    error = TypeError(f"{what} is not a Top (type is {type(value)})")
+    """Return a TypeError with Caffe's message, which scripts expect. For a tuple, the log states the remedy."""
     if isinstance(value, tuple):
-        error.add_note(remedy)
-    return error
+        log.warning("%s is a tuple: %s", what, remedy)
+    return TypeError(f"{what} is not a Top (type is {type(value)})")
 
 
 class _Naming:
