@@ -90,14 +90,14 @@ def run(options: argparse.Namespace) -> None:
             outputs = frozen({blob: prepare(batch, shape[1:])})
             sizes = [picture.shape[:2] for picture in batch]
             results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
-    for place, picture, found in zip(places, pictures, results, strict=False):
-        _write(place, draw(picture, found, names, place))
+    for place, picture, image_results in zip(places, pictures, results, strict=False):
+        _write(place, draw(picture, image_results, names, place))
     if options.json:
         print(json.dumps(_summary(options, prepare, shape[1:], results, names), indent=2))
         return
-    for image, found in zip(options.images, results, strict=True):
-        for result in found:
-            print(f"{image}{f' ({result.blob})' if len(found) > 1 else ''}")
+    for image, image_results in zip(options.images, results, strict=True):
+        for result in image_results:
+            print(f"{image}{f' ({result.blob})' if len(image_results) > 1 else ''}")
             print("\n".join(f"  {line}" for line in format_result(result, names).splitlines()))
     for place in places:
         log.info("Wrote %s", place)
@@ -211,8 +211,8 @@ def _summary(
     mean = prepare.mean.mean(axis=(1, 2)).tolist()
     preprocessing = {"size": size, "channels": prepare.channels, "mean": mean, "scale": prepare.scale}
     images = [
-        {"image": image, "results": {result.blob: result.rows(names) for result in found}}
-        for image, found in zip(options.images, results, strict=True)
+        {"image": image, "results": {result.blob: result.rows(names) for result in image_results}}
+        for image, image_results in zip(options.images, results, strict=True)
     ]
     return {
         "net": options.model,

@@ -203,13 +203,13 @@ class Net:
             raise CaffejaxError(f"input '{fed}': expected an array of numbers, not {type(blob).__name__}")
         array = array.astype(np.float32, copy=False)
         means = np.zeros(4)
-        given = np.ravel(mean).astype(np.float64)
-        if len(given) > 4 or (given.any() and array.ndim > 1 and array.shape[1] > 4):
+        numbers = np.ravel(mean).astype(np.float64)
+        if len(numbers) > 4 or (numbers.any() and array.ndim > 1 and array.shape[1] > 4):
             raise CaffejaxError(
-                f"input '{fed}': mean has up to 4 numbers, for up to 4 channels; it has {len(given)}, and the blob's "
+                f"input '{fed}': mean has up to 4 numbers, for up to 4 channels; it has {len(numbers)}, and the blob's "
                 f"shape is {array.shape}"
             )
-        means[: len(given)] = given
+        means[: len(numbers)] = numbers
         if scalefactor != 1 or means.any():
             if array.ndim > 1 and len(set(means[: array.shape[1]])) > 1:
                 array -= means[: array.shape[1]].reshape(-1, *[1] * (array.ndim - 2)).astype(np.float32)

@@ -137,5 +137,5 @@ def _complete(graph: Graph, arrays: Mapping[Slot, np.ndarray]) -> tuple[Variable
 
     absent = {p.owner for layer in missing_layers(graph, arrays.keys()) for p in layer.params} - arrays.keys()
     zeros = {p.slot: np.zeros(p.spec.shape, np.float32) for p in graph.variables if p.slot in absent}
-    known = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
-    return initial_variables(graph, None, np.float32, {}, known), absent
+    values = {slot: jax.device_put(array) for slot, array in {**zeros, **arrays}.items()}
+    return initial_variables(graph, None, np.float32, {}, values), absent

@@ -120,25 +120,25 @@ def preprocessing_of(
     """
     order = "gray" if shape[0] == 1 else "BGR"
     settings = Preprocessing(np.zeros((1, 1, 1), np.float32), 1.0, order, "Caffe's defaults")
-    known, trained = _find_published(net), next(_transforms(net, file), None)
-    if trained is not None and (mean is not None or known is None or _has_mean(*trained)):
+    published, trained = _find_published(net), next(_transforms(net, file), None)
+    if trained is not None and (mean is not None or published is None or _has_mean(*trained)):
         param, source = trained
         average = settings.mean if mean is not None else _mean_of(param, source, shape)
         settings = Preprocessing(average, param.scale, order, f"transform_param of {source}")
-    elif known is not None:
-        name, (values, factor, channel_order, _) = known
+    elif published is not None:
+        name, (values, factor, channel_order, _) = published
         if len(values) == shape[0]:
             array = np.array(values, np.float32).reshape(-1, 1, 1)
             settings = Preprocessing(array, factor, channel_order, f"the published {name}")
-    given = [f"--{k}" for k, v in (("mean", mean), ("scale", scale), ("channels", channels)) if v is not None]
-    if not given:
+    flags = [f"--{k}" for k, v in (("mean", mean), ("scale", scale), ("channels", channels)) if v is not None]
+    if not flags:
         return settings
-    whole = len(given) == (3 if shape[0] > 1 else 2)
+    whole = len(flags) == (3 if shape[0] > 1 else 2)
     return Preprocessing(
         settings.mean if mean is None else _parse_mean(mean, shape),
         settings.scale if scale is None else scale,
         channels or settings.channels,
-        ", ".join(given) + ("" if whole else f", else {settings.source}"),
+        ", ".join(flags) + ("" if whole else f", else {settings.source}"),
     )
 
 

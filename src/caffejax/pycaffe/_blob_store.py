@@ -123,13 +123,13 @@ class Memories:
 
         A top that was changed since `store_rows` is returned as it is.
         """
-        found = {}
+        values = {}
         for name in names:
             shape, version, padded = self._padded.get(name, (None, None, None))
             blob = self.blobs[name]
             same = padded is not None and (blob.shape, blob.data_memory.current_version()) == (shape, version)
-            found[name] = padded if same and padded is not None else blob.data_on(self.device)
-        return found
+            values[name] = padded if same and padded is not None else blob.data_on(self.device)
+        return values
 
     def set_shape(self, name: str, shape: Shape) -> None:
         """Set the shape of the blob `name`, and of the tops of a Split that share its data."""
