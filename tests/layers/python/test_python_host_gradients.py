@@ -1,5 +1,6 @@
 """Python layers with Caffe's interface: their gradients."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -172,3 +173,20 @@ def test_backward_belongs_to_its_forward_even_if_others_come_between() -> None:
     pull_other = jax.vjp(loss, *other.values())[1]
     for inputs, pull in ((one, pull_one), (other, pull_other)):
         np.testing.assert_allclose(pull(jnp.float32(1))[0], (inputs["x0"] - inputs["x1"]) / 3, rtol=1e-5)
+
+
+def test_diffs_of_own_blobs_add_up_as_in_caffe(tmp_path: Path) -> None:
+    """A layer's own blobs are the net's memory: each backward pass adds to it once, also where `backward` does so."""
+    text = 'force_backward: true layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'
+    (tmp_path / "net.prototxt").write_text(text + python("linear", "Linear", "x", "y", param_str="{'num_output': 4}"))
+    net = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
+    net.blobs["x"].data[...] = [[1, 2, 3], [4, 5, 6]]
+    own = net.layers[list(net._layer_names).index("linear")].blobs
+    for passes in 1, 2, 3:
+        net.forward()
+        net.blobs["y"].diff[...] = 1
+        net.backward()
+        np.testing.assert_array_equal(own[0].diff, np.tile([5, 7, 9], (4, 1)) * passes)
+        np.testing.assert_array_equal(net.params["linear"][1].diff, np.full(4, 2 * passes))
+    net.clear_param_diffs()
+    assert not own[0].diff.any()

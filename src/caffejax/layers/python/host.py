@@ -106,13 +106,19 @@ class HostLayer:
         if not _same(self._last, (blobs, bottoms)):  # the last forward pass had other arguments
             self.forward(blobs, bottoms)
         down = [True] * len(bottoms) if propagate_down is None else list(propagate_down)
+        earlier = [
+            blob.diff.copy() for blob in self._blobs
+        ]  # in pycaffe it is the net's memory, which the pass adds to
         for blob in (*self._bottoms, *self._blobs):
             blob.diff[...] = 0
         for top, diff in zip(self._tops, top_diffs, strict=True):
             top.diff[...] = diff
         self._call("backward", self._tops, down, self._bottoms)
         bottom_diffs = (b.diff.copy() if needed else None for b, needed in zip(self._bottoms, down, strict=True))
-        return tuple(b.diff.copy() for b in self._blobs), *bottom_diffs
+        diffs = [blob.diff.copy() for blob in self._blobs]
+        for blob, diff in zip(self._blobs, earlier, strict=True):
+            blob.diff[...] = diff
+        return tuple(diffs), *bottom_diffs
 
     @property
     def has_position(self) -> bool:
