@@ -32,6 +32,8 @@ def solved(write: Write) -> None:
 
 @pytest.mark.slow
 def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("caffejax")
+    before = logger.level, list(logger.handlers), logger.propagate
     solved(write)
     log = capsys.readouterr().err
     assert not [line for line in LINES.split("\n") if line not in log]
@@ -39,8 +41,7 @@ def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixtu
     assert losses == ["0", "1", "2"]
     caffe.log("a line of the user's")
     assert capsys.readouterr().err.endswith("] a line of the user's\n")
-    logger = logging.getLogger("caffejax")
-    assert (logger.level, logger.handlers, logger.propagate) == (logging.NOTSET, [], True)
+    assert (logger.level, logger.handlers, logger.propagate) == before
 
 
 @pytest.mark.slow
