@@ -30,7 +30,7 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 800})
         page.goto(file.as_uri())
-        page.evaluate(SHOWN, ["4a_3x3", "4a_out#0"])
+        page.evaluate(SHOWN, ["inception_4a/3x3", "inception_4a#0"])
         PICTURE.parent.mkdir(exist_ok=True)
         page.screenshot(path=PICTURE)
         browser.close()

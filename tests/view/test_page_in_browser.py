@@ -106,7 +106,8 @@ def test_blocks_open_and_close(opened: Opened) -> None:
     in_sight(page, "res4c#0").dblclick(position={"x": 150, "y": 20})
     titles = page.locator(".layer > title").all_text_contents()
     names = [title.partition(" (")[0] for title in titles if title.startswith("res4c")]
-    assert names == ["res4c_branch2a", "res4c_branch2b", "res4c_branch2c", "res4c"]
+    parts = [f"res4c_branch2{part}" for part in ("a", "a_relu", "b", "b_relu", "c")]
+    assert names == [*parts, "res4c", "res4c_relu"]
     in_sight(page, "res4c#0").locator(".toggle").click()
     assert page.locator(".block").count() == closed + 4
     page.keyboard.press("Enter")  # it is chosen
