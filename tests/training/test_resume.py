@@ -141,8 +141,8 @@ def test_fine_tuning_takes_layers_of_the_same_name(tmp_path: Path) -> None:
     text = f'net_param {{ {NET} }} base_lr: 0.1 lr_policy: "fixed"'
     tuned = Solver(text, weights=[weights])
     np.testing.assert_array_equal(tuned.train_state.params["ip"][0], s.train_state.params["ip"][0])
-    untouched = Solver(text.replace(NET, new_head), weights=[weights])
-    assert "ip" not in untouched.train_state.params
+    with pytest.raises(WeightsError, match=r"has no blobs for any layer of the net.*\(other\).*\(ip\)"):
+        Solver(text.replace(NET, new_head), weights=[weights])
     with pytest.raises(CaffejaxError, match=r"ip.*rename the layer"):
         Solver(text.replace("num_output: 3", "num_output: 5"), weights=[weights])
 

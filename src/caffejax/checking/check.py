@@ -78,7 +78,7 @@ def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: 
     """
     problems: tuple[Problem, ...] = ()
     try:
-        solver_param.check_solver(param)
+        solver_param.check_solver(param, needs_net=False)
     except CaffejaxError as error:
         problems = error.problems
     inside: list[tuple[str, NetParameter]] = [("TEST", net) for net in param.test_net_param]

@@ -39,6 +39,8 @@ _FOLLOWED = (
 )
 _TRAIN_SOURCES = ("net", "net_param", "train_net", "train_net_param")
 
+_NO_NET = f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: none is given"
+
 
 @dataclass(frozen=True)
 class NetSettings:
@@ -55,13 +57,20 @@ class NetSettings:
     file: str | None
 
 
-def check_solver(param: SolverParameter, file: str | None = None) -> None:
+def check_solver(param: SolverParameter, file: str | None = None, needs_net: bool = True) -> None:
     """Validate a solver's settings, and log a warning for each setting that is ignored.
+
+    Args:
+        param: the settings.
+        file: the solver's file, for messages.
+        needs_net: whether a solver without a train net is wrong. MyCaffe's name none, so only training needs one.
 
     Raises:
         SolverError: if Caffe would refuse a setting. The message names each such setting, with the reason.
     """
     problems = [*check_policy(param), *check_rule(param), *_other_problems(param)]
+    if needs_net and not any(map(param.HasField, _TRAIN_SOURCES)):
+        problems.append(_NO_NET)
     if problems:
         raise SolverError([Problem(p, file=file) for p in problems])
     for setting, reason in ignored_fields(param):
@@ -117,7 +126,7 @@ def train_net(param: SolverParameter, folder: Path | None) -> NetSettings:
     """
     fields = [f for f in _TRAIN_SOURCES if param.HasField(f)]
     if not fields:
-        raise SolverError(f"the train net must be one of {', '.join(_TRAIN_SOURCES)}: none is given")
+        raise SolverError(_NO_NET)
     field = fields[0]
     return _settings(field, getattr(param, field), folder, "TRAIN", param.train_state)
 
