@@ -15,7 +15,7 @@ from replay import net
 from scipy.io import loadmat
 
 from caffejax.errors import CaffejaxError, DataError
-from caffejax.layers.segmentation.permutohedral import build_lattice, filter_by_lattice
+from caffejax.layers.segmentation.meanfield import build_lattice, filter_by_lattice
 from caffejax.net import Net
 
 IMAGE = (2, 4, 5, 6)

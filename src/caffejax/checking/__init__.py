@@ -3,7 +3,7 @@
 `check.check_file` checks one file; `check_files` checks many in worker processes.
 """
 
+from .check import check_files
 from .check_report import Finding, PhaseReport, Report, WeightsReport
-from .worker_pool import check_files
 
 __all__ = ["Finding", "PhaseReport", "Report", "WeightsReport", "check_files"]

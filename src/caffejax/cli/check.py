@@ -48,8 +48,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Check the models and print a report on each."""
     from ..atomic import replace_file
+    from ..checking.check import check_files
     from ..checking.model_files import model_files
-    from ..checking.worker_pool import check_files
 
     files = list(model_files(options.paths))
     if not files:

@@ -12,7 +12,7 @@ from ..registry import register
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
-from .modules import find_module, get_dotted
+from .user import find_module, get_dotted
 
 log = logging.getLogger("caffejax.net")
 

@@ -1,20 +1,144 @@
-"""MultiStageMeanfield: mean-field iterations of a dense conditional random field."""
+"""MultiStageMeanfield: mean-field iterations of a conditional random field, filtered by the permutohedral lattice.
+
+The lattice of Adams, Baek and Davis (2010) is a Gaussian filter of points in few dimensions. Each point adds its values
+to the d + 1 vertices of the simplex that encloses it, with barycentric weights (splat); the values of vertices are
+blurred along each of the lattice's d + 1 axes; and each point reads from its vertices with the same weights (slice).
+Only vertices that some point uses exist, as in the paper; values blurred beyond them are lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ...errors import require
+from ...kernels.custom_gradient import with_gradient
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..registry import register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
-from .permutohedral import Lattice, build_lattice, filter_by_lattice
+
+# Keys of vertices are compared by two linear hashes of 32 bits: a neighbor's hash is the vertex's plus a constant.
+_BASES = (1664525, 22695477)
+
+
+class Lattice(NamedTuple):
+    """A permutohedral lattice of points with d features.
+
+    Attributes:
+        vertices: (points, d + 1), the vertices of each point's simplex: numbers below points * (d + 1), int32.
+        weights: (points, d + 1), the barycentric weights of these vertices.
+        neighbors: (d + 1, 2, points * (d + 1) + 1), the two neighbors of each vertex along each axis; the last number
+            is a vertex that is always zero, and stands for neighbors that do not exist.
+    """
+
+    vertices: jax.Array
+    weights: jax.Array
+    neighbors: jax.Array
+
+
+def build_lattice(features: jax.Array) -> Lattice:
+    """Return the lattice of points with these features, (points, d), in units of the filter's standard deviation."""
+    points, d = features.shape
+    size = points * (d + 1)
+    keys, weights = _find_simplices(features)
+    factors = np.array([[pow(base, i, 2**32) for i in range(1, d + 1)] for base in _BASES], np.uint32).view(np.int32)
+    hashes = [sum(keys[..., i] * factor for i, factor in enumerate(row)).reshape(size) for row in factors]
+    first, second, order = lax.sort((*hashes, lax.iota(jnp.int32, size)), num_keys=2)
+
+    is_new = jnp.concatenate([jnp.ones(1, bool), (first[1:] != first[:-1]) | (second[1:] != second[:-1])])
+    group = jnp.cumsum(is_new, dtype=jnp.int32) - 1
+    head = jnp.zeros(size, jnp.int32).at[jnp.where(is_new, group, size)].set(order, mode="drop")[group]
+    # vertices are numbered as they appear, so that the vertices of neighboring pixels are close in memory
+    number = jnp.cumsum(jnp.zeros(size, jnp.int32).at[head].set(1), dtype=jnp.int32) - 1
+    vertex = number[head]
+
+    def find_neighbors(shift: jax.Array) -> jax.Array:
+        place = _search(first, second, first + shift[0], second + shift[1])
+        exists = (first[place] == first + shift[0]) & (second[place] == second + shift[1])
+        after = jnp.where(exists, vertex[place], size)
+        none = jnp.full(size + 1, size, jnp.int32)
+        return jnp.stack([none.at[vertex].set(after), none.at[after].set(vertex).at[size].set(size)])
+
+    steps = (d + 1) * np.eye(d + 1, d, dtype=np.int64) - 1
+    shifts = (steps @ factors.T.astype(np.int64)).astype(np.int32)
+    vertices = jnp.zeros(size, jnp.int32).at[order].set(vertex, unique_indices=True)
+    return Lattice(vertices.reshape(points, d + 1), weights, lax.map(find_neighbors, shifts))
+
+
+def _find_simplices(features: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the vertices of each point's simplex, (points, d + 1, d) without the last coordinate, and their weights.
+
+    The point in the lattice's hyperplane is rounded to a vertex whose coordinates are multiples of d + 1. The order
+    of the differences by size tells in which simplex around this vertex the point is.
+    """
+    d = features.shape[1]
+    deviation = float(np.float32(np.sqrt(2 / 3) * (d + 1)))
+    places, after = list[jax.Array](), jnp.zeros_like(features[:, 0])
+    for j in range(d, 0, -1):  # in the fork's order, which rounds alike
+        scaled = features[:, j - 1] * features.dtype.type(1 / np.sqrt(j * (j + 1)) * deviation)
+        places.append(after - j * scaled)
+        after += scaled
+    place = jnp.stack([after, *reversed(places)], axis=1)
+    nearest = jnp.round(place * features.dtype.type(1 / (d + 1))).astype(jnp.int32)
+    difference = place - nearest * (d + 1)
+    one, other = difference[:, :, None], difference[:, None, :]
+    rank = jnp.sum((one < other) | ((one == other) & np.tri(d + 1, k=-1, dtype=bool)), axis=2, dtype=jnp.int32)
+    rank += jnp.sum(nearest, axis=1, keepdims=True)  # 0 if the rounded point is in the hyperplane
+    wraps = (rank < 0).astype(jnp.int32) - (rank > d)
+    rank, nearest = rank + wraps * (d + 1), nearest + wraps
+    rising = jnp.sort(difference / (d + 1) - wraps, axis=1)
+    weights = jnp.diff(rising, axis=1, prepend=rising[:, -1:] - 1)
+    k = np.arange(d + 1, dtype=np.int32)[:, None]
+    keys = nearest[:, None] * (d + 1) + k - (d + 1) * (rank[:, None] > d - k)
+    return keys[..., :d], weights
+
+
+def _search(first: jax.Array, second: jax.Array, *wanted: jax.Array) -> jax.Array:
+    """Return for each wanted pair the index of the first pair not less, or of the last; the pairs are sorted."""
+
+    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        less = (first[middle] < wanted[0]) | ((first[middle] == wanted[0]) & (second[middle] < wanted[1]))
+        return jnp.where(less, jnp.minimum(middle + 1, high), low), jnp.where(less, high, middle)
+
+    size = len(first)
+    start = vary_as(jnp.zeros(size, jnp.int32), first)
+    return lax.fori_loop(0, (size - 1).bit_length(), halve, (start, start + size - 1))[0]
+
+
+def _splat_blur_slice(lattice: Lattice, x: jax.Array, *, reverse: bool = False) -> jax.Array:
+    vertices, weights, neighbors = lattice
+    axes, _, size = neighbors.shape
+    values = jnp.zeros((size, x.shape[1]), x.dtype).at[vertices].add(weights[:, :, None] * x[:, None])
+
+    def blur(values: jax.Array, near: jax.Array) -> tuple[jax.Array, None]:
+        return values + (values[near[0]] + values[near[1]]) / 2, None
+
+    values = lax.scan(blur, values, neighbors, reverse=reverse)[0]
+    return jnp.einsum("pv,pvc->pc", weights, values[vertices]) / (1 + 2.0 ** (1 - axes))
+
+
+def filter_by_lattice(lattice: Lattice, x: jax.Array) -> jax.Array:
+    """Return for each point approximately the sum of x, (points, channels), weighted by exp(-d**2 / 2) at distance d.
+
+    The result has a constant factor; to remove it, divide by the result for ones. The gradient is the filter with its
+    axes in reverse order. The lattice's features get no gradient.
+    """
+    return _filter(lattice, x)
+
+
+_filter = with_gradient(
+    lambda lattice, x: (_splat_blur_slice(lattice, x), lattice),
+    lambda lattice, diff, _: (None, _splat_blur_slice(lattice, diff, reverse=True)),
+)
+
 
 Arrays = tuple[jax.Array, ...]
 
