@@ -1,8 +1,9 @@
 """Tell what a net sees in pictures: the best classes, boxes of objects, or a label for each pixel.
 
-The outputs decide which. Pictures are resized to the net's input; mean, scale and order of channels come from the
-flags, else from the transform_param of the net or of a train net beside it, else from a table of published nets, else
-they are Caffe's defaults (no mean, scale 1, B G R). A log line tells where they come from.
+The outputs decide which; scores that the net compares with labels by SoftmaxWithLoss become probabilities. Pictures
+are resized to the net's input; mean, scale and order of channels come from the flags, else from the transform_param of
+the net or of a train net beside it, else from a table of published nets, else they are Caffe's defaults (no mean, scale
+1, B G R). A log line tells where they come from.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print and draw the results."""
     start_logging()
+    import jax
+
     from ..paths import check_exist, find
     from ..prediction.preprocessing import preprocessing_of
     from ..prediction.results import check_outputs, draw, format_result, read_names, results_of
@@ -83,11 +86,13 @@ def run(options: argparse.Namespace) -> None:
         )
         log.info("Preprocessing: %d x %d, %s", *shape[1:], prepare)
         pictures = _read(options, gray=shape[0] == 1)
+        scores = {layer.bottom[0] for layer in message.layer if layer.type == "SoftmaxWithLoss" and layer.bottom}
         frozen = net.freeze(net_flags.variables_of(whole, options.weights, options.strict_weights))
         results: list[list[Result]] = []
         for at in range(0, len(pictures), options.batch):
             batch = pictures[at : at + options.batch]
             outputs = frozen({blob: prepare(batch, shape[1:])})
+            outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in scores & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
             results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
     for place, picture, image_results in zip(places, pictures, results, strict=False):
