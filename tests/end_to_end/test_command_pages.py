@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from pages import REPOSITORY, run_page
 
-ELSEWHERE = {  # pages with tests of their own: the first in test_digits.py, all others in test_docs.py
+ELSEWHERE = {  # pages with tests of their own: in test_digits.py, test_docs.py and dnn/test_dnn.py
     *("index", "adding_a_layer", "comparing", "exporting_flax", "inference", "jax", "own_data", "python"),
     *("python_layers", "solvers", "weights"),
+    "coming_from_opencv",
     *("accelerators", "scaling"),  # but for these, whose code needs a compiler for GPUs, and several devices
 }
 PAGES = sorted(
@@ -28,7 +29,8 @@ def test_a_page_does_what_it_says(
 
 
 def test_every_page_with_code_is_run() -> None:
-    tests = "".join((Path(__file__).parent / f"test_{name}.py").read_text() for name in ("docs", "digits"))
+    files = "end_to_end/test_docs.py", "end_to_end/test_digits.py", "dnn/test_dnn.py"
+    tests = "".join((Path(__file__).parents[1] / file).read_text() for file in files)
     assert {page for page in ELSEWHERE if f'"{page}.md"' not in tests} == {"accelerators", "scaling"}
 
 

@@ -124,7 +124,7 @@ def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
     ("arguments", "message"),
     [
         (["--images_dim=12,14"], "--images_dim needs --preprocess=classify"),
-        (["--raw_scale=2", "--preprocess=transform_param"], "--preprocess=classify only"),
+        (["--raw_scale=2", "--preprocess=transform_param"], "works only with --preprocess=classify"),
         (["--preprocess=transform_param"], "layer 'data' (Input): makes 'data' and has no transform_param"),
         (["--preprocess=classify", "--images_dim=12"], "must be a height and a width"),
         (["--preprocess=classify", "--images_dim=12,9"], "images of 12x9 are smaller than the input 'data', 10x10"),
@@ -132,7 +132,7 @@ def test_channels_are_swapped_only_for_three_channels(job: Path) -> None:
         (["--preprocess=classify", "--channel_swap=1,2,3"], "(1, 2, 3) is out of range: images have channels 0 to 2"),
         (["--preprocess=classify", "--mean_file=none.npy"], "none.npy"),
         (["--preprocess=classify", "--mean_file=two.npy"], "Mean channels incompatible"),
-        (["--preprocess=classify", "--to=flax"], "--preprocess goes with stablehlo and onnx only"),
+        (["--preprocess=classify", "--to=flax"], "--preprocess works only with stablehlo and onnx"),
         (["--preprocess=classify", "--outputs=aside"], "needs exactly one input of four axes"),
     ],
 )

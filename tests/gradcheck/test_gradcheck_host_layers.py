@@ -55,7 +55,7 @@ def test_only_the_rule_of_a_host_layer_is_derived(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
-    kind = layer_types()["Filter"]
+    kind = layer_types()["Filter"].implementation.types["BVLC"]
     rule = kind.gradient.backward
     assert rule is not None
 
@@ -66,7 +66,7 @@ def test_a_wrong_rule_of_a_host_layer_is_caught() -> None:
     gradient = dataclasses.replace(kind.gradient, backward=wrong)
     with register_temporarily(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows
-    assert layer_types()["Filter"] is kind
+    assert layer_types()["Filter"].implementation.types["BVLC"] is kind
     assert row.verdict == "backward is wrong"
     assert not row.ok
     np.testing.assert_allclose(row.rule_differences.error, 0.01 / 1.01, rtol=1e-3)
@@ -86,7 +86,7 @@ def test_in_a_net_other_layers_are_compared_in_all_ways() -> None:
 
 
 def test_a_host_layer_without_a_rule_must_not_have_a_gradient() -> None:
-    kind = layer_types()["Filter"]
+    kind = layer_types()["Filter"].implementation.types["BVLC"]
     gradient = dataclasses.replace(kind.gradient, backward=None)
     with register_temporarily(dataclasses.replace(kind, gradient=gradient)):
         (row,) = report().rows

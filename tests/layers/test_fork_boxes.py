@@ -129,7 +129,12 @@ BOXES = "width: 2 height: 3"
     ("kind", "text", "shapes", "match"),
     [
         ("PriorBoxClustered", "prior_box_param { }", [(1, 1, 2, 2)] * 2, "needs a width and a height"),
-        ("PriorBoxClustered", "prior_box_param { width: 2 }", [(1, 1, 2, 2)] * 2, "1 widths, 0 heights"),
+        (
+            "PriorBoxClustered",
+            "prior_box_param { width: 2 }",
+            [(1, 1, 2, 2)] * 2,
+            "width and height, not 1 and 0",
+        ),
         ("PriorBoxClustered", "prior_box_param { width: 0 height: 1 }", [(1, 1, 2, 2)] * 2, "positive"),
         ("PriorBoxClustered", f"prior_box_param {{ {BOXES} min_size: 4 }}", [(1, 1, 2, 2)] * 2, "min_size is PriorBox"),
         ("PriorBoxClustered", f"prior_box_param {{ {BOXES} }}", [(1, 2), (1, 1, 2, 2)], "4 axes"),

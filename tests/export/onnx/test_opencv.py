@@ -11,13 +11,12 @@ from caffejax import Net
 from caffejax.cli import main
 from caffejax.export import Subject, make_subject
 from caffejax.export.onnx import export_onnx
-from conftest import GOLDEN
 from export.filled import fill_variables
 from export.onnx.test_onnx_nets import CLASSIFICATION, CONFIGS, SEGMENTATION
 
 pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f"needs OpenCV 5, not {cv2.__version__}")
 
-BOXES = GOLDEN / "opencv_dnn" / "boxes.prototxt"
+BOXES = Path(__file__).parents[2] / "golden" / "opencv_dnn" / "boxes.prototxt"
 NETS = {"classification": CLASSIFICATION, "segmentation": SEGMENTATION, "detection": BOXES}
 LARGE = ["squeezenet", "mobilenet", "mobilenet_ssd", "segnet"]
 
