@@ -16,6 +16,7 @@ import pytest
 from frozen_nets import UNTUNED, assert_close, inputs_of, net_of, variables_of
 
 from caffejax import CaffejaxError, Net
+from caffejax.inference.constant_folding import host_function
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program as kernels
 from caffejax.net import Variables
@@ -298,3 +299,20 @@ def test_valid_values_pass_with_debug_nans() -> None:
     net = Net(net_of((1, 2), "s Softmax x"), "TEST")
     with jax.debug_nans(True):
         net.freeze(variables_of(net))({"x": np.ones((1, 2), np.float32)})
+
+
+def test_numbers_that_overflow_pass_in_silence() -> None:
+    """NumPy would warn, which fails tests; XLA does not."""
+    net = Net(
+        """layer { name: "in" type: "Input" top: "loc" top: "conf" top: "prior"
+          input_param { shape { dim: 1 dim: 4 } shape { dim: 1 dim: 2 } shape { dim: 1 dim: 2 dim: 4 } } }
+        layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "out"
+          detection_output_param { num_classes: 2 code_type: CENTER_SIZE nms_param { nms_threshold: 0.5 } } }""",
+        "TEST",
+    )
+    prior = np.array([[[0.1, 0.1, 0.5, 0.5], [0.1] * 4]], np.float32).reshape(1, 2, 4)
+    inputs = {"loc": np.full((1, 4), 1e4, np.float32), "conf": np.array([[0.1, 0.9]], np.float32), "prior": prior}
+    compute_tops = host_function(net.graph.layers[-1])
+    assert compute_tops is not None
+    expected = net.apply(*net.init(jax.random.key(0)), inputs)[0]["out"]
+    np.testing.assert_array_equal(compute_tops(list(inputs.values()))["out"], expected)

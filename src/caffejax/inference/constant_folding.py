@@ -178,7 +178,7 @@ def host_function(layer: Layer) -> Callable[[Sequence[Any]], Constants] | None:
     forward = runs.host_forward
 
     def compute_tops(bottoms: Sequence[Any]) -> Constants:
-        with layer.locate_errors():
+        with layer.locate_errors(), np.errstate(all="ignore"):  # infinity and NaN pass in silence, as in XLA
             tops = forward(layer.context, *(np.asarray(b, np.float32) for b in bottoms))
         return dict(zip(layer.tops, tops if isinstance(tops, tuple) else (tops,), strict=True))
 
