@@ -62,11 +62,11 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
     conv1 = "layer 'conv1' (Convolution): blob 0 is of shape (20, 1, 5, 5), but a bottom of shape "
     built = "but the net was built for (64, 1, 28, 28))"
     once = [
-        f"{ip1}(64, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (64, 1, 32, 32) {built}",
-        f"{ip1}(2, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (2, 1, 32, 32) {built}",
-        f"{ip1}(1, 50, 5, 5) needs (500, 1250) (inputs: 'data' is (1, 1, 32, 32) {built}",
-        f"{ip1}(2, 50, 2, 2) needs (500, 200) (inputs: 'data' is (2, 1, 20, 20) {built}",
-        f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5) (inputs: 'data' is (2, 3, 28, 28) {built}",
+        f"{ip1}(64, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (64, 1, 32, 32), {built}",
+        f"{ip1}(2, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (2, 1, 32, 32), {built}",
+        f"{ip1}(1, 50, 5, 5) needs (500, 1250) (inputs: 'data' has shape (1, 1, 32, 32), {built}",
+        f"{ip1}(2, 50, 2, 2) needs (500, 200) (inputs: 'data' has shape (2, 1, 20, 20), {built}",
+        f"{conv1}(2, 3, 28, 28) needs (20, 3, 5, 5) (inputs: 'data' has shape (2, 3, 28, 28), {built}",
     ]
     assert run.stdout.splitlines() == [f"{LENET}: {line}" for line in once for how in range(4)]
 

@@ -1,5 +1,6 @@
 """Small nets that train on data of their own, and how they go on one device and on many. Nothing here imports JAX."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +98,8 @@ CASES = {
     "lenet": Case(_LENET, {"data": (1, 28, 28), "label": ()}, iterations=15),
     "smooth": Case(_SMOOTH, {"data": (1, 28, 28), "label": ()}),
     "cifar10_full": Case(
-        _of_config("cifar10_full"),
+        # published numbers of 1e-4 make activations so small that rounding moves maxima
+        re.sub(r'type: "gaussian" std: [\d.]+', 'type: "xavier"', _of_config("cifar10_full")),
         {"data": (3, 32, 32), "label": ()},
         settings="base_lr: 0.002 momentum: 0.9 weight_decay: 0.004",
     ),

@@ -18,7 +18,12 @@ pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f
 
 BOXES = Path(__file__).parents[2] / "golden" / "opencv_dnn" / "boxes.prototxt"
 NETS = {"classification": CLASSIFICATION, "segmentation": SEGMENTATION, "detection": BOXES}
-LARGE = ["squeezenet", "mobilenet", "mobilenet_ssd", "segnet"]
+LARGE = [
+    *("squeezenet", "mobilenet", "mobilenet_ssd"),
+    pytest.param(
+        "segnet", marks=pytest.mark.xfail(strict=True, reason="OpenCV 5 computes SegNet's ONNX model otherwise")
+    ),
+]
 
 
 def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...errors import require
+from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import no_gradient
@@ -58,7 +59,7 @@ def decode(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tup
 
     first = labels[0].reshape(x.shape[0], -1)[:, 0].astype(jnp.int32) if labels else jnp.zeros(x.shape[0], jnp.int32)
     flat = tuple(b.reshape(b.shape[0]) if i in (1, 2) else b for i, b in enumerate(kept))
-    flat, distances = lax.scan(step, flat, (x, first))
+    flat, distances = lax.scan(step, tuple(vary_as(f, x, first) for f in flat), (x, first))
     top = jnp.where(ignored, jnp.finfo(jnp.float32).max, distances)[:, :, None, None]
     new = tuple(f.reshape(b.shape).astype(b.dtype) for f, b in zip(flat, blobs, strict=True))
     if ctx.n_tops == 1:
@@ -84,8 +85,13 @@ def _mean_of_smallest(x: jax.Array, there: jax.Array, k: int) -> jax.Array:
     return jnp.sum(jnp.where(chosen, order, 0)) / jnp.maximum(jnp.sum(chosen), 1)
 
 
+def _require_items(x: Any) -> None:
+    require(bool(x.shape), "bottom 0 must have items along its first axis, but it is a scalar")
+
+
 def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     p = ctx.param
+    _require_items(x)
     require(p.target != p.PREGEN, "target PREGEN, targets drawn at random, is not supported")
     require(p.cache_size > 0, f"cache_size must be positive, not {p.cache_size}")
     for other in labels:
@@ -106,7 +112,7 @@ register(
         Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
         docs=LayerDocs(
             origin="MyCaffe",
-            unsupported={"shard": "items update the centroids one after the other"},
+            unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
             restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
             "counts as much as the others. Not supported: target PREGEN. No recorded case.",
         ),
@@ -134,7 +140,7 @@ register(
         Signature("AccuracyDecode", bottoms=2, param="accuracy_param", fork_settings=("ignore_labels",)),
         Traced(accuracy_decode),
         Gradient(exists=False, indices=Indices((1,))),
-        docs=LayerDocs(origin="MyCaffe", unsupported={"shard": "each device counts its items"}),
+        docs=LayerDocs(origin="MyCaffe"),
     )
 )
 
@@ -170,6 +176,7 @@ def knn(ctx: Context, blobs: Arrays, x: jax.Array, *labels: jax.Array) -> tuple[
 
 
 def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
+    _require_items(x)
     p, n = ctx.param, x.shape[0]
     require(p.num_output > 0 and p.max_stored_batches > 0, "num_output and max_stored_batches must be positive")
     require(bool(labels) or not ctx.training, "needs labels, bottom 1, to train")
@@ -214,7 +221,8 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
         place = counts[label].astype(jnp.int32) % cache.shape[1]
         return (cache.at[label, place].set(row.astype(cache.dtype)), counts.at[label].add(1)), None
 
-    (cache, counts), _ = lax.scan(store, (cache, counts), (rows, number))
+    start = vary_as(cache, rows, number), vary_as(counts, rows, number)
+    (cache, counts), _ = lax.scan(store, start, (rows, number))
     is_own = number[:, None] == jnp.arange(len(counts))
     filled = jnp.minimum(counts, cache.shape[1])
     tops, chosen = [x], [number]
@@ -233,6 +241,7 @@ def data_sequence(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) 
 
 
 def data_sequence_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    _require_items(x)
     p, n = ctx.param, x.shape[0]
     require(p.cache_size > 0 and p.k >= 0, f"cache_size must be positive and k not negative: {p.cache_size}, {p.k}")
     require(math.prod(labels.shape) == n, f"bottom 1 must have one label for each of {n} items, not {labels.shape}")
