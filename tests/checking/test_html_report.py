@@ -66,3 +66,10 @@ def test_the_next_command_exists(report: Report, command: str) -> None:
     assert program == "caffejax"
     assert name in parser.of_commands
     assert all(re.match("--(solver|weights|import)=", word) for word in command.split() if word.startswith("--"))
+
+
+def test_a_file_that_ended_a_worker_process_is_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "net.prototxt").write_text(NET)
+    file = str(tmp_path / "net.prototxt")
+    assert "<rect" in html_report([Report(file, "net")], "1 of 1 net loads")
+    assert "<rect" not in html_report([Report(file, "net", (Finding("crash", "it crashed"),))], "0 of 1 net loads")

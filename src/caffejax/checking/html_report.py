@@ -125,8 +125,8 @@ def next_command(report: Report) -> str:
 
 def _drawing(report: Report) -> Iterator[str]:
     """Yield a drawing of a net, a cell for each layer, from left to right in the order of computation."""
-    if report.kind != "net":
-        return
+    if report.kind != "net" or any(finding.cause == "crash" for finding in report.findings):
+        return  # what ended a worker process is not read here
     try:
         net, _ = read_valid_part(Path(report.file))
     except CaffejaxError:

@@ -28,6 +28,7 @@ EXAMPLE = "caffejax demo digits"
 
 @dataclass(frozen=True)
 class _Demo:
+    folder: str  # in configs
     solver: str
     net: str  # for predictions
     prefix: str  # of snapshots
@@ -36,10 +37,11 @@ class _Demo:
 
 
 _DEMOS = {
-    "digits": _Demo("lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
-    "shapes": _Demo("solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)),
+    "digits": _Demo("digits", "lenet_solver.prototxt", "lenet_train_test.prototxt", "snapshots/lenet", 1000),
+    "shapes": _Demo(
+        "ssd_shapes", "solver.prototxt", "deploy.prototxt", "snapshots/ssd_shapes", 800, ("--labels=labels.txt",)
+    ),
 }
-_FOLDERS = {"digits": "digits", "shapes": "ssd_shapes"}  # of configs
 _EXAMPLES = 4  # pictures to predict
 
 
@@ -60,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     folder = Path(options.folder or f"caffejax_{options.name}")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise CaffejaxError(f"{folder} exists already; name a new folder")
-    shutil.copytree(_source(options.name), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
+    shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
     if options.name == "shapes":
         from .demo_shapes import SHAPES, write_databases
 
@@ -87,9 +89,9 @@ def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:
 
 
 def _source(name: str) -> Path:
-    """Return the folder of a demo: in the installed package, or in the repository."""
+    """Return the folder of a demo's files: in the installed package, or in the repository."""
     package = Path(__file__).parents[1]
-    folders = package / "demos" / _FOLDERS[name], package.parents[1] / "configs" / _FOLDERS[name]
+    folders = package / "demos" / name, package.parents[1] / "configs" / name
     return next(folder for folder in folders if folder.is_dir())
 
 

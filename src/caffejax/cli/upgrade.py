@@ -23,11 +23,13 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
     """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
     from ..atomic import replace_file
     from ..schema import format_text, read_net, read_solver
+    from ..schema.blob_proto import read_bytes
 
     start_logging()
-    kind = kind or _kind_of(options.input)
+    data = b"" if kind in ("net", "solver") else read_bytes(options.input)
+    kind = kind or _kind_of(data)
     if kind == "weights":
-        message = _upgrade_weights(options.input)
+        message = _upgrade_weights(data, options.input)
         content, form = message.SerializeToString(), "binary"
     else:
         message = (read_solver if kind == "solver" else read_net)(Path(options.input))
@@ -37,12 +39,10 @@ def run(options: argparse.Namespace, kind: str = "") -> None:
     log.info("Wrote upgraded %s %s proto to %s", message.DESCRIPTOR.name, form, options.output)
 
 
-def _kind_of(path: str) -> str:
-    """Return the kind of a file: "weights" if it is not text, else "solver" or "net"."""
+def _kind_of(data: bytes) -> str:
+    """Return the kind of a file's content: "weights" if it is not text, else "solver" or "net"."""
     from ..checking.model_files import kind_of
-    from ..schema.blob_proto import read_bytes
 
-    data = bytes(read_bytes(path))
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -50,13 +50,12 @@ def _kind_of(path: str) -> str:
     return "weights" if "\0" in text else "solver" if kind_of(text) == "solver" else "net"
 
 
-def _upgrade_weights(path: str) -> Any:
+def _upgrade_weights(data: bytes, path: str) -> Any:
     from ..errors import locate_errors
     from ..schema import parse_binary, upgrade_net
-    from ..schema.blob_proto import read_bytes
     from ..schema.caffe_pb2 import NetParameter
 
-    net = parse_binary(read_bytes(path), NetParameter, file=path)
+    net = parse_binary(data, NetParameter, file=path)
     with locate_errors(file=path):
         warnings = upgrade_net(net)
     if warnings:
