@@ -12,7 +12,8 @@ import numpy as np
 
 CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
 PRODUCTS = ("matmul", "matmul_diffs")
-FUNCTIONS = CONVOLUTIONS + PRODUCTS
+POOLINGS = ("max_pool", "max_pool_diff")
+FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
     "convolution": (("x", "weight", "bias"), ("y",)),
@@ -21,7 +22,10 @@ ROLES = {
     "convolution_diffs": (("x", "y", "weight"), ("x", "weight", "bias")),
     "matmul": (("a", "b", "bias"), ("c",)),
     "matmul_diffs": (("x", "y", "weight"), ("x", "weight")),
+    "max_pool": (("x",), ("y", "places")),
+    "max_pool_diff": (("places", "y"), ("x",)),
 }
+DTYPES = {"places": jnp.int8}  # of roles; others are float32
 LISTS = ("stride", "dilation", "low", "high")
 LARGEST = 2**31 - 1  # of any number
 ODD_NUMBERS = (-(2**63), -(2**31), -1, 0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**62, 2**63 - 1)
@@ -59,11 +63,13 @@ def numbers(random: np.random.Generator, array: Array) -> np.ndarray:
 
 def right_call(random: np.random.Generator, function: str) -> Call:
     """One that must work."""
-    shapes, attributes = (_convolution if function in CONVOLUTIONS else _product)(random, function)
+    draw = _convolution if function in CONVOLUTIONS else _product if function in PRODUCTS else _pooling
+    shapes, attributes = draw(random, function)
     if random.random() < 0.5:
         shapes.pop("bias", None)
     operands, results = (
-        tuple(Array(shapes[role], jnp.float32) for role in roles if role in shapes) for roles in ROLES[function]
+        tuple(Array(shapes[role], DTYPES.get(role, jnp.float32)) for role in roles if role in shapes)
+        for roles in ROLES[function]
     )
     return Call(function, operands, results, attributes)
 
@@ -97,6 +103,17 @@ def _product(random: np.random.Generator, function: str) -> tuple[dict[str, tupl
         return {"x": (m, k), "y": (m, n), "weight": (k, n) if transpose_a else (n, k)}, {"transpose": transpose_a}
     shapes = {"a": (k, m) if transpose_a else (m, k), "b": (n, k) if transpose_b else (k, n), "c": (m, n), "bias": (n,)}
     return shapes, {"transpose_a": transpose_a, "transpose_b": transpose_b, "relu": relu}
+
+
+def _pooling(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    kernel, stride = random.integers(1, 5, (2, 2))
+    low, high = random.integers(0, kernel, (2, 2))
+    size = np.maximum(kernel - low - high, 1) + random.integers(0, 6, 2)
+    output = (size + low + high - kernel) // stride + 1
+    batch, channels = int(random.integers(1, 4)), int(random.choice([1, 3, 8, 16, 19]))
+    x, y = (batch, *map(int, size), channels), (batch, *map(int, output), channels)
+    attributes = {"kernel": kernel, "stride": stride, "low": low, "high": high}
+    return {"x": x, "y": y, "places": y}, attributes
 
 
 def altered(random: np.random.Generator, call: Call) -> Call:
@@ -167,15 +184,18 @@ def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -
 def is_right(call: Call) -> bool:
     """Whether all its arrays hold something and fit together, and its attributes are what the function knows."""
     arrays = (*call.operands, *call.results)
-    if any(a.dtype != jnp.float32 or 0 in a.shape for a in arrays) or not _attributes_are_right(call):
+    if any(0 in a.shape for a in arrays) or not _attributes_are_right(call):
         return False
     shapes: dict[str, tuple[int, ...]] = {}
     for some, roles in zip((call.operands, call.results), ROLES[call.function], strict=True):
         if not len(roles) - ("bias" in roles) <= len(some) <= len(roles):
             return False
         for array, role in zip(some, roles, strict=False):
-            if shapes.setdefault(role, array.shape) != array.shape:
+            dtype = DTYPES.get(role, jnp.float32)
+            if array.dtype != dtype or shapes.setdefault(role, array.shape) != array.shape:
                 return False
+    if call.function in POOLINGS:
+        return _pooling_fits(call, shapes)
     result = _shape_of_convolution(call, shapes) if call.function in CONVOLUTIONS else _shape_of_product(call, shapes)
     return result is not None and shapes.get("bias", result[-1:]) == result[-1:]
 
@@ -203,6 +223,18 @@ def _shape_of_convolution(call: Call, shapes: dict[str, tuple[int, ...]]) -> tup
     return y if y == (x[0], *size, weight[0]) else None
 
 
+def _pooling_fits(call: Call, shapes: dict[str, tuple[int, ...]]) -> bool:
+    x, y, a = shapes["x"], shapes["y"], {name: value.tolist() for name, value in call.attributes.items()}
+    if len(x) != 4 or len(y) != 4 or shapes["places"] != y or any(len(numbers) != 2 for numbers in a.values()):
+        return False
+    for n, out, k, stride, low, high in zip(x[1:3], y[1:3], *a.values(), strict=True):
+        if not (0 < stride <= LARGEST and 0 <= low < k and 0 <= high < k):
+            return False
+        if n + low + high < k or out != (n + low + high - k) // stride + 1:
+            return False
+    return np.prod(a["kernel"]) < 128 and (x[0], x[3]) == (y[0], y[3])
+
+
 def _shape_of_product(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
     """That of the product, if it follows from those of its factors; else None."""
     left, right, result = (shapes[role] for role in (("a", "b", "c") if "a" in shapes else ("x", "weight", "y")))
@@ -223,6 +255,8 @@ def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What a right call must give."""
     roles, result_roles = ROLES[call.function]
     inputs = dict(zip(roles, arrays, strict=False))
+    if call.function in POOLINGS:
+        return _pool(call, inputs)
     results = {role: np.zeros(a.shape, np.float32) for role, a in zip(result_roles, call.results, strict=False)}
     if call.function in CONVOLUTIONS:
         _convolve(call, inputs, results)
@@ -261,6 +295,25 @@ def _convolve(call: Call, given: dict[str, np.ndarray], results: dict[str, np.nd
         results["x"] = dx[tuple(inner)]
     if "bias" in results:
         results["bias"] = y.sum(tuple(range(y.ndim - 1)))
+
+
+def _pool(call: Call, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The maxima and their places, or the gradient of what was pooled."""
+    kernel, stride, low, high = (call.attributes[name].tolist() for name in ("kernel", "stride", "low", "high"))
+    shapes = dict(zip(sum(ROLES[call.function], ()), (a.shape for a in (*call.operands, *call.results)), strict=True))
+    padding = [(0, 0), *zip(low, high, strict=True), (0, 0)]
+    x = np.pad(given.get("x", np.zeros(shapes["x"], np.float32)), padding, constant_values=-np.inf)
+    best, places, dx = np.full(shapes["y"], -np.inf, np.float32), np.zeros(shapes["y"], np.int8), np.zeros_like(x)
+    for number, place in enumerate(np.ndindex(*kernel)):
+        axes = zip(place, stride, shapes["y"][1:3], strict=True)
+        cells = (slice(None), *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in axes))
+        places[x[cells] > best] = number
+        best = np.maximum(best, x[cells])
+        if "places" in given:
+            dx[cells] += np.where(given["places"] == number, given["y"], 0)
+    if "x" in given:
+        return [best, places]
+    return [dx[(slice(None), *(slice(lo, lo + n) for lo, n in zip(low, shapes["x"][1:3], strict=True)))]]
 
 
 def _groups(count: int, inputs: int, outputs: int) -> Iterator[tuple[slice, slice]]:

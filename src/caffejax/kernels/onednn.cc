@@ -1,4 +1,5 @@
-// oneDNN's convolutions and matrix products, and their gradients, as foreign functions that XLA calls in training.
+// oneDNN's convolutions, matrix products and maximum pooling, and their gradients, as foreign functions that XLA calls
+// in training.
 //
 // Blobs have their channels last: (batch, *space, channels). Weights are in Caffe's order: (outputs, inputs
 // per group, *kernel). Each function first checks all its arrays, then runs.
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "onednn_errors.h"
+#include "onednn_pooling.h"
 #include "onednn_primitives.h"
 #include "onednn_shapes.h"
 
@@ -95,6 +97,32 @@ ffi::Error MatmulDiffs(Array x, Array dy, Array weight, Result dx, Result d_weig
   });
 }
 
+ffi::Error MaxPool(Array x, Result y, ffi::Result<Places> places, Numbers kernel, Numbers stride, Numbers low,
+                   Numbers high) {
+  return Guarded("max_pool", [&] {
+    MaxPooling p{x, *y, *places, kernel, stride, low, high};
+    Check(p);
+    Run(p, false);
+  });
+}
+
+ffi::Error MaxPoolDiff(Places places, Array dy, Result dx, Numbers kernel, Numbers stride, Numbers low, Numbers high) {
+  return Guarded("max_pool_diff", [&] {
+    MaxPooling p{*dx, dy, places, kernel, stride, low, high};
+    Check(p);
+    Run(p, true);
+  });
+}
+
+template <typename Binding>
+auto WithPooling(Binding&& binding) {
+  return std::move(binding)
+      .template Attr<Numbers>("kernel")
+      .template Attr<Numbers>("stride")
+      .template Attr<Numbers>("low")
+      .template Attr<Numbers>("high");
+}
+
 template <typename Binding>
 auto WithWindow(Binding&& binding) {
   return std::move(binding)
@@ -130,6 +158,10 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul_diffs, MatmulDiffs,
                                   .Ret<Array>()
                                   .Ret<Array>()
                                   .Attr<bool>("transpose"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool, MaxPool,
+                              WithPooling(ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Ret<Places>()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool_diff, MaxPoolDiff,
+                              WithPooling(ffi::Ffi::Bind().Arg<Places>().Arg<Array>().Ret<Array>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products by oneDNN on CPUs, as foreign functions of XLA that onednn.cc defines.
+"""Convolutions, products and maximum pooling by oneDNN on CPUs, as foreign functions of XLA that onednn.cc defines.
 
 The foreign functions are compiled when caffejax is built. oneDNN is the package onednn-cpu-gomp. If either is missing,
 XLA's implementations are used.
@@ -10,6 +10,7 @@ import ctypes
 import functools
 import importlib.metadata
 import importlib.util
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,16 @@ from .channel_reductions import row_sums
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"
-_FUNCTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs", "matmul", "matmul_diffs")
+_FUNCTIONS = (
+    "convolution",
+    "input_diff",
+    "weight_diff",
+    "convolution_diffs",
+    "matmul",
+    "matmul_diffs",
+    "max_pool",
+    "max_pool_diff",
+)
 
 
 @jax.tree_util.register_static
@@ -176,6 +186,50 @@ def matmul_diffs(
     )
 
 
+def suits_max_pooling(x: jax.Array, window: Window) -> bool:
+    """Return whether oneDNN supports maximum pooling: float32, fewer than 128 cells, padding less than the kernel.
+
+    Args:
+        x: an array with 4 axes, in any order.
+        window: the window over height and width.
+    """
+    padding = zip(window.padding, window.kernel, strict=True)
+    return suits(x) and math.prod(window.kernel) < 128 and all(0 <= pad < k for pads, k in padding for pad in pads)
+
+
+def max_pool(x: jax.Array, window: Window) -> tuple[jax.Array, jax.Array]:
+    """Return the maximum of each window and the number of its cell, int8; both (batch, *out, channels).
+
+    Cells are numbered in row-major order; of equal maxima the first counts.
+
+    Args:
+        x: (batch, height, width, channels).
+        window: the window over height and width.
+    """
+    shape = (x.shape[0], *window.output(x.shape[1:3]), x.shape[3])
+    results = [jax.ShapeDtypeStruct(shape, np.float32), jax.ShapeDtypeStruct(shape, np.int8)]
+    y, places = _ffi_call("max_pool", results, [x], **_pooling_attributes(window))
+    return y, places
+
+
+def max_pool_diff(places: jax.Array, dy: jax.Array, size: tuple[int, int], window: Window) -> jax.Array:
+    """Return the diff of the input of `max_pool`, (batch, *size, channels).
+
+    Args:
+        places: the numbers of the cells, from `max_pool`.
+        dy: the diff of the output, (batch, *out, channels), float32.
+        size: height and width of the input.
+        window: the window over height and width.
+    """
+    result = jax.ShapeDtypeStruct((dy.shape[0], *size, dy.shape[3]), np.float32)
+    return _ffi_call("max_pool_diff", [result], [places, dy], **_pooling_attributes(window))[0]
+
+
+def _pooling_attributes(window: Window) -> dict[str, Any]:
+    low, high = zip(*window.padding, strict=True)
+    return _lists(kernel=window.kernel, stride=window.stride, low=low, high=high)
+
+
 def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
     """Raise `ValueError` if the shapes of inputs, weight and bias do not match.
 
@@ -189,8 +243,12 @@ def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array 
 
 def _attributes(window: Window, groups: int) -> dict[str, Any]:
     low, high = zip(*window.padding, strict=True)
-    lists = {"stride": window.stride, "dilation": window.dilation, "low": low, "high": high}
-    return {name: np.array(numbers, np.int64) for name, numbers in lists.items()} | {"groups": np.int64(groups)}
+    lists = _lists(stride=window.stride, dilation=window.dilation, low=low, high=high)
+    return lists | {"groups": np.int64(groups)}
+
+
+def _lists(**lists: Sequence[int]) -> dict[str, Any]:
+    return {name: np.array(numbers, np.int64) for name, numbers in lists.items()}
 
 
 def _call(
@@ -198,5 +256,8 @@ def _call(
 ) -> list[jax.Array]:
     if any(a.dtype != np.float32 for a in arrays):  # oneDNN would read the bytes as float32
         raise TypeError(f"oneDNN takes float32, not {', '.join(str(a.dtype) for a in arrays)}")
-    results = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    return _ffi_call(name, [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes], arrays, **attributes)
+
+
+def _ffi_call(name: str, results: Sequence[Any], arrays: Sequence[jax.Array], **attributes: Any) -> list[jax.Array]:
     return list(jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes))

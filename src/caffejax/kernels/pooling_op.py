@@ -1,8 +1,9 @@
 """Maximum and average pooling: as XLA's window reductions, and as elementwise operations on strided slices.
 
-XLA fuses the slices. CPUs use them, and GPUs for maxima. Inputs and results are (batch, channels, height, width). The
-slices' arrays have their channels last in memory: on CPUs `materialise` sets this layout, in a form that XLA cannot
-partition over several devices; on GPUs XLA chooses this layout by itself.
+CPUs use the slices, which XLA fuses, and GPUs use them for maxima. In training CPUs pool maxima by oneDNN if it can be
+called. Inputs and results are (batch, channels, height, width). The slices' arrays have their channels last in memory:
+on CPUs `materialise` sets this layout, in a form that XLA cannot partition over several devices; on GPUs XLA chooses
+this layout by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from . import onednn
+from .batch_axis import merge_into_rows, move_to_front, split_from_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import with_gradient
 from .host_constant import table
@@ -170,26 +173,61 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     goes to the first maximum in row-major order.
     """
     alone = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
-    placed = Operation(
-        partial(_maxima_and_places, window=window),
-        partial(_sliced_maxima_and_places, window=window),
-        gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
-    )
-    diff = Operation(
-        partial(_maxima_diff, window=window),
-        partial(_sliced_maxima_diff, window=window),
-        gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
-    )
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, places = placed(x)
+        y, places = _placed(window)(x)
         return y, (x, places)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
-        return diff(*residuals, dy)
+        return _diff(window)(*residuals, dy)
 
     y: jax.Array = with_gradient(forward, backward, alone=lambda x: alone(x)[0])(x)
     return y
+
+
+def _placed(window: Window) -> Operation:
+    """Return the operation that maps `x` to the maxima of the windows and their places."""
+    return Operation(
+        partial(_maxima_and_places, window=window),
+        partial(_maxima_and_places_on_cpu, window=window),
+        gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
+        smooth=False,
+        batched=partial(_map_rows, _placed, window),
+    )
+
+
+def _diff(window: Window) -> Operation:
+    """Return the operation that maps `(x, places, dy)` to the diff of `x`."""
+    return Operation(
+        partial(_maxima_diff, window=window),
+        partial(_maxima_diff_on_cpu, window=window),
+        gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
+        smooth=False,
+        batched=partial(_map_rows, _diff, window),
+    )
+
+
+def _map_rows(
+    operation: Callable[[Window], Operation], window: Window, arrays: Sequence[jax.Array], axes: Sequence[int | None]
+) -> Arrays:
+    """Apply an operation to arrays whose mapped axis is merged into the batch."""
+    size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
+    rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
+    return tuple(split_from_rows(result, size) for result in operation(window)(*rows))
+
+
+def _maxima_and_places_on_cpu(x: jax.Array, window: Window) -> Arrays:
+    if not onednn.suits_max_pooling(x, window):
+        return _sliced_maxima_and_places(x, window)
+    y, places = onednn.max_pool(materialise(channels_last(x)), window)
+    return channels_first(materialise(y)), channels_first(materialise(places))
+
+
+def _maxima_diff_on_cpu(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
+    if not onednn.suits_max_pooling(x, window):
+        return _sliced_maxima_diff(x, places, dy, window)
+    places, dy = materialise(channels_last(places)), materialise(channels_last(dy))
+    return (channels_first(materialise(onednn.max_pool_diff(places, dy, (x.shape[2], x.shape[3]), window))),)
 
 
 def _maxima(x: jax.Array, window: Window) -> Arrays:
