@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import importlib.util
+import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from competitor import BATCHES
 from engine import ENGINES
 from engine_models import EXPORTERS, write_models
-from turns import Competitor, compiled_before, in_turn, ratio, table_head, table_row
+from turns import Competitor, compiled_before, describe_run, headline, in_turn, ratio, table_head, table_row
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 OURS = ("frozen", "unfrozen")
@@ -108,24 +108,35 @@ class Bench:
             print(f"{row}: {engine} on the models {both}", file=sys.stderr, flush=True)
         return ready[best]
 
-    def compare(self, net: str, batch: int) -> tuple[dict[str, str], float]:
-        """Measure; return a row of the table by column, and the ratio best peer / frozen."""
+    def compare(self, net: str, batch: int) -> dict[str, Any]:
+        """Measure; return what was measured, as JSON values."""
         with self.competitors(net, batch) as (ready, cold):
             times = in_turn(ready, self.rounds)
             firsts = {name: made.first for name, made in ready.items()}
             peaks = {name: made.end()["peak"] for name, made in ready.items()}
         medians = {name: statistics.median(t) for name, t in times.items()}
-        row = {"net (batch)": f"{net} ({batch})"}
-        row |= {name: f"{medians[name]:.3g}" if name in medians else "-" for name in (*OURS, *self.engines)}
         peers = [name for name in ready if name not in OURS]
-        best = min(peers, key=medians.__getitem__) if peers else None
-        of_best = ratio(times[best], times["frozen"]) if best else float("nan")
-        row["best peer / frozen"] = f"{of_best:.2f}"
-        row["unfrozen / frozen"] = f"{ratio(times['unfrozen'], times['frozen']):.2f}"
-        first = f"{cold:.2f}, {firsts['frozen']:.2f}"
-        row["first result, s: frozen cold, cached / peer"] = f"{first} / {firsts[best]:.2f}" if best else first
-        row["MiB: frozen / peer"] = f"{peaks['frozen']:.0f}" + (f" / {peaks[best]:.0f}" if best else "")
-        return row, of_best
+        return {
+            "net": net,
+            "batch": batch,
+            "ms": medians,
+            "best": min(peers, key=medians.__getitem__) if peers else None,
+            "ratio": {name: ratio(times[name], times["frozen"]) for name in ready if name != "frozen"},
+            "first": firsts | {"frozen, cold": cold},
+            "peak": peaks,
+        }
+
+    def row_of(self, measured: Mapping[str, Any]) -> dict[str, str]:
+        """Return a row of the table, by column."""
+        ms, first, peak, best = (measured[name] for name in ("ms", "first", "peak", "best"))
+        row = {"net (batch)": f"{measured['net']} ({measured['batch']})"}
+        row |= {name: f"{ms[name]:.3g}" if name in ms else "-" for name in (*OURS, *self.engines)}
+        row["best peer / frozen"] = f"{measured['ratio'][best]:.2f}" if best else "-"
+        row["unfrozen / frozen"] = f"{measured['ratio']['unfrozen']:.2f}"
+        ours = f"{first['frozen, cold']:.2f}, {first['frozen']:.2f}"
+        row["first result, s: frozen cold, cached / peer"] = f"{ours} / {first[best]:.2f}" if best else ours
+        row["MiB: frozen / peer"] = f"{peak['frozen']:.0f}" + (f" / {peak[best]:.0f}" if best else "")
+        return row
 
 
 def main() -> None:
@@ -137,26 +148,32 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[], help="another interpreter for one: opencv=PATH")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     options = parser.parse_args()
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
     bench = Bench(options)
     versions = {engine: bench.version(engine) for engine in options.engines}
     bench.engines = [engine for engine, version in versions.items() if version]
-    listed = ", ".join(f"{engine} {version or 'not installed'}" for engine, version in versions.items())
-    machine = platform.processor() or platform.machine()
-    print(f"{datetime.date.today()}, {machine}, {options.threads} threads, {listed}, {options.rounds} rounds\n")
+    bench.notes += [f"{engine} is not installed" for engine, version in versions.items() if not version]
+    run = describe_run(options, versions)
+    print(f"{headline(run)}\n")
+    rows: list[dict[str, Any]] = []
     ratios: dict[str, list[float]] = {}
     for net in options.nets:
         for batch in options.batches:
-            row, of_best = bench.compare(net, BATCHES[net] if batch == "large" else int(batch))
-            if not ratios:
+            rows.append(bench.compare(net, BATCHES[net] if batch == "large" else int(batch)))
+            row, best = bench.row_of(rows[-1]), rows[-1]["best"]
+            if len(rows) == 1:
                 print(table_head(row))
             print(table_row(row.values()), flush=True)
-            ratios.setdefault(batch, []).append(of_best)
+            if best:
+                ratios.setdefault(batch, []).append(rows[-1]["ratio"][best])
     means = (f"batch {batch} {statistics.geometric_mean(found):.2f}" for batch, found in ratios.items())
     print("\nGeometric means of best peer / frozen:", ", ".join(means))
     print("".join(f"\nLeft out: {note}." for note in bench.notes))
+    if options.json:
+        options.json.write_text(json.dumps({"run": run, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import importlib.metadata
+import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from competitor import BATCHES, CONFIGS, TORCH_FORMS, batch_of
-from turns import Competitor, compiled_before, in_turn, ratio, table_head, table_row
+from turns import Competitor, compiled_before, describe_run, headline, in_turn, ratio, table_head, table_row
 
 TASKS = ("forward 1", "forward", "step")
 LARGE = ("resnet152", "ssd300", "mobilenet_ssd")  # only if named
@@ -64,8 +64,8 @@ def has_dropout(name: str) -> bool:
     return '"Dropout"' in (CONFIGS / name / "train_val.prototxt").read_text()
 
 
-def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]:
-    """Measure a task; return a row of the table, by column."""
+def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a task; return what was measured, as JSON values."""
     with competitors(name, task, options) as (ready, cold):
         for form, made in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
@@ -75,12 +75,28 @@ def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, str]
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]
     best = min(torch, key=medians.__getitem__) if torch else None
-    row = {"net": name, "task": f"{task.split()[0]} ({batch_of(name, task)})"}
-    row |= {form: f"{medians[form]:.2f}" if form in medians else "-" for form in (*options.kernels, *options.torch)}
+    return {
+        "net": name,
+        "task": task,
+        "batch": batch_of(name, task),
+        "ms": medians,
+        "best": best,
+        "ratio": {form: ratio(times[best], times[form]) if best else None for form in options.kernels},
+        "first": {form: {"cold": cold[form], "cached": ready[form].first} for form in options.kernels},
+        "end": ends,
+    }
+
+
+def row_of(measured: Mapping[str, Any], options: argparse.Namespace) -> dict[str, str]:
+    """Return a row of the table, by column."""
+    ms, ends, best = (measured[name] for name in ("ms", "end", "best"))
+    row = {"net": measured["net"], "task": f"{measured['task'].split()[0]} ({measured['batch']})"}
+    row |= {form: f"{ms[form]:.2f}" if form in ms else "-" for form in (*options.kernels, *options.torch)}
     for form in options.kernels:
         of = "" if len(options.kernels) == 1 else f" of {form}"
-        times_as_fast = ratio(times[best], times[form]) if best else float("nan")
-        row |= {f"ratio{of}": f"{times_as_fast:.2f}", f"first{of}, s": f"{cold[form]:.1f} / {ready[form].first:.1f}"}
+        first, as_fast = measured["first"][form], measured["ratio"][form]
+        row |= {f"ratio{of}": f"{as_fast:.2f}" if best else "-"}
+        row |= {f"first{of}, s": f"{first['cold']:.1f} / {first['cached']:.1f}"}
         row |= {f"host{of}, ms": f"{ends[form]['host']:.2f}", f"MiB{of}": f"{ends[form]['peak']:.0f}"}
     return row | {"PyTorch's MiB": f"{ends[best]['peak']:.0f}" if best else "-"}
 
@@ -94,22 +110,26 @@ def main() -> None:
     parser.add_argument("--torch", type=split, default=list(TORCH_FORMS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     options = parser.parse_args()
-    versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("jax", "jaxlib", "torch"))
-    print(
-        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {options.threads} threads, "
-        f"{versions}, {options.rounds} rounds\n"
-    )
-    ratios: dict[str, list[float]] = {task: [] for task in options.tasks}
+    run = describe_run(options, {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "torch")})
+    print(f"{headline(run)}\n")
+    rows = []
     for name in options.nets:
         for task in options.tasks:
-            row = compare(name, task, options)
-            if name == options.nets[0] and task == options.tasks[0]:
+            rows.append(compare(name, task, options))
+            row = row_of(rows[-1], options)
+            if len(rows) == 1:
                 print(table_head(row))
             print(table_row(row.values()), flush=True)
-            ratios[task].append(next(float(value) for column, value in row.items() if column.startswith("ratio")))
     print("\nGeometric means of the ratios:", end=" ")
-    print(", ".join(f"{task} {statistics.geometric_mean(r):.2f}" for task, r in ratios.items()))
+    form = options.kernels[0]
+    ratios = {
+        task: [row["ratio"][form] for row in rows if row["task"] == task and row["best"]] for task in options.tasks
+    }
+    print(", ".join(f"{task} {statistics.geometric_mean(r):.2f}" for task, r in ratios.items() if r))
+    if options.json:
+        options.json.write_text(json.dumps({"run": run, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

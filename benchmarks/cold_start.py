@@ -19,10 +19,8 @@ the largest value is named: of detections one box that falls on the other side o
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -35,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from cold_nets import CONFIG_OF, PUBLISHED, TRAINED, Found, find_nets, write_inference, write_onnx_model, write_training
-from turns import HERE, table_head, table_row
+from turns import HERE, describe_run, headline, table_head, table_row
 
 from caffejax.errors import CaffejaxError
 
@@ -300,8 +298,8 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
     bench = Bench(options)
-    machine = platform.processor() or platform.machine()
-    print(f"{datetime.date.today()}, {machine}, {options.threads} threads, {options.rounds} rounds", flush=True)
+    run = describe_run(options, {})
+    print(headline(run), flush=True)
     tables = tables_of(bench.jobs)
     training = [
         Table("First training step, seconds from the process's start = imports + the rest", "first", with_imports),
@@ -325,7 +323,7 @@ def main() -> None:
             print(table.show(bench.trainers, "PyTorch"))
     print("".join(f"\n{note}." for note in dict.fromkeys(bench.notes)))
     if options.json:
-        options.json.write_text(json.dumps(bench.raw, indent=1))
+        options.json.write_text(json.dumps({"run": run, "nets": bench.raw}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of docs/scaling.md: how training the nets of configs/ scales to 8, 64 and 512 devices, by their compilers.
+"""The table of scaling in docs/development/accelerators.md: nets of configs/ on 8, 64 and 512 devices, by compilers.
 
     python benchmarks/scaling_table.py [--nets lenet,resnet50] [--targets tpu:v5e:2x4] > table.md
 

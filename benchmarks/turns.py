@@ -5,8 +5,10 @@ Other load on the machine so falls on all alike, and none meets another's thread
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import platform
 import statistics
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -78,6 +80,29 @@ def _runs(milliseconds: float) -> int:
 def ratio(slow: Iterable[float], fast: Iterable[float]) -> float:
     """Return how many times as fast the second was, the median over rounds."""
     return statistics.median(b / a for a, b in zip(fast, slow, strict=True))
+
+
+def describe_run(options: Any, versions: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return what tells how far a run's figures can be trusted, as JSON values; call it before anything runs."""
+    cpu = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in cpu.read_text().splitlines() if line.startswith("model name")]
+    return {
+        "date": str(datetime.date.today()),
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "threads": options.threads,
+        "load": round(os.getloadavg()[0], 2),
+        "rounds": options.rounds,
+        "versions": {name: version for name, version in versions.items() if version},
+    }
+
+
+def headline(run: Mapping[str, Any]) -> str:
+    """Return the description of a run as a sentence."""
+    versions = "".join(f", {name} {version}" for name, version in run["versions"].items())
+    return (
+        f"{run['date']}, {run['processor']}, {run['threads']} threads, load {run['load']} before it, "
+        f"medians of {run['rounds']} rounds{versions}"
+    )
 
 
 def table_row(cells: Iterable[str]) -> str:

@@ -10,13 +10,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from page_writer import write_or_check
+from page_writer import replace_part, write_or_check
 
 from caffejax.export.flax.emit_context import known_types
 from caffejax.export.onnx.layer_operators import OPERATORS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-START, END = "<!-- made by scripts/make_export_pages.py -->\n", "<!-- end -->\n"
 
 
 def onnx_table() -> str:
@@ -31,17 +30,11 @@ def flax_types() -> str:
     return textwrap.fill(f"{', '.join(sorted(known_types()))}.", 120) + "\n"
 
 
-def page(name: str, made: str) -> tuple[Path, str]:
-    """Return a page with its made part as it is now."""
-    path = DOCS / name
-    head, _, rest = path.read_text().partition(START)
-    _, _, tail = rest.partition(END)
-    return path, f"{head}{START}{made}{END}{tail}"
-
-
 def pages() -> dict[Path, str]:
-    """Return both pages."""
-    return dict([page("exporting_onnx.md", onnx_table()), page("exporting_flax.md", flax_types())])
+    """Return both pages, with the parts about layer types as they are now."""
+    parts = {"exporting_onnx.md": onnx_table(), "exporting_flax.md": flax_types()}
+    name = "scripts/make_export_pages.py"
+    return {DOCS / page: replace_part((DOCS / page).read_text(), name, made) for page, made in parts.items()}
 
 
 if __name__ == "__main__":

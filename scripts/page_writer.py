@@ -1,4 +1,4 @@
-"""What the scripts that write pages of docs/ have in common: writing them, or checking that they are up to date."""
+"""Pages of docs/ that scripts write, whole or in part, and the check that they are up to date."""
 
 from __future__ import annotations
 
@@ -21,3 +21,17 @@ def write_or_check(make: Callable[[], Mapping[Path, str]], description: str | No
         path.parent.mkdir(exist_ok=True)
         path.write_text(pages[path])
     return 0
+
+
+def replace_part(page: str, name: str, made: str) -> str:
+    """Return a page with the part between `<!-- made by NAME -->` and `<!-- end -->` replaced.
+
+    Raises:
+        ValueError: if the page has no such part.
+    """
+    start, end = f"<!-- made by {name} -->\n", "<!-- end -->\n"
+    head, _, rest = page.partition(start)
+    _, ends, tail = rest.partition(end)
+    if not ends:
+        raise ValueError(f"the page has no part '{name}'")
+    return f"{head}{start}{made}{end}{tail}"

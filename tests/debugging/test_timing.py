@@ -1,5 +1,6 @@
 """Timing: every layer once, forward and backward, and the whole net; as Caffe's table."""
 
+import json
 import re
 from pathlib import Path
 
@@ -54,8 +55,9 @@ def test_means():
 
 @pytest.mark.slow
 def test_the_command_prints_caffes_table(capsys):
-    assert main(["time", f"--model={DIGITS}", "--iterations=2", "--device=cpu"]) == 0
-    lines = [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines() if "] " in line]
+    assert main(["time", str(DIGITS), "--iterations=2", "--device=cpu", "--json"]) == 0
+    out, err = capsys.readouterr()
+    lines = [line.split("] ", 1)[1] for line in err.splitlines() if "] " in line]
     rows = [m.groups() for line in lines if (m := re.fullmatch(r" *(\w+)\t(forward|backward): ([\d.e-]+) ms\.", line))]
     names = [layer.name for layer in Net(DIGITS, "TRAIN").graph.layers]
     assert [row[:2] for row in rows] == [(n, which) for n in names for which in ("forward", "backward")]
@@ -65,10 +67,18 @@ def test_the_command_prints_caffes_table(capsys):
     assert sum(line.startswith("Iteration: ") for line in lines) == 2
     plan = lines[lines.index("Compiled as one, which is what training and testing run:") + 1 :]
     assert plan[0] == "  compiled: mnist .. loss"
+    result = json.loads(out)
+    assert (result["iterations"], [layer["name"] for layer in result["layers"]]) == (2, names)
+    logged = [float(time) for *_, time in rows]
+    assert [layer[w] for layer in result["layers"] for w in ("forward", "backward")] == pytest.approx(logged, rel=1e-4)
+    assert result["whole"]["both"] == pytest.approx(sums["fused Forward-Backward"], rel=1e-4)
+    assert result["whole"]["frozen"] is None
 
 
 def test_devices_are_listed(capsys):
-    assert main(["device_query"]) == 0
-    assert re.search(r"Device id: +cpu:0\n", capsys.readouterr().err)
+    assert main(["device_query", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"Device id: +cpu:0\n", err)
+    assert [device["Device id"] for device in json.loads(out)] == [f"cpu:{d.id}" for d in jax.devices("cpu")]
     assert main(["device_query", "--gpu=77"]) == 1
     assert "gpu" in capsys.readouterr().err

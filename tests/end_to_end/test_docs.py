@@ -18,7 +18,9 @@ from caffejax.layers import layer_types, registry
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["make_layer_page.py", "make_export_pages.py", "make_command_page.py"])
+@pytest.mark.parametrize(
+    "name", ["make_layer_page.py", "make_export_pages.py", "make_command_page.py", "make_benchmark_page.py"]
+)
 def test_pages_made_by_scripts_are_up_to_date(name: str) -> None:
     script = REPOSITORY / "scripts" / name
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)

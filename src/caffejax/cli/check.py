@@ -7,7 +7,6 @@ runs, and data files need not exist. The exit code is 0 if all models load, othe
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import textwrap
@@ -37,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     weights = "check these weights against the nets (default: a .caffemodel beside the net with its name)"
     flags.add(parser, "weights", weights, type=_existing_path, metavar="FILE")
-    flags.add_switch(parser, "json", "print everything as JSON")
+    flags.add_json(parser, "print everything as JSON")
     flags.add(parser, "html", "also write a page with all models, drawings and next commands", metavar="FILE.html")
     net_flags.add_code_and_limits(parser)
     jobs = "number of files to check in parallel (default: the number of cores)"
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     skipped = [report.file for report in shown if report not in models]
     failed = [report for report in models if not report.loads]
     if options.json:
-        print(json.dumps({"models": [report.as_json() for report in models], "skipped": skipped}, indent=1))
+        flags.print_json({"models": [report.as_json() for report in models], "skipped": skipped})
     else:
         _print_summary(models, failed, skipped)
     if options.html:

@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "atol", "absolute tolerance, added to the relative one", type=_tolerance, metavar="X")
     flags.add_switch(parser, "each_layer", "with a net: run each layer on the dump's bottoms and top diffs")
     flags.add_switch(parser, "random", "also count differences due to random layers, such as dropout in TRAIN")
-    flags.add_switch(parser, "json", "print JSON")
+    flags.add_json(parser)
     flags.add(parser, "picture", "draw the error along depth (needs matplotlib)", metavar="FILE.png")
     flags.add_options(parser, "kernels", "precision")
     device_flags.add_device_flag(parser)

@@ -18,6 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)"
     )
+    flags.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -25,23 +26,33 @@ def run(options: argparse.Namespace) -> None:
     start_logging()
     import jax
 
+    devices = _gpus(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]
+    described = [_describe(device) for device in devices]
+    for facts in described:
+        for name, value in facts.items():
+            log.info("%-30s %s", f"{name}:", value)
+    if options.json:
+        flags.print_json(described)
+
+
+def _describe(device: Any) -> dict[str, Any]:
+    """Return the properties of a device by name. Memory is in bytes."""
     from ..kernels import onednn
     from ..process import keeps_memory
 
-    for device in _gpus(options.gpu) if options.gpu else [*_devices("gpu"), *_devices("tpu"), *jax.devices("cpu")]:
-        log.info("Device id:                     %s:%d", device.platform, device.id)
-        log.info("Name:                          %s", device.device_kind)
-        for name, value in (device.memory_stats() or {}).items():
-            if name in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use"):
-                log.info("%-30s %d", name.replace("_", " ").capitalize() + ":", value)
-        for name in ("compute_capability", "core_count"):
-            if hasattr(device, name):
-                log.info("%-30s %s", name.replace("_", " ").capitalize() + ":", getattr(device, name))
-        if device.platform == "cpu":
-            reason = onednn.missing()
-            log.info("Convolutions:                  %s", f"XLA, not oneDNN: {reason}" if reason else "oneDNN")
-            log.info("Memory of a run:               %s", "kept for the next" if keeps_memory() else "freed")
-        log.info("Process:                       %d", device.process_index)
+    facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
+    memory = device.memory_stats() or {}
+    facts |= {_title(n): memory[n] for n in ("bytes_limit", "bytes_in_use", "peak_bytes_in_use") if n in memory}
+    facts |= {_title(n): getattr(device, n) for n in ("compute_capability", "core_count") if hasattr(device, n)}
+    if device.platform == "cpu":
+        reason = onednn.missing()
+        facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
+        facts["Memory of a run"] = "kept for the next" if keeps_memory() else "freed"
+    return facts | {"Process": device.process_index}
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def _devices(kind: str) -> list[Any]:

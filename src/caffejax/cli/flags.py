@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -38,6 +39,18 @@ def add(parser: Flags, name: str, help: str, **more: Any) -> None:
 def add_switch(parser: Flags, name: str, help: str, dest: str | None = None) -> None:
     """Add a flag that is off by default, in gflags' spellings: `--gray`, `-gray`, `--gray=false`, `--nogray`."""
     add(parser, name, help, dest=dest or name, action="store_true")
+
+
+def add_json(parser: Flags, help: str = "print JSON") -> None:
+    """Add `--json`, with which a command passes its results to `print_json`."""
+    add_switch(parser, "json", help)
+
+
+def print_json(values: Any) -> None:
+    """Print values as JSON. Non-finite floats become strings: "NaN", "Infinity" or "-Infinity"."""
+    from ..logs import json_values
+
+    print(json.dumps(json_values(values), indent=1, allow_nan=False))
 
 
 def count(text: str) -> int:

@@ -26,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     flags.add(parser, "samples", "the number of elements per array for finite differences", type=int, metavar="N")
     flags.add(parser, "seed", "the seed of fillers, random inputs and random layers", type=int, default=0, metavar="N")
-    flags.add_switch(parser, "json", "print JSON")
+    flags.add_json(parser)
     flags.add_options(parser, "kernels")
     device_flags.add_device_flag(parser)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -21,14 +20,14 @@ _OPTIONAL = ("onnx", "flatbuffers", "safetensors", "matplotlib", "tensorboardX",
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add_switch(parser, "json", "print JSON")
+    flags.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the information."""
     facts = collect_facts()
     if options.json:
-        print(json.dumps(facts, indent=1))
+        flags.print_json(facts)
         return
     for title, values in facts.items():
         print(f"{title}:")

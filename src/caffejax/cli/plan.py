@@ -9,7 +9,6 @@ NVIDIA a100, h100, h200, b200.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +69,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="8,64,512",
         metavar="N,N",
     )
-    flags.add_switch(parser, "json", "print JSON")
+    flags.add_json(parser)
     flags.add_options(parser, "precision", "kernels", "sync_bn")
     net_flags.add_state_flags(parser)
 
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
     )
     scaling = result.scaling(options.scaling)
     if options.json:
-        print(json.dumps(_as_json(result, scaling), indent=2))
+        flags.print_json(_as_json(result, scaling))
     else:
         print("\n".join([*_lines(result), *_scaling_lines(result, scaling)]))
 

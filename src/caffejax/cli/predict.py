@@ -9,7 +9,6 @@ the net or of a train net beside it, else from a table of published nets, else t
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "weights", "the net's weights: .caffemodel[.h5], .npz, ...", required=True, metavar="FILES")
     flags.add(parser, "labels", "names of the classes: a line for each, or SSD's labelmap.prototxt", metavar="FILE")
     flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
-    flags.add_switch(parser, "json", "print JSON")
+    flags.add_json(parser)
     flags.add(parser, "top", "the number of classes to tell", type=flags.positive, default=5, metavar="N")
     flags.add(parser, "threshold", "the smallest score of a box", type=image_flags.factor, default=0.5, metavar="X")
     flags.add(parser, "batch", "the number of pictures to run at once", type=flags.positive, default=16, metavar="N")
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
     for place, picture, image_results in zip(places, pictures, results, strict=False):
         _write(place, draw(picture, image_results, names, place))
     if options.json:
-        print(json.dumps(_summary(options, prepare, shape[1:], results, names), indent=2))
+        flags.print_json(_summary(options, prepare, shape[1:], results, names))
         return
     for image, image_results in zip(options.images, results, strict=True):
         for result in image_results:

@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "phase", "the net's phase (default: TEST; with --memory TRAIN)", choices=("TRAIN", "TEST"))
     net_flags.add_state_flags(parser)
     flags.add(parser, "batch", "the batch size (default: the net's)", type=flags.positive, metavar="N")
-    flags.add_switch(parser, "json", "print the exact numbers as JSON")
+    flags.add_json(parser, "print the exact numbers as JSON")
     flags.add_switch(parser, "memory", "print the bytes of each layer, and the memory of training")
     flags.add_switch(parser, "compiled", "with --memory, also compile the loss and its gradients for XLA's figures")
     flags.add_options(parser, "kernels", "remat", "memory_limit")
@@ -60,7 +60,7 @@ def _print_memory(options: argparse.Namespace) -> None:
     report = memory_report(net, options.batch)
     compiled = compiled_memory(net, options.batch) if options.compiled else None
     if options.json:
-        print(_to_json(report, compiled))
+        flags.print_json(_as_json(report, compiled))
         return
     print("\n".join(align_columns(_rows(report), _TEXT_COLUMNS)))
     _print_training(report)
@@ -100,8 +100,7 @@ def _print_compiled(figures: CompiledMemory) -> None:
     print(f"XLA, loss and gradients: {words}")
 
 
-def _to_json(report: MemoryReport, compiled: CompiledMemory | None) -> str:
-    import json
+def _as_json(report: MemoryReport, compiled: CompiledMemory | None) -> dict[str, object]:
     from dataclasses import asdict
 
     values: dict[str, object] = {"layers": [asdict(layer) for layer in report.layers], "total": report.total}
@@ -110,4 +109,4 @@ def _to_json(report: MemoryReport, compiled: CompiledMemory | None) -> str:
         values["training"] = {name: getattr(training, name) for name in names}
     if compiled:
         values["compiled"] = compiled._asdict()
-    return json.dumps(values, indent=1)
+    return values

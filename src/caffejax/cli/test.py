@@ -21,6 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
+    flags.add_json(parser)
     device_flags.add_device_flag(parser)
 
 
@@ -30,6 +31,7 @@ def run(options: argparse.Namespace) -> None:
     import jax
 
     from ..graph.creation_log import log_creation
+    from ..metrics import plain_outputs
     from ..training import Evaluator, Scores
     from ..training.reporting import score_lines
 
@@ -52,3 +54,7 @@ def run(options: argparse.Namespace) -> None:
     log.info(f"Loss: {scores.loss:g}")
     for line in score_lines(scores.outputs, net.graph.losses):
         log.info(line)
+    if options.json:
+        flags.print_json(
+            {"iterations": options.iterations, "loss": scores.loss, "outputs": plain_outputs(scores.outputs)}
+        )

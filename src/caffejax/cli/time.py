@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from ..glog import log, start_logging
 from . import device_flags, flags, net_flags
@@ -22,6 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
+    flags.add_json(parser)
     device_flags.add_device_flag(parser)
 
 
@@ -41,12 +44,17 @@ def run(options: argparse.Namespace) -> None:
         variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
         timer = Timer(net, variables, jax.random.key(1))
         try:
-            _time(timer, options.iterations, str(net.schedule))
+            results = _time(timer, options.iterations, str(net.schedule))
         finally:
             timer.close()
+    if options.json:
+        flags.print_json(results)
 
 
-def _time(timer: Timer, iterations: int, plan: str) -> None:
+def _time(timer: Timer, iterations: int, plan: str) -> dict[str, Any]:
+    """Log the times, and return their means in milliseconds."""
+    from ..debugging import mean_times
+
     log.info("Compiling.")
     timer.layers()
     timer.whole()
@@ -58,23 +66,23 @@ def _time(timer: Timer, iterations: int, plan: str) -> None:
         both = sum(layer.forward + layer.backward for layer in passes[-1])
         log.info("Iteration: %d forward-backward time: %.3g ms.", i + 1, both)
     whole = [timer.whole() for _ in range(iterations)]
-    _log_layers(passes)
+    layers = list(mean_times(passes))
+    _log_layers(layers, iterations)
     log.info("Compiled as one, which is what training and testing run:")
     for line in plan.splitlines():
         log.info("  %s", line)
-    log.info("Average fused Forward pass: %.6g ms.", sum(times.forward for times in whole) / iterations)
-    log.info("Average fused Forward-Backward: %.6g ms.", sum(times.both for times in whole) / iterations)
-    frozen = [times.frozen for times in whole if times.frozen is not None]
-    if frozen:
-        log.info("Average frozen Forward pass: %.6g ms.", sum(frozen) / iterations)
+    by_pass = dict(zip(whole[0]._fields, zip(*whole, strict=True), strict=True))
+    means = {name: None if None in times else fmean(times) for name, times in by_pass.items()}
+    log.info("Average fused Forward pass: %.6g ms.", means["forward"])
+    log.info("Average fused Forward-Backward: %.6g ms.", means["both"])
+    if means["frozen"] is not None:
+        log.info("Average frozen Forward pass: %.6g ms.", means["frozen"])
     log.info("*** Benchmark ends ***")
+    return {"iterations": iterations, "layers": [layer._asdict() for layer in layers], "whole": means}
 
 
-def _log_layers(passes: list[list[LayerTime]]) -> None:
+def _log_layers(means: Sequence[LayerTime], iterations: int) -> None:
     """Log the mean times of each layer over all passes, in the form of Caffe's table."""
-    from ..debugging import mean_times
-
-    means = list(mean_times(passes))
     forward, backward = sum(layer.forward for layer in means), sum(layer.backward for layer in means)
     log.info("Average time per layer:")
     for layer in means:
@@ -83,4 +91,4 @@ def _log_layers(passes: list[list[LayerTime]]) -> None:
     log.info("Average Forward pass: %.6g ms.", forward)
     log.info("Average Backward pass: %.6g ms.", backward)
     log.info("Average Forward-Backward: %.6g ms.", forward + backward)
-    log.info("Total Time: %.6g ms.", len(passes) * (forward + backward))
+    log.info("Total Time: %.6g ms.", iterations * (forward + backward))

@@ -158,7 +158,7 @@ def _parse_times(lines: Iterable[str], year: int) -> Iterator[tuple[float, str]]
 
 def format_event(event: Mapping[str, Any]) -> bytes:
     """Return an event as a line of JSON. Non-finite floats become strings, see docs/watching.md."""
-    return json.dumps(_words(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
+    return json.dumps(json_values(event), separators=(", ", ": "), allow_nan=False).encode() + b"\n"
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
@@ -208,13 +208,14 @@ def read_json_lines(lines: Iterable[str]) -> Log:
     return log
 
 
-def _words(value: Any) -> Any:
+def json_values(value: Any) -> Any:
+    """Return nested values for JSON: non-finite floats become strings, keys strings, and sequences lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {str(key): _words(of_key) for key, of_key in value.items()}
+        return {str(key): json_values(of_key) for key, of_key in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_words(one) for one in value]
+        return [json_values(one) for one in value]
     return value
 
 

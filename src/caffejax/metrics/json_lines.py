@@ -56,7 +56,7 @@ class JsonLines(Callback):
 
     def on_display(self, solver: Solver, display: Display) -> None:
         """Write the displayed values."""
-        fields = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": _plain(display.outputs)}
+        fields = {"loss": _short(display.loss), "lr": _short(display.rate), "outputs": plain_outputs(display.outputs)}
         if display.pace is not None:
             fields |= {name: _short(value) for name, value in display.pace._asdict().items() if name != "seconds"}
         self._write(solver, "train", fields, display.iteration)
@@ -65,7 +65,7 @@ class JsonLines(Callback):
         """Write one line with the scores for each test net."""
         for number, scores in enumerate(results):
             fields = {"net": number, "loss": _short(scores.loss), "lr": _short(solver.rate)}
-            self._write(solver, "test", {**fields, "outputs": _plain(scores.outputs)})
+            self._write(solver, "test", {**fields, "outputs": plain_outputs(scores.outputs)})
 
     def on_snapshot(self, solver: Solver, checkpoint: str) -> None:
         """Write the path of the snapshot."""
@@ -153,7 +153,7 @@ _START = b'{"event": "start"'
 _REMEDY = "another file may be named for the metrics (--metrics=FILE), or none (--metrics=off)"
 
 
-def _plain(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def plain_outputs(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return each output with one value as a number, and each other output as a flat list."""
     lists = {name: [_short(value) for value in np.ravel(values)] for name, values in outputs.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}

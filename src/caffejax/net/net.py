@@ -424,7 +424,7 @@ class Net:
         """Return the sum of all tops times their loss weights, for `jax.value_and_grad(..., has_aux=True)`.
 
         Args:
-            params, state, inputs, key, blobs: as for `apply`.
+            params: as for `apply`, like `state`, `inputs`, `key` and `blobs`.
             taps: arrays of zeros by blob name, in the blobs' shapes, which are added to the blobs. The gradient with
                 respect to a tap is the blob's diff in Caffe. It exists even where Caffe would not compute it.
 

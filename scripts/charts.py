@@ -1,0 +1,73 @@
+"""The look of the documentation's charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+COLORS = ("#00796b", "#4db6ac", "#8d99ae", "#f4a259", "#5b6c8f")  # the site's teal first
+MOST_BYTES = 120_000
+mpl.rcParams.update(
+    {
+        "axes.prop_cycle": mpl.cycler(color=COLORS),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 10,
+        "axes.titleweight": "bold",
+        "font.size": 9,
+        "legend.frameon": False,
+        "figure.dpi": 100,
+    }
+)
+
+
+def new_figure(columns: int = 1, width: float = 9.0, height: float = 4.0, **more: Any) -> tuple[Figure, list[Any]]:
+    """Return a figure of inches, and its axes in one row."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False, **more)
+    return figure, list(axes.flat)
+
+
+def save(figure: Figure, name: str) -> None:
+    """Write a picture of the documentation, in few colors.
+
+    Raises:
+        SystemExit: if the file would be too large for a repository.
+    """
+    from PIL import Image
+
+    path = PICTURES / f"{name}.png"
+    figure.savefig(path)
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(128).save(path, optimize=True)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise SystemExit(f"{path} has {size} bytes, more than {MOST_BYTES}")
+    print(f"wrote {path.name}, {size // 1000} kB")
+
+
+def draw_bars(
+    axes: Axes,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    form: str = "{:.2f}",
+    first: int = 0,
+) -> None:
+    """Draw a group of horizontal bars for each name in `groups`, the first on top, with a bar for each series.
+
+    The first series has the color with the number `first`.
+    """
+    thickness = 0.8 / max(len(series), 2)
+    for number, (label, values) in enumerate(series.items()):
+        places = [place + (number - (len(series) - 1) / 2) * thickness for place in range(len(groups))]
+        bars = axes.barh(places, [value or 0 for value in values], thickness, label=label, color=COLORS[first + number])
+        axes.bar_label(bars, ["" if value is None else form.format(value) for value in values], padding=2, fontsize=7)
+    axes.set_yticks(range(len(groups)), groups)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)

@@ -1,0 +1,229 @@
+"""Write the tables and charts of docs/benchmarks.md from benchmarks/results/*.json, which the benchmarks write.
+
+python benchmarks/against_torch.py --json benchmarks/results/against_torch.json    # needs torch; the others likewise
+python scripts/make_benchmark_page.py            # writes the page and its charts
+python scripts/make_benchmark_page.py --check    # fails if the page is out of date
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from charts import draw_bars, new_figure, save
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from page_writer import replace_part, write_or_check
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
+RESULTS = REPOSITORY / "benchmarks" / "results"
+NETS = {
+    "lenet": "LeNet",
+    "cifar10_full": "CIFAR-10 full",
+    "alexnet": "AlexNet",
+    "caffenet": "CaffeNet",
+    "googlenet": "GoogLeNet",
+    "squeezenet": "SqueezeNet 1.1",
+    "resnet50": "ResNet-50",
+    "resnet152": "ResNet-152",
+    "mobilenet": "MobileNet v1",
+    "mobilenet_ssd": "MobileNet-SSD",
+    "ssd300": "SSD300",
+    "openpose": "OpenPose",
+    "qrcode": "WeChat's QR detector",
+    "fcn8s": "FCN-8s",
+    "lstm": "LSTM",
+}
+ENGINES = {"openvino": "OpenVINO", "onnxruntime": "ONNX Runtime", "ncnn": "ncnn", "opencv": "OpenCV"}
+TASKS = {"forward 1": "inference, batch 1", "forward": "inference, larger batch", "step": "training step"}
+STARTS = {"frozen, cold": "frozen", "pycaffe, cold": "pycaffe", "OpenCV": "OpenCV", "ONNX Runtime": "ONNX Runtime"}
+START_COLUMNS = {  # by what cold_start.py measures: the title, and the form of the numbers
+    "first": ("first result, s", "{:.2f}"),
+    "resized": ("first call at a new input size, ms", "{:.0f}"),
+    "steady": ("steady call, ms", "{:.3g}"),
+    "memory": ("memory, MiB", "{:.0f}"),
+}
+Row = Mapping[str, Any]
+Series = dict[str, list[float | None]]  # a number for each net, None if it was not measured
+
+
+def against_torch(result: Row) -> tuple[str, Figure]:
+    """Return the text and the chart of caffejax against PyTorch."""
+    by_task = {task: {row["net"]: row for row in result["rows"] if row["task"] == task} for task in TASKS}
+    nets = list(dict.fromkeys(row["net"] for row in result["rows"]))
+    ratios: Series = {
+        words: [by_task[task][net]["ratio"]["fast"] if net in by_task[task] else None for net in nets]
+        for task, words in TASKS.items()
+    }
+
+    def cells(net: str) -> Iterator[str]:
+        yield NETS[net]
+        for rows in by_task.values():
+            row = rows.get(net)
+            yield f"{row['batch']}: {row['ms']['fast']:.3g} ({row['ratio']['fast']:.2f})" if row else "-"
+        first = by_task["step"].get(net)
+        yield "{cold:.1f} / {cached:.1f}".format(**first["first"]["fast"]) if first else "-"
+
+    head = ["net", *TASKS.values(), "first step, s: empty / filled cache"]
+    figure, (axes,) = new_figure(height=0.55 * len(nets) + 1)
+    draw_bars(axes, [NETS[net] for net in nets], ratios)
+    finish(axes, "Times as fast as PyTorch (the fastest of eager, channels last, torch.compile)")
+    return f"{table(head, map(cells, nets))}\nGeometric means: {means(ratios)}.\n", figure
+
+
+def against_engines(result: Row) -> tuple[str, Figure]:
+    """Return the text and the chart of frozen nets against inference engines."""
+    rows = result["rows"]
+    engines = [engine for engine in ENGINES if any(engine in row["ms"] for row in rows)]
+
+    def cells(row: Row) -> Iterator[str]:
+        ms, best = row["ms"], row["best"]
+        yield f"{NETS[row['net']]} ({row['batch']})"
+        yield from (f"{ms[name]:.3g}" if name in ms else "-" for name in ("frozen", "unfrozen", *engines))
+        yield f"{row['ratio'][best]:.2f}" if best else "-"
+        for form, of in ("{:.2g}", row["first"]), ("{:.0f}", row["peak"]):
+            yield " / ".join(form.format(of[name]) for name in ("frozen", best) if name)
+
+    head = ["net (batch)", "frozen", "not frozen", *map(ENGINES.__getitem__, engines), "best engine / frozen"]
+    head += ["first result, s: frozen / best engine", "MiB: frozen / best engine"]
+    figure, panels = new_figure(2, height=0.45 * len(rows) / 2 + 1, sharex=True)
+    for one, axes in zip((True, False), panels, strict=True):
+        shown = [row for row in rows if (row["batch"] == 1) == one]
+        series: Series = {ENGINES[engine]: [row["ratio"].get(engine) for row in shown] for engine in engines}
+        draw_bars(axes, [NETS[row["net"]] + f" ({row['batch']})" * (not one) for row in shown], series)
+        finish(axes, f"Times as fast as engines, {'batch 1' if one else 'larger batches'}")
+    best: Series = {
+        words: [row["ratio"].get(row["best"]) for row in rows if (row["batch"] == 1) == one]
+        for words, one in {"batch 1": True, "larger batches": False}.items()
+    }
+    return f"{table(head, map(cells, rows))}\nGeometric means, best engine / frozen: {means(best)}.\n", figure
+
+
+def cold_start(result: Row) -> tuple[str, Figure]:
+    """Return the text and the chart of the first result in a fresh process, and of later calls."""
+    medians = {
+        net["net"]: {
+            STARTS[label]: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+            for label, runs in net["runs"].items()
+            if runs and label in STARTS
+        }
+        for net in result["nets"]
+    }
+    nets = [net for net in NETS if net in medians]
+    engines = [engine for engine in STARTS.values() if any(engine in medians[net] for net in nets)]
+
+    def values(key: str, engine: str) -> list[float | None]:
+        return [medians[net].get(engine, {}).get(key) for net in nets]
+
+    def over(peer: str, key: str, engine: str) -> list[float | None]:
+        pairs = zip(values(key, peer), values(key, engine), strict=True)
+        return [its / ours if its and ours else None for its, ours in pairs]
+
+    def cells(net: str) -> Iterator[str]:
+        yield NETS[net]
+        for key, (_, form) in columns.items():
+            of = (medians[net].get(engine, {}).get(key) for engine in engines)
+            yield " · ".join("-" if value is None else form.format(value) for value in of)
+
+    columns = {
+        key: column for key, column in START_COLUMNS.items() if any(any(values(key, engine)) for engine in engines)
+    }
+    head = ["net", *(title for title, _ in columns.values())]
+    peers = [engine for engine in engines if engine not in ("frozen", "pycaffe")]
+    figure, (left, right) = new_figure(2, height=0.6 * len(nets) + 1)
+    draw_bars(left, [NETS[net] for net in nets], {engine: values("first", engine) for engine in engines})
+    finish(left, "First result of a fresh process, seconds", line=None)
+    draw_bars(
+        right,
+        [NETS[net] for net in nets],
+        {f"than {peer}": over(peer, "steady", "frozen") for peer in peers},
+        first=len(engines) - len(peers),
+    )
+    finish(right, "Steady call, frozen: times as fast")
+    lines = [
+        f"Geometric means, {peer} / frozen: "
+        + means({title.partition(",")[0]: over(peer, key, "frozen") for key, (title, _) in columns.items()})
+        + ".\n"
+        for peer in peers
+    ]
+    return (
+        f"In each cell: {' · '.join(engines)}.\n\n{table(head, map(cells, nets))}\n{''.join(lines)}",
+        figure,
+    )
+
+
+PARTS = {
+    against_torch: """## Training and inference against PyTorch
+
+Milliseconds after the batch size, and in brackets how many times as fast as the fastest of PyTorch's eager mode,
+channels last and `torch.compile`. "First step" is the first training step, tracing and compiling included.
+""",
+    against_engines: """## Inference against engines
+
+A net frozen by [`net.freeze(variables)`](inference.md), the same net not frozen, and the engines that people deploy
+with: milliseconds, and how many times as fast as the best engine the frozen net is. The engines read ONNX; of the
+models that torch and caffejax export, the faster one counts.
+""",
+    cold_start: """## Ready at once
+
+From the start of a fresh process to the first result, imports included, with an empty compilation cache; then the first
+call with another input size, a steady call, and the memory of the process. pycaffe is caffejax's, as scripts that
+`import caffe` use it. OpenCV 4.11 reads the same prototxt and weights, ONNX Runtime the exported net, which has one
+input size.
+""",
+}  # with the heading and introduction of their sections
+
+
+def finish(axes: Axes, title: str, line: float | None = 1) -> None:
+    """Add the title and the legend of a panel, and a line at the peer's speed."""
+    if line is not None:
+        axes.axvline(line, color="black", linewidth=1)
+    axes.set_title(title, loc="left")
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=2.5, ncols=4, fontsize=8, columnspacing=1, handlelength=1
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+
+
+def means(ratios: Mapping[str, Iterable[float | None]]) -> str:
+    """Return the geometric mean of each list of ratios, as words."""
+    known = {name: [value for value in values if value] for name, values in ratios.items()}
+    return ", ".join(f"{statistics.geometric_mean(of):.2f} ({name})" for name, of in known.items() if of)
+
+
+def description(run: Row) -> str:
+    """Return when and how a run was made, as a paragraph."""
+    versions = "".join(f", {name} {version}" for name, version in run["versions"].items())
+    load = "while other work ran on the machine" if run["load"] is None else f"load average {run['load']} before it"
+    rounds = f"medians of {run['rounds']} rounds" if run["rounds"] > 1 else "one round"
+    return f"*{run['date']}, {run['processor']}, {run['threads']} threads, {load}; {rounds}{versions}.*\n"
+
+
+def pages(draw: bool = False) -> dict[Path, str]:
+    """Return the page with its tables as they are now; optionally draw the charts."""
+    text = PAGE.read_text()
+    for part, introduction in PARTS.items():
+        name = part.__name__
+        file = RESULTS / f"{name}.json"
+        if file.exists():
+            result = json.loads(file.read_text())
+            words, figure = part(result)
+            chart = f"![{figure.axes[0].get_title(loc='left')}](pictures/benchmark_{name}.png)\n"
+            made = f"\n{introduction}\n{words}\n{description(result['run'])}\n{chart}\n"
+            text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", made)
+            if draw:
+                save(figure, f"benchmark_{name}")
+    return {PAGE: text}
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(lambda: pages(draw="--check" not in sys.argv), __doc__))
