@@ -78,10 +78,6 @@ class Examples:
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
                 self._nets.setdefault(type_of(net.layer[-1]), (_renamed(net), case.phase))
 
-    def params(self, t: LayerType) -> list[str]:
-        """Return the names of the messages of parameters in a type's example."""
-        return _params(self._net(t)[0].layer[-1])
-
     def __getitem__(self, t: LayerType) -> list[str]:
         """Return the lines of a type's example; what comes out of it stands above as a comment."""
         net, phase = self._net(t)

@@ -6,27 +6,56 @@ python scripts/make_layer_page.py --check    # fails if one is out of date
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
 from layer_examples import Examples
 from page_writer import write_or_check
-from parameter_tables import OF_ALL, SHARED, Tables
+from parameter_tables import Tables
 
-import caffejax.data  # noqa: F401  registers the data layers
-from caffejax.layers import Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants, layer_types
-from caffejax.layers.types import ON_HOST, TRANSFORMS
+from caffejax.layers import LayerType, Variants, layer_types, registry
+from caffejax.layers.descriptions import (
+    SHARED_MESSAGES,
+    description,
+    makes_own_gradient,
+    params_of,
+    restrictions,
+    variants,
+)
+from caffejax.layers.types import TRANSFORMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ALL, CAFFE, FORKS = "layers.md", "layers_caffe.md", "layers_forks.md"
 
+FAMILIES = {
+    **dict.fromkeys(("data", "inputs"), "data"),
+    **dict.fromkeys(("neuron", "dropout"), "activation"),
+    **dict.fromkeys(("convolution", "im2col", "inner_product"), "convolution, product"),
+    "pooling": "pooling",
+    **dict.fromkeys(("normalization", "normalize", "lrn"), "normalization"),
+    **dict.fromkeys(("affine", "eltwise"), "arithmetic"),
+    **dict.fromkeys(("shape", "permute", "indexing", "identity"), "shape, selection"),
+    **dict.fromkeys(("softmax", "cross_entropy", "distance", "smooth_l1", "accuracy"), "loss, metric"),
+    **dict.fromkeys(("recurrent", "sequences"), "sequences"),
+    **dict.fromkeys(("detection", "detectnet", "mscnn", "rcnn", "yolo"), "detection"),
+    "segmentation": "segmentation",
+    "metric_learning": "metric learning",
+    "flow": "optical flow",
+    "c3d": "video",
+    "python": "your own",
+}
+
 INTRO = """# All layer types
 
-Each type's name leads to its section, with an example, its parameters and notes: the types of BVLC Caffe are on
-[one page](layers_caffe.md), the types of forks on [another](layers_forks.md).
-`scripts/make_layer_page.py` makes these pages from the registry; a test keeps them up to date.
+Which layers can a prototxt have, and what does each setting mean? This table lists the types; a type's name leads to
+its section, with an example, its settings and what it does not do. In a terminal
+
+    caffejax layers Pooling
+
+prints the same, without a browser; without a name it lists all types. The types of BVLC Caffe are on
+[one page](layers_caffe.md), the types of forks on [another](layers_forks.md), and settings that types share
+[at the end of this page](#shared-settings). `scripts/make_layer_page.py` makes these pages from the registry.
 
 **Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
 Backward and finite differences agree, which [`caffejax gradcheck`](gradients.md) shows for any net and the tests for
@@ -39,7 +68,7 @@ As any function in JAX, a layer can
 
 TRANSFORMS
 
-Tests check this for every type; transformations that a type lacks are among its restrictions.
+Tests check this for every type. A type's section names the transformations that it lacks, and its other restrictions.
 
 **Origin** names the project that defined the type: BVLC Caffe, a fork, or another project. Forks use some names for
 different layers; such a type has a row for each variant, and its section says how a variant is chosen.
@@ -57,8 +86,8 @@ SETTINGS = """
 ## Shared settings
 
 Settings that every layer may have, and messages that several types share. `loss_param` is for losses,
-`transform_param` for layers that read images. Settings of forks are left out here; [data.md](data.md#transform_param)
-says what they do to images.
+`transform_param` for layers that read images, see [data.md](data.md#transform_param). Settings of forks are listed if a
+layer supports them.
 """
 
 
@@ -91,14 +120,14 @@ def overview(tables: Tables) -> str:
     """Write the table of all types, and the settings that they share."""
     lines = [
         INTRO.replace("TRANSFORMS", "\n".join(f"- {text}" for text in TRANSFORMS.values()))
-        + "| type | origin | bottoms | tops | gradient | what it does | restrictions |",
+        + "| type | family | what it does | bottoms | tops | gradient | origin |",
         "|---|---|---|---|---|---|---|",
     ]
     for t in layer_types().values():
         name = f"[{t.name}]({place(t.name)})"
         lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
     lines.append(SETTINGS)
-    for message in SHARED:
+    for message in SHARED_MESSAGES:
         lines += [f"### {message}", "", *tables.of_message(message), ""]
     return "\n".join(lines)
 
@@ -114,15 +143,16 @@ def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]
     return lines
 
 
-def variants(t: LayerType) -> dict[str, LayerType]:
-    """Return the variants of a type by name; none of most."""
-    return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
-
-
 def row(name: str, t: LayerType) -> str:
     """Make a type's row in the table of all."""
     counts = f"{count(t.signature.bottoms)} | {count(t.signature.tops)}"
-    return f"| {name} | {t.docs.origin} | {counts} | {gradient(t)} | {summary(t)} | {restrictions(t)} |"
+    return f"| {name} | {family(t)} | {summary(t)} | {counts} | {gradient(t)} | {t.docs.origin} |"
+
+
+def family(t: LayerType) -> str:
+    """Return the family of a type, by the file or folder of `layers` that defines it, or the package `data`."""
+    package, place, *_ = registry._index()[t.name].removeprefix("caffejax.").split(".")
+    return FAMILIES["data" if package == "data" else place]
 
 
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
@@ -130,9 +160,10 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     lines = [description(t)]
     if t.gradient.not_derivative:
         lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
+    if limits := restrictions(t):
+        lines += ["", f"Restrictions: {' '.join(limits)}"]
     lines += ["", "```", *examples[t], "```"]
-    own = dict.fromkeys([*filter(None, [t.signature.param]), *examples.params(t)])
-    for param in (p for p in own if p not in OF_ALL):
+    for param in params_of(t):
         lines += ["", *tables.of_type(t, param, place(t.name))]
     return lines
 
@@ -151,38 +182,10 @@ def gradient(t: LayerType) -> str:
     """Say how the gradient is known to be right."""
     rule = t.gradient.backward
     if rule is None:
-        return "its own" if makes_its_own(t) else "none"
+        return "its own" if makes_own_gradient(t) else "none"
     if t.on_host:
         return "two ways"
     return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
-
-
-def makes_its_own(t: LayerType) -> bool:
-    """Whether each layer of a type makes its own gradient, as Python layers do."""
-    return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
-
-
-def restrictions(t: LayerType) -> str:
-    """Say what the type does not do, and which of JAX's transformations do not work with it."""
-    on_host = f"No transformation but `jax.grad`: {ON_HOST}."
-    own = t.docs.restrictions
-    if t.on_host:
-        return f"{own} {on_host}".strip()
-    cannot = [f"Cannot {TRANSFORMS[question]}: {reason}." for question, reason in t.unsupported.items()]
-    settled = [f"For a class with pycaffe's methods: {on_host[0].lower()}{on_host[1:]}"] if makes_its_own(t) else []
-    return " ".join(filter(None, [own, *cannot, *settled]))
-
-
-def description(t: LayerType) -> str:
-    """Return the docstring of the function that defines the type."""
-    match t.implementation:
-        case Traced(forward=function) | OnHost(forward=function):
-            pass
-        case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
-            pass
-        case Variants():
-            return t.implementation.selection_doc
-    return inspect.getdoc(function) or ""
 
 
 def summary(t: LayerType) -> str:

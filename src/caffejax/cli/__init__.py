@@ -33,6 +33,7 @@ from . import (
     extract_features,
     gradcheck,
     info,
+    layers,
     net_flags,
     parse_log,
     plan,
@@ -64,7 +65,7 @@ _GROUPS: dict[str, tuple[Any, ...]] = {
     "compare and verify": (gradcheck, dump, compare),
     "take it elsewhere": (export, convert, plan),
     "follow training": (plot,),
-    "everything else": (demo, run, upgrade, info, completion),
+    "everything else": (demo, layers, run, upgrade, info, completion),
 }
 _CAFFES_TOOLS = (  # also of its scripts and its forks
     *(classify, detect, extract_features, convert_imageset, convert_annoset, convert_mnist_data),

@@ -376,7 +376,7 @@ class CPMDataLayer(DataLayer):
 
 register(
     LayerType(
-        Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param"),
+        Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
         CPMDataLayer.source(),
         docs=LayerDocs(
             origin="OpenPose's training",

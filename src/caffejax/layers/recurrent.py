@@ -252,7 +252,7 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
 
 register(
     LayerType(
-        Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param"),
+        Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
         Traced(rnn, params=rnn_params, stateful=True),
         Gradient(
             rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES

@@ -83,9 +83,10 @@ def _check(layer_type: LayerType) -> None:
                     f"layer type '{layer_type.name}': all variants must have this name, not '{variant.name}'"
                 )
             _check(variant)
-    param = layer_type.signature.param
-    if param is not None and param not in LayerParameter.DESCRIPTOR.fields_by_name:
-        raise ValueError(f"layer type '{layer_type.name}': LayerParameter has no field '{param}'")
+    signature = layer_type.signature
+    for param in filter(None, (signature.param, *signature.further_params)):
+        if param not in LayerParameter.DESCRIPTOR.fields_by_name:
+            raise ValueError(f"layer type '{layer_type.name}': LayerParameter has no field '{param}'")
 
 
 def layer_types() -> dict[str, LayerType]:

@@ -91,6 +91,8 @@ class Signature:
         bottoms: the number of bottoms: n for exactly n, or (minimum, maximum), where a maximum of None means no limit.
         tops: the number of tops in the same form, or `SAME_AS_BOTTOMS`.
         param: the field of LayerParameter with the type's settings, such as "convolution_param", or None.
+        further_params: further fields of LayerParameter with settings of the type, besides loss_param and
+            transform_param.
         in_place: whether a top may have the name of a bottom.
         loss: whether the first top is a loss: its loss_weight defaults to 1, and it exists even if the layer names no
             top.
@@ -103,6 +105,7 @@ class Signature:
     bottoms: Count = 1
     tops: Count | str = 1
     param: str | None = None
+    further_params: tuple[str, ...] = ()
     in_place: bool = True
     loss: bool = False
     requires_loss_weight: bool = False

@@ -212,7 +212,9 @@ class AnnotatedDataLayer(DataLayer):
 
 register(
     LayerType(
-        Signature("AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param"),
+        Signature(
+            "AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param", further_params=("data_param",)
+        ),
         AnnotatedDataLayer.source(),
         docs=LayerDocs(
             origin="SSD",

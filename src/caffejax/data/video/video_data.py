@@ -239,7 +239,14 @@ class VideoDataLayer(DataLayer):
 
 register(
     LayerType(
-        Signature("VideoData", bottoms=0, tops=(1, 2), param="video_data_param"),
+        Signature(
+            "VideoData",
+            bottoms=0,
+            tops=(1, 2),
+            param="video_data_param",
+            further_params=("image_data_param",),
+            fork_settings=tuple(sorted((*_OF_CLIPS, "new_length", "mean_value"))),
+        ),
         VideoDataLayer.source(),
         docs=LayerDocs(
             origin="C3D, yjxiong/caffe",

@@ -146,7 +146,9 @@ _RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only sp
 
 register(
     LayerType(
-        Signature("Convolution3D", param="convolution_param", fork_settings=TEMPORAL),
+        Signature(
+            "Convolution3D", param="convolution_param", further_params=("convolution3d_param",), fork_settings=TEMPORAL
+        ),
         Traced(convolution3d, params=convolution3d_params),
         Gradient(convolution3d_backward, overwrites=True),
         LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
@@ -155,7 +157,12 @@ register(
 )
 register(
     LayerType(
-        Signature("Deconvolution3D", param="convolution_param", fork_settings=TEMPORAL),
+        Signature(
+            "Deconvolution3D",
+            param="convolution_param",
+            further_params=("convolution3d_param",),
+            fork_settings=TEMPORAL,
+        ),
         Traced(deconvolution3d, params=deconvolution3d_params),
         Gradient(deconvolution3d_backward, overwrites=True),
         LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
@@ -240,7 +247,7 @@ def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, wi
 
 register(
     LayerType(
-        Signature("Pooling3D", param="pooling_param", fork_settings=TEMPORAL),
+        Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL),
         Traced(pooling3d),
         Gradient(pooling3d_backward, overrides_autodiff=True),
         LayerTraits(row_wise=True, dtype_policy="bottoms"),

@@ -371,7 +371,13 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
 
 register(
     LayerType(
-        Signature("DetectNetTransformation", bottoms=2, tops=2, in_place=False),
+        Signature(
+            "DetectNetTransformation",
+            bottoms=2,
+            tops=2,
+            further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
+            in_place=False,
+        ),
         Traced(detectnet_transformation),
         Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
         LayerTraits(row_wise=True),

@@ -148,7 +148,14 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
 
 register(
     LayerType(
-        Signature("BoxOutput", bottoms=(1, None), tops=(1, 2), param="box_output_param", in_place=False),
+        Signature(
+            "BoxOutput",
+            bottoms=(1, None),
+            tops=(1, 2),
+            param="box_output_param",
+            further_params=("bbox_reg_param",),
+            in_place=False,
+        ),
         Traced(box_output),
         Gradient(exists=False),
         LayerTraits(pads_rows=True),
@@ -201,7 +208,14 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
 
 register(
     LayerType(
-        Signature("BoxGroupOutput", bottoms=(2, None), tops=(1, 2), param="box_group_output_param", in_place=False),
+        Signature(
+            "BoxGroupOutput",
+            bottoms=(2, None),
+            tops=(1, 2),
+            param="box_group_output_param",
+            further_params=("bbox_reg_param",),
+            in_place=False,
+        ),
         Traced(box_group_output),
         Gradient(exists=False),
         LayerTraits(pads_rows=True),
@@ -284,6 +298,7 @@ register(
             "FrcnnOutput",
             bottoms=4,
             param="frcnn_output_param",
+            further_params=("bbox_reg_param",),
             in_place=False,
         ),
         Traced(frcnn_output),

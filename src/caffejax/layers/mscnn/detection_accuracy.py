@@ -103,6 +103,7 @@ register(
             bottoms=2,
             tops=(1, 2),
             param="detection_accuracy_param",
+            further_params=("bbox_reg_param",),
             in_place=False,
         ),
         Traced(detection_accuracy),
@@ -142,6 +143,7 @@ register(
             bottoms=3,
             tops=(1, 2),
             param="detection_group_accuracy_param",
+            further_params=("bbox_reg_param",),
             in_place=False,
         ),
         Traced(detection_group_accuracy),
@@ -184,7 +186,7 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
 
 register(
     LayerType(
-        Signature("BboxAccuracy", bottoms=3, tops=(1, 2), in_place=False),
+        Signature("BboxAccuracy", bottoms=3, tops=(1, 2), further_params=("bbox_reg_param",), in_place=False),
         Traced(bbox_accuracy),
         Gradient(exists=False, indices=Indices((1, 2))),
         docs=LayerDocs(origin="Cascade R-CNN"),

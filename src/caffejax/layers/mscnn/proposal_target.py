@@ -176,6 +176,7 @@ register(
             bottoms=2,
             tops=(6, 7),
             param="proposal_target_param",
+            further_params=("bbox_reg_param",),
             in_place=False,
         ),
         OnHost(proposal_target, proposal_target_top_shapes, ragged=True),

@@ -77,7 +77,9 @@ def decode_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> li
 
 register(
     LayerType(
-        Signature("DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", in_place=False),
+        Signature(
+            "DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", further_params=("bbox_reg_param",), in_place=False
+        ),
         PerLayer(make_decode_bbox),
         Gradient(no_gradient, overrides_autodiff=True),
         LayerTraits(row_wise=lambda ctx: not ctx.training),

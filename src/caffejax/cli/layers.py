@@ -1,0 +1,77 @@
+"""Describe layer types: what they do, what they do not do, and what each setting means."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ..text_table import align_columns
+from . import net_flags
+
+if TYPE_CHECKING:
+    from ..layers import LayerType
+    from ..layers.descriptions import Setting
+
+HELP = "what layer types do, and what their settings mean"
+EXAMPLE = "caffejax layers Pooling"
+_WIDTH = 110
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.add_argument(
+        "type",
+        nargs="*",
+        metavar="TYPE",
+        help="a layer type or a message such as FillerParameter (default: list all types)",
+    )
+    net_flags.add_import_flag(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the descriptions."""
+    from ..layers import descriptions, layer_type, layer_types
+
+    if not options.type:
+        rows = [(t.name, t.docs.origin, descriptions.description(t).partition("\n")[0]) for t in layer_types().values()]
+        print("\n".join(align_columns(rows, 3)))
+        return
+    for name in options.type:
+        if name in descriptions.SHARED_MESSAGES:
+            print("\n".join([f"{name}:", *_setting_lines(descriptions.settings_of_message(name)), ""]))
+        else:
+            t = layer_type(name)
+            printed: set[tuple[Setting, ...]] = set()
+            for title, variant in (descriptions.variants(t) or {"": t}).items():
+                print("\n".join(_lines(f"{t.name}: {title}" if title else t.name, variant, printed)))
+
+
+def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Iterator[str]:
+    """Yield the description of a type and of its settings, unless an earlier variant's were the same."""
+    from ..layers import descriptions
+
+    yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
+    if t.signature.aliases:
+        yield f"Also called {', '.join(t.signature.aliases)}."
+    yield from ("", descriptions.description(t))
+    restrictions = " ".join(descriptions.restrictions(t))
+    if restrictions:
+        yield from ("", *textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH))
+    for param in descriptions.params_of(t):
+        settings = tuple(descriptions.settings_of(t, param))
+        if settings in printed:
+            yield from ("", f"{param}: as above.")
+        else:
+            yield from ("", f"{param}:", *_setting_lines(settings))
+        printed.add(settings)
+    yield ""
+
+
+def _setting_lines(settings: Iterable[Setting]) -> Iterator[str]:
+    """Yield the name and the default of each setting on a line, and its meaning on the next."""
+    for s in settings:
+        kind = f"{s.kind}, repeated" if s.repeated else s.kind
+        yield f"  {s.name} ({kind}; default: {s.default})" if s.default else f"  {s.name} ({kind})"
+        yield f"      {s.meaning}"

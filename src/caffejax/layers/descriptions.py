@@ -1,0 +1,147 @@
+"""Layer types in words, for the documentation and `caffejax layers`: what a type does, and its settings.
+
+The meaning of a setting is the comment above its field in schema/caffe.proto.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from ..schema import caffe_pb2
+from ..schema.fork_fields import fork_fields
+from .types import ON_HOST, TRANSFORMS, Fed, LayerType, OnHost, PerLayer, Reads, Traced, Variants
+
+# messages that several types have, each described once
+SHARED_MESSAGES = (
+    *("LayerParameter", "ParamSpec", "NetStateRule", "FillerParameter", "LossParameter", "TransformationParameter"),
+    *("ResizeParameter", "NoiseParameter", "DistortionParameter", "ExpansionParameter", "EmitConstraint"),
+    *("NonMaximumSuppressionParameter", "SaveOutputParameter"),
+)
+COMMON_PARAMS = ("transform_param", "loss_param")  # fields of LayerParameter that many types read
+_PLAIN = (*SHARED_MESSAGES, "BlobShape", "BlobProto")
+_KINDS = {1: "float", 2: "float", 3: "int", 4: "int", 5: "int", 8: "bool", 9: "string", 13: "int"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a parameter message in words.
+
+    Attributes:
+        name: the field; of a message within a message after the outer field and a point.
+        kind: its type: int, float, bool, string, the names of an enum's values, or the name of a message.
+        default: the default as text, "" if there is none.
+        repeated: whether it may be set several times.
+        meaning: one line, or "" for a field that is not described.
+    """
+
+    name: str
+    kind: str
+    default: str
+    repeated: bool
+    meaning: str
+
+
+def description(t: LayerType) -> str:
+    """Return the docstring of the function or class that defines a type."""
+    match t.implementation:
+        case Traced(forward=function) | OnHost(forward=function):
+            pass
+        case Reads(open=function) | Fed(shapes=function) | PerLayer(make=function):
+            pass
+        case Variants():
+            return t.implementation.selection_doc
+    return inspect.getdoc(function) or ""
+
+
+def variants(t: LayerType) -> dict[str, LayerType]:
+    """Return the variants of a type by name; none of most."""
+    return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
+
+
+def makes_own_gradient(t: LayerType) -> bool:
+    """Return whether each layer of a type makes its gradient itself, as Python layers do."""
+    return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
+
+
+def restrictions(t: LayerType) -> list[str]:
+    """Return what a type does not do, and the transformations of JAX that do not work with it, in sentences."""
+    stated = [t.docs.restrictions] if t.docs.restrictions else []
+    if t.on_host:
+        return [*stated, f"No transformation but `jax.grad`: {ON_HOST}."]
+    if makes_own_gradient(t):
+        stated.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
+    return [*stated, *(f"Cannot {TRANSFORMS[question]}: {reason}." for question, reason in t.unsupported.items())]
+
+
+def params_of(t: LayerType) -> list[str]:
+    """Return the fields of LayerParameter with the settings of a type, without `COMMON_PARAMS`."""
+    return [param for param in (t.signature.param, *t.signature.further_params) if param]
+
+
+def settings_of(t: LayerType, param: str) -> list[Setting]:
+    """Return the settings of a type in a field of LayerParameter; those of forks that it does not support left out."""
+    message = caffe_pb2.LayerParameter.DESCRIPTOR.fields_by_name[param].message_type
+    return list(_settings(message, "", t.signature.fork_settings))
+
+
+def settings_of_message(name: str) -> list[Setting]:
+    """Return the settings in one of `SHARED_MESSAGES`; those of forks only if layers support them."""
+    return list(_settings(getattr(caffe_pb2, name).DESCRIPTOR))
+
+
+def _settings(message: Any, before: str = "", supported: tuple[str, ...] | None = None) -> Iterator[Setting]:
+    """Yield a setting for each field, and for each field of a message within one unless that is described elsewhere.
+
+    Args:
+        message: the descriptor.
+        before: what stands before the names of fields.
+        supported: the fields of forks that are yielded; None: all that are described.
+    """
+    added, meanings = fork_fields().get(message.name, {}), field_meanings().get(message.full_name, {})
+    for field in message.fields:
+        of_a_type = message.name == "LayerParameter" and field.number >= 100 and field.name not in COMMON_PARAMS
+        if of_a_type or (field.name in added and field.name not in (meanings if supported is None else supported)):
+            continue
+        name, inner = before + field.name, field.message_type
+        yield Setting(name, _kind(field), _default(field), field.is_repeated, meanings.get(field.name, ""))
+        if inner is not None and inner.name not in _PLAIN:
+            yield from _settings(inner, f"{name}.")
+
+
+def _kind(field: Any) -> str:
+    if field.enum_type is not None:
+        return ", ".join(v.name for v in field.enum_type.values if v.number < 100)
+    return field.message_type.name if field.message_type is not None else _KINDS[field.type]
+
+
+def _default(field: Any) -> str:
+    if not field.has_default_value:
+        return ""
+    if field.enum_type is not None:
+        return str(field.enum_type.values_by_number[field.default_value].name)
+    value = field.default_value
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@functools.cache
+def field_meanings() -> Mapping[str, Mapping[str, str]]:
+    """Return `{full name of a message: {field: meaning}}` from the comment above each field in caffe.proto."""
+    meanings: dict[str, dict[str, str]] = {}
+    outer, comment = ["caffe"], ""
+    for line in files(caffe_pb2.__package__).joinpath("caffe.proto").read_text().splitlines():
+        text = line.strip()
+        if field := re.match(r"(?:optional|repeated|required) \S+ (\w+) = ", text):
+            if comment:
+                meanings.setdefault(".".join(outer), {})[field[1]] = comment
+        elif block := re.match(r"\w+ (\w+) \{", text):
+            outer.append(block[1])
+        elif text == "}":
+            outer.pop()
+        comment = text.removeprefix("// ") if text.startswith("// ") else ""
+    return meanings

@@ -1,0 +1,58 @@
+"""Each setting of each layer type has a meaning, and `caffejax layers` prints it."""
+
+import re
+
+import pytest
+
+from caffejax.cli import main
+from caffejax.layers import LayerType, descriptions, layer_types
+from caffejax.layers.descriptions import SHARED_MESSAGES
+from caffejax.schema import caffe_pb2, fork_fields
+
+TYPES = [v for t in layer_types().values() for v in (descriptions.variants(t) or {"": t}).values()]
+
+
+def problems(settings: list[descriptions.Setting]) -> list[str]:
+    """Returns the settings whose meaning is missing, repeats the name, or does not fit a line of a table."""
+    found = []
+    for s in settings:
+        words, name = re.findall(r"\w+", s.meaning.lower()), s.name.rpartition(".")[2]
+        says_more = len(words) > 1 and "_".join(words) != name and not re.search(r"todo|fixme|\?\?", s.meaning.lower())
+        if not says_more or len(s.meaning) > 118 or s.meaning.endswith("."):
+            found.append(f"{s.name}: {s.meaning!r}")
+    return found
+
+
+@pytest.mark.parametrize("t", TYPES, ids=lambda t: t.name)
+def test_each_setting_of_a_type_has_a_meaning(t: LayerType) -> None:
+    for param in descriptions.params_of(t):
+        assert problems(descriptions.settings_of(t, param)) == [], param
+
+
+@pytest.mark.parametrize("name", SHARED_MESSAGES)
+def test_each_setting_of_a_shared_message_has_a_meaning(name: str) -> None:
+    settings = descriptions.settings_of_message(name)
+    assert problems(settings) == []
+    assert {*fork_fields._OBEYED.get(name, ())} <= {s.name for s in settings}
+
+
+def test_each_meaning_is_of_a_field() -> None:
+    """A comment above a line that is no field, or a message that the parser misses, would be lost."""
+    for message, fields in descriptions.field_meanings().items():
+        descriptor = caffe_pb2.DESCRIPTOR.pool.FindMessageTypeByName(message)
+        assert {*fields} <= {*descriptor.fields_by_name}, message
+    assert sum(map(len, descriptions.field_meanings().values())) > 1000
+
+
+def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", "Pooling", "FillerParameter"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"kernel_size \(int\)\n +side of the window", out)
+    assert re.search(r"std \(float; default: 1\)\n +of gaussian: standard deviation", out)
+    assert main(["layers"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} >= {"Pooling", "YoloSeg", "Data"}
+
+
+def test_the_command_suggests_a_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layers", "Poolin"]) == 1
+    assert "Pooling" in capsys.readouterr().err
