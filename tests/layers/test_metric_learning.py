@@ -140,6 +140,10 @@ def test_the_score_of_the_labels_class_is_rescaled() -> None:
         "max_negative_only: true",
         "max_negative_only: true exp_negative_weight: true positive_weight: 0.3",
         "exp_negative_weight: true normalize_negative: 0.05 positive_outlier_thresh: 0.7",
+        "max_positive_only: true positive_weight: 0.5",
+        "max_positive_only: true positive_first: true positive_upper_bound: 0.8",
+        "add_intra_mae: true",
+        "add_intra_mae: true max_negative_margin: 0.002 max_negative_only: true",
     ],
 )
 def test_general_contrastive_loss_by_loops(text: str) -> None:
@@ -147,17 +151,20 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
     number = {k: float(v.replace("true", "1")) for k, v in re.findall(r"(\w+): (\S+)", text)}
     margin, weight, push = 0.2, number.get("positive_weight", 1), number.get("negative_weight", 1)
     limit, exp = number.get("positive_outlier_thresh", 4), "exp_negative_weight" in number
+    intra, most = 0.0, number.get("max_negative_margin", 1.5)
     random = np.random.default_rng(0)
     d, labels = random.uniform(0, 1.6, (8, 4)), np.arange(8) % 3
-    terms, slopes = np.zeros_like(d), np.zeros_like(d)
+    terms, slopes, near = np.zeros_like(d), np.zeros_like(d), np.clip(d[range(8), labels] - margin, 0, limit)
+    if "add_intra_mae" in number:  # of the pass before
+        intra = min(0.01 * near.mean(), most)
     for i, label in enumerate(labels):
         chosen = 0
         for j, x in enumerate(d[i]):
             if j == label:
                 terms[i, j] = min(limit, max(0, x - margin)) * weight
                 slopes[i, j] = weight * (margin < x < limit)
-            elif x < 1:
-                terms[i, j] = (np.exp(-x) if exp else 1 - x) * push
+            elif x < 1 + intra:
+                terms[i, j] = (np.exp(-x) if exp else 1 + intra - x) * push
                 slopes[i, j] = -(np.exp(-x) if exp else 1) * push
                 chosen = j if terms[i, j] > terms[i, chosen] else chosen
         others = np.arange(4) != label
@@ -166,19 +173,92 @@ def test_general_contrastive_loss_by_loops(text: str) -> None:
         if "positive_first" in number and d[i, label] > 0.8:
             terms[i, others] = slopes[i, others] = 0
             slopes[i, label] = weight
+        if "max_positive_only" in number and i != np.argmin(near):
+            terms[i, label] = 0
+            slopes[i, label] *= "positive_first" in number and d[i, label] > 0.8
     others = np.arange(4) != labels[:, None]
     if "normalize_negative" in number:
         total = -slopes[others].sum() / 0.05 / 8
         slopes[others] /= total if total > weight else 1
     param = f"general_contrastive_loss_param {{ positive_margin: {margin} {text} }}"
-    built = Net(net("GeneralContrastiveLoss", param, [d.shape, labels.shape]), "TRAIN")
+    for read in (False, True):
+        shapes = [d.shape, labels.shape, *([d.shape] if read else [])]
+        built = Net(net("GeneralContrastiveLoss", f"{param} loss_weight: 1 loss_weight: 0", shapes, tops=2), "TRAIN")
+        params, state = built.init(jax.random.key(0))
 
-    def loss(x: Any) -> Any:
-        return built.apply({}, {}, {"b0": x, "b1": np.float32(labels)}, blobs=["t0"])[0]["t0"]
+        def loss(x: Any, *of: Any, built: Any = built, params: Any = params, read: bool = read) -> Any:
+            inputs = {"b0": x, "b1": np.float32(labels)} | ({"b2": np.float32(d)} if read else {})
+            inputs["b0"] = (
+                x - jax.lax.stop_gradient(x) if read else x
+            )  # with the third bottom, whose values count, it gets the gradient
+            tops, state = built.apply(params, *of, inputs, blobs=["t0", "t1"])
+            return tops["t0"], (tops["t1"], state)
 
-    result, diff = jax.value_and_grad(loss)(np.float32(d))
-    np.testing.assert_allclose(result, np.abs(terms).sum() / 8, rtol=1e-5)
-    np.testing.assert_allclose(diff, slopes / 8, atol=1e-6)
+        _, (_, state) = loss(np.float32(d), state)
+        (result, (second, _)), diff = jax.value_and_grad(loss, has_aux=True)(np.float32(d), state)
+        np.testing.assert_allclose(result, np.abs(terms).sum() / 8, rtol=1e-5)
+        np.testing.assert_allclose(diff, slopes / 8, atol=1e-6)
+        np.testing.assert_allclose(second[0], near.mean(), rtol=1e-5)
+        if "add_intra_mae" in number:
+            np.testing.assert_allclose(second[2], min(0.99 * intra + 0.01 * near.mean(), most), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["L1", "L2"])
+def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
+    x, rows = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=(3, 4))
+    labels, d_top = np.array([0, 2, 2, 1, 0]), RANDOM.normal(size=(5, 3)).astype("f")
+    apart = x[:, None] - rows
+    slope = d_top[:, :, None] * (np.sign(apart) if kind == "L1" else 2 * apart)
+    d_rows = -np.where((labels[:, None] == np.arange(3))[:, :, None], slope, 0).sum(0)
+    text = f'distance_type: "{kind}" update_center_only: true'
+    for own in (True, False):
+        shapes = [(5, 4), (5,)] if own else [(5, 4), (3, 4), (5,)]
+        weight = "num_output: 3 transpose: true" if own else ""
+        built = Net(net("InnerDistance", f"inner_distance_param {{ {weight} {text} }}", shapes))
+        params, state = built.init(jax.random.key(0))
+        blob = np.float32(rows)
+        if own:  # the fork's shape, of the same numbers in memory
+            assert params["layer"][0].shape == (4, 3)
+
+        def product(x: Any, blob: Any, own: bool = own, built: Any = built, state: Any = state) -> Any:
+            inputs = {"b0": x, "b1": labels} if own else {"b0": x, "b1": blob, "b2": labels}
+            inputs = {name: jnp.asarray(value, jnp.float32) for name, value in inputs.items()}
+            weights = {"layer": {0: blob.reshape(4, 3)}} if own else {}
+            return jnp.sum(built.apply(weights, state, inputs)[0]["t0"] * d_top)
+
+        np.testing.assert_allclose(
+            product(np.float32(x), blob),
+            np.sum(d_top * (np.abs(apart) if kind == "L1" else apart**2).sum(2)),
+            rtol=1e-4,
+        )
+        dx, d_blob = jax.grad(product, (0, 1))(np.float32(x), jnp.asarray(blob))
+        np.testing.assert_allclose(dx, slope.sum(1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(d_blob, d_rows, rtol=1e-4, atol=1e-5)
+
+
+def test_the_added_bias_grows_with_the_passes() -> None:
+    x, labels = np.float32([[1, 2, -3], [-1, 2, 3]]), np.float32([1, 0])
+    text = "bias_base: -0.5 bias_gamma: 0.5 bias_power: 2 bias_min: -0.4 bias_max: 2 iteration: 1"
+    built = Net(net("LabelSpecificAdd", f"label_specific_add_param {{ {text} }}", [(2, 3), (2,)], tops=2), "TRAIN")
+    params, state = built.init(jax.random.key(0))
+    for expected in (-0.5 + 1.5**2 - 1, 2):  # at t = 1 and 2
+        tops, state = built.apply(params, state, {"b0": x, "b1": labels}, blobs=["t0", "t1"])
+        np.testing.assert_allclose(tops["t1"], expected, rtol=1e-6)
+        moved = x.copy()
+        moved[0, 1] += expected
+        moved[1, 0] += expected if -expected < -1 else 0
+        np.testing.assert_allclose(tops["t0"], moved, rtol=1e-6)
+
+
+def test_the_score_of_the_labels_class_is_raised_to_a_power() -> None:
+    x, labels = [[4.0, 9, -3], [-4, 2, 0]], [1, 0]
+    text = "label_specific_rescale_param {{ positive_weight: 0.5 bias_fix: true power_on_positive: true {} }}"
+    (top, _), diff = values_and_diff("LabelSpecificRescale", text.format(""), x, labels)
+    np.testing.assert_allclose(top, [[4, 3, -3], [-2, 2, 0]])
+    np.testing.assert_allclose(diff, [[1, 1 / 6, 1], [1 / 4, 1, 1]], rtol=1e-6)
+    (top, _), diff = values_and_diff("LabelSpecificRescale", text.format("for_ip: true"), x, labels)
+    np.testing.assert_allclose(top, [[4, 3, -3], [-4, 2, 0]])
+    np.testing.assert_allclose(diff[1, 0], 1)
 
 
 @pytest.mark.parametrize("kind", ["MarginInnerProduct", "CenterLoss", "GeneralContrastiveLoss", "GeneralTripletLoss"])
@@ -199,9 +279,10 @@ def test_labels_out_of_range(kind: str, label: float) -> None:
         ("CenterLoss", 'center_loss_param { num_output: 3 distance_type: "L1" }', [(2, 3), (2,)], "distance_type"),
         ("InnerDistance", 'inner_distance_param { distance_type: "L3" }', [(2, 3)], "L1"),
         ("InnerDistance", "", [(2, 3), (4, 2)], "rows of 3 numbers"),
-        ("InnerDistance", "inner_distance_param { num_output: 3 transpose: true }", [(2, 3)], "transpose"),
+        ("InnerDistance", "", [(2, 3), (4, 3), (2,)], "only with update_center_only"),
+        ("InnerDistance", "inner_distance_param { num_output: 3 update_center_only: true }", [(2, 3), (3,)], "label"),
         ("GeneralContrastiveLoss", "", [(2, 3), (3,)], "same first dimension"),
-        ("GeneralContrastiveLoss", "general_contrastive_loss_param { add_intra_mae: true }", [(2, 3), (2,)], "mae"),
+        ("GeneralContrastiveLoss", "", [(2, 3), (2,), (2, 4)], "shape of bottom 0"),
         ("GeneralTripletLoss", "", [(2, 1), (2,)], "two classes or more"),
         ("LabelSpecificRescale", "", [(2, 3), (3,)], "one label per item"),
     ],

@@ -246,6 +246,42 @@ def test_mat_write(tmp_path: Path) -> None:
         missing.forward({}, {}, {"b0": np.zeros(2, np.float32)})
 
 
+SCALES = "channel_scale_param { global_scale: true %s }"
+
+
+@pytest.mark.parametrize("backward", ["autodiff", "rules"])
+@pytest.mark.parametrize(
+    ("text", "factor", "dx", "d_scale"),
+    [
+        ("do_forward: false", False, True, True),
+        ("do_backward_feature: false", True, False, True),
+        ("do_backward_scale: false", True, True, False),
+    ],
+)
+def test_channel_scale_leaves_out_products(text: str, factor: bool, dx: bool, d_scale: bool, backward: Any) -> None:
+    random = np.random.default_rng(0)
+    x, s, d_top = (random.normal(size=shape).astype("f") for shape in ((2, 3, 2, 2), (2, 1, 2, 2), (2, 3, 2, 2)))
+    built = Net(net("ChannelScale", f"channel_scale_param {{ {text} }}", [x.shape, s.shape]), backward=backward)
+
+    def total(x: Any, s: Any) -> Any:
+        return jnp.sum(d_top * built.apply({}, {}, {"b0": x, "b1": s})[0]["t0"])
+
+    np.testing.assert_allclose(total(x, s), np.sum(d_top * (x * s if factor else x)), rtol=1e-5)
+    diffs = jax.grad(total, (0, 1))(x, s)
+    np.testing.assert_allclose(diffs[0], d_top * s if dx else d_top, rtol=1e-5)
+    np.testing.assert_allclose(diffs[1], (d_top * x).sum(1, keepdims=True) * d_scale, rtol=1e-4, atol=1e-5)
+
+
+def test_one_scale_follows_the_mean_of_the_scales() -> None:
+    x, s = np.ones((1, 2, 1, 2), np.float32), np.float32([[[[-3, 5]]]])
+    text = net("ChannelScale", SCALES % "max_global_scale: 5.5", [x.shape, s.shape], tops=2)
+    params, state = Net(text).init(jax.random.key(0))
+    for phase, scales, expected in [("TRAIN", s, 4), ("TRAIN", 50 * s, 5.5), ("TRAIN", s, 5.485), ("TEST", s, 5.485)]:
+        tops, state = Net(text, phase).apply(params, state, {"b0": x, "b1": scales}, blobs=["t0", "t1"])
+        np.testing.assert_allclose(tops["t1"], [expected], rtol=1e-6)
+        np.testing.assert_allclose(tops["t0"], x * expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "shapes", "words"),
     [
@@ -271,7 +307,7 @@ def test_mat_write(tmp_path: Path) -> None:
         ("ShuffleChannel", "shuffle_channel_param { group: 0 }", [IMAGE], "group must be positive"),
         ("Axpy", "", [(2, 3), IMAGE, IMAGE], r"bottom 0 must hold a factor for each channel, \(2, 4\)"),
         ("ChannelScale", "", [IMAGE, IMAGE], "bottom 1 must have one channel"),
-        ("ChannelScale", "channel_scale_param { global_scale: true }", [IMAGE, (2, 1, 5, 6)], "not supported"),
+        ("ChannelScale", SCALES % "min_global_scale: 2 max_global_scale: 1", [IMAGE, (2, 1, 5, 6)], "is more than"),
         ("SpatialSoftmax", "spatial_softmax_param { temperature: 0 }", [IMAGE], "temperature must be positive"),
         ("EuclideanDistance", "", [(2, 4), (2, 4)], "points of 3 numbers each, not 4"),
         ("WeightedEuclideanLoss", "", [(2, 4), (2, 4), (2, 4)], "a matrix of 4 x 4 for each row"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,12 +17,13 @@ import numpy as np
 from ..errors import require
 from ..kernels.affine import by_channel
 from ..schema.caffe_pb2 import FillerParameter
+from . import cross_replica
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
-from .helpers import canonical_axis, four_axes, namespace_of
+from .helpers import canonical_axis, first_top, four_axes, namespace_of
 from .loss import straight_through
 from .registry import register
-from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
 
@@ -210,38 +212,102 @@ def _factors(a: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 def channel_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
     """Each channel of x (N, C, H, W) times bottom 1, (N, 1, H, W). The top has the shape of x."""
-    return (x * _broadcast_scale(ctx, x, scale)).astype(x.dtype)
+    require(ctx.n_tops == 1, "has a second top only with global_scale")
+    return (x * _broadcast_scale(x, scale)).astype(x.dtype)
 
 
 def channel_scale_backward(
     ctx: Context, x: jax.Array, scale: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    d_scale = jnp.sum(promote(dy) * x, axis=1)
-    return dy * _broadcast_scale(ctx, x, scale), d_scale.reshape(scale.shape)
+    return dy * _broadcast_scale(x, scale), _scale_diff(x, scale, dy)
 
 
+def channel_scale_by_settings(
+    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array
+) -> tuple[Any, tuple[jax.Array, ...]]:
+    """ChannelScale with global_scale, or where a product is left out of the forward or the backward pass.
+
+    With `global_scale` x is multiplied by one number, the blob (1,), which a second top holds. In TRAIN it is first
+    moved by 1 % towards the mean magnitude of bottom 1, or set to it if it is negative, and clamped to
+    [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are of the product with
+    bottom 1 in any case, except that without `do_backward_feature` the gradient of x is the top's, and without
+    `do_backward_scale` the gradient of bottom 1 is 0.
+    """
+    p, factors = ctx.param, _broadcast_scale(x, scale)
+    require(ctx.n_tops == 1 or p.global_scale, "has a second top only with global_scale")
+    if blobs and ctx.training and p.do_forward:
+        now = cross_replica.pmean(ctx, jnp.mean(jnp.abs(promote(scale))))
+        moved = jnp.where(blobs[0] < 0, now, 0.99 * blobs[0] + 0.01 * now)
+        blobs = (jax.lax.stop_gradient(jnp.clip(moved, p.min_global_scale, p.max_global_scale)),)
+    top = (x * (blobs[0][0] if blobs else factors) if p.do_forward else x).astype(x.dtype)
+    return (top if ctx.n_tops == 1 else (top, *blobs)), blobs
+
+
+def channel_scale_by_settings_params(ctx: Context, x: Any, scale: Any) -> list[ParamSpec]:
+    p = ctx.param
+    require(
+        p.min_global_scale <= p.max_global_scale,
+        f"min_global_scale {p.min_global_scale:g} is more than max_global_scale {p.max_global_scale:g}",
+    )
+    return [ParamSpec((1,), learnable=False, value=np.array([-1], np.float32))] if p.global_scale else []
+
+
+def channel_scale_by_settings_backward(
+    ctx: Context, blobs: tuple[jax.Array, ...], x: jax.Array, scale: jax.Array, *, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    p, d_top = ctx.param, first_top(dy)
+    dx = d_top * _broadcast_scale(x, scale) if p.do_backward_feature else d_top
+    d_scale = _scale_diff(x, scale, d_top) if p.do_backward_scale else jnp.zeros_like(scale)
+    return tuple(None for _ in blobs), dx, d_scale
+
+
+def _channel_scale_variant(layer: Any) -> str:
+    p = layer.channel_scale_param
+    is_product = p.do_forward and p.do_backward_feature and p.do_backward_scale and not p.global_scale
+    return "product" if is_product else "by settings"
+
+
+_CHANNEL_SCALE = LayerType(  # registered below, with its variant
+    Signature("ChannelScale", bottoms=2, tops=(1, 2), param="channel_scale_param"),
+    Traced(channel_scale),
+    Gradient(channel_scale_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="caffe-windows", restrictions="init_global_scale is ignored, as in the fork."),
+)
 register(
-    LayerType(
-        Signature("ChannelScale", bottoms=2, param="channel_scale_param"),
-        Traced(channel_scale),
-        Gradient(channel_scale_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(
-            origin="caffe-windows",
-            restrictions="No `global_scale`; do_forward, do_backward_feature and do_backward_scale must be true.",
+    replace(
+        _CHANNEL_SCALE,
+        implementation=Variants(
+            _channel_scale_variant,
+            {
+                "product": _CHANNEL_SCALE,
+                "by settings": replace(
+                    _CHANNEL_SCALE,
+                    implementation=Traced(
+                        channel_scale_by_settings, params=channel_scale_by_settings_params, stateful=True
+                    ),
+                    gradient=Gradient(
+                        channel_scale_by_settings_backward,
+                        overrides_autodiff=True,
+                        not_derivative="The gradients are of the product with bottom 1, whatever the top is.",
+                    ),
+                    traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
+                ),
+            },
+            "The settings are at their defaults, or one is not.",
         ),
     )
 )
 
 
-def _broadcast_scale(ctx: Context, x: jax.Array, scale: jax.Array) -> jax.Array:
-    p = ctx.param
-    require(not p.global_scale, "global_scale is not supported")
-    for field in ("do_forward", "do_backward_feature", "do_backward_scale"):
-        require(getattr(p, field), f"{field}: false is not supported")
+def _broadcast_scale(x: jax.Array, scale: jax.Array) -> jax.Array:
     num, _, height, width = four_axes(x.shape)
     require(
         four_axes(scale.shape, "bottom 1") == (num, 1, height, width),
         f"bottom 1 must have one channel and the other axes of bottom 0, shape {x.shape}, not shape {scale.shape}",
     )
     return scale.reshape(x.shape[0], *(1,) * (x.ndim > 1), *x.shape[2:])
+
+
+def _scale_diff(x: jax.Array, scale: jax.Array, dy: jax.Array) -> jax.Array:
+    return jnp.sum(promote(dy) * x, axis=1).reshape(scale.shape)

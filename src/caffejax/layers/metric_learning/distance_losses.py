@@ -116,7 +116,9 @@ def _differences(ctx: Context, blobs: tuple[jax.Array], x: jax.Array, labels: ja
     return promote(x).reshape(x.shape[0], -1) - nearest, is_label
 
 
-def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:
+def general_contrastive_loss(
+    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read: jax.Array
+) -> tuple[Any, Arrays]:
     """Contrastive loss of distances to classes: the item's class pulls, other classes push; a scalar.
 
     The loss is the mean over items of the terms of all classes. Bottoms: distances d (N, classes) and labels (N,). The
@@ -125,80 +127,107 @@ def general_contrastive_loss(ctx: Context, distances: jax.Array, labels: jax.Arr
     exp_negative_weight negative_weight * exp(-d) where d < negative_margin. With max_negative_only, only the other
     class of an item with the largest term counts; as in the fork, for items of class 0 only if that term is larger than
     the term of class 0. With positive_first, no other class counts if the distance to the item's class exceeds
-    positive_upper_bound. normalize_negative divides gradients only. A second top (2,) holds the means of both terms,
-    without weights.
+    positive_upper_bound. With max_positive_only, only the item of the batch with the smallest weighted term of its
+    class counts, as in the fork, among the terms of the items' classes. normalize_negative divides gradients only. If
+    there is a third bottom, the distances are read from it, and the gradient still goes to the first. A second top (2,)
+    holds the means of both terms, without weights. With add_intra_mae, a running mean of the first of them (from 0, by
+    1 % in each pass, at most max_negative_margin) is added to negative_margin, and is a third number of this top.
     """
     p = ctx.param
-    d, is_label, _, others = _contrastive_terms(ctx, distances, labels)
-    near, far, pushed = _pulls_and_pushes(p, d)
-    sums = abs(p.positive_weight) * jnp.where(is_label, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
+    d, is_label, _, pulls, others = _contrastive_terms(ctx, blobs, *(read or (distances,)), labels)
+    near, far, pushed = _pulls_and_pushes(ctx, blobs, d)
+    sums = abs(p.positive_weight) * jnp.where(pulls, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
     loss = nan_if_unlabelled(is_label, jnp.sum(sums) / d.shape[0])
-    if ctx.n_tops == 1:
-        return loss
     means = [jnp.sum(jnp.where(is_label, near, 0)), jnp.sum(jnp.where(is_label, 0, far)) / (d.shape[1] - 1)]
-    return loss, cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
+    second = cross_replica.pmean(ctx, jnp.stack(means) / d.shape[0])
+    if p.add_intra_mae:
+        blobs = (jax.lax.stop_gradient(jnp.minimum(0.99 * blobs[0] + 0.01 * second[:1], p.max_negative_margin)),)
+        second = jnp.concatenate([second, *blobs])
+    return (loss if ctx.n_tops == 1 else (loss, second)), blobs
+
+
+def general_contrastive_loss_params(ctx: Context, distances: Any, labels: Any, *read: Any) -> list[ParamSpec]:
+    for other in read:
+        require(
+            other.shape == distances.shape,
+            f"bottom 2 must have the shape of bottom 0, {distances.shape}, not {other.shape}",
+        )
+    return [ParamSpec((1,), learnable=False, persistent=False)] if ctx.param.add_intra_mae else []
 
 
 def general_contrastive_loss_backward(
-    ctx: Context, distances: jax.Array, labels: jax.Array, *, y: Any, dy: Any
-) -> tuple[jax.Array, None]:
+    ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array, *read: jax.Array, y: Any, dy: Any
+) -> tuple[Any, ...]:
     p = ctx.param
     d_top = first_top(dy)
-    d, is_label, alone, others = _contrastive_terms(ctx, distances, labels)
-    pulled = (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
+    d, is_label, alone, pulls, others = _contrastive_terms(ctx, blobs, *(read or (distances,)), labels)
+    pulled = pulls & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
-    pushed = jnp.where(others & (d < p.negative_margin), pushed, 0)
+    pushed = jnp.where(others & (d < _negative_margin(ctx, blobs)), pushed, 0)
     if p.HasField("normalize_negative"):
         total = jnp.abs(cross_replica.pmean(ctx, jnp.sum(pushed))) / (p.normalize_negative * d.shape[0])
         pushed = jnp.where(total > p.positive_weight, pushed / jnp.where(total == 0, 1, total), pushed)
     slope = jnp.where(is_label & pulled, p.positive_weight, 0) - pushed
-    return (d_top / d.shape[0] * slope).reshape(distances.shape), None
+    dx = (d_top / d.shape[0] * slope).reshape(distances.shape)
+    return tuple(None for _ in blobs), dx, None, *(None for _ in read)
 
 
 register(
     LayerType(
-        Signature("GeneralContrastiveLoss", bottoms=2, tops=(1, 2), param="general_contrastive_loss_param", loss=True),
-        Traced(general_contrastive_loss),
+        Signature(
+            "GeneralContrastiveLoss", bottoms=(2, 3), tops=(1, 2), param="general_contrastive_loss_param", loss=True
+        ),
+        Traced(general_contrastive_loss, params=general_contrastive_loss_params, stateful=True),
         Gradient(
             general_contrastive_loss_backward,
             overrides_autodiff=True,
             indices=Indices((1,), classes_of_rows),
-            exempt_from_force_backward=(1,),
-            not_derivative="The means in the second top pass no gradient, whatever their loss weight.",
+            exempt_from_force_backward=(1, 2),
+            not_derivative="The means in the second top pass no gradient, whatever their loss weight; a third bottom "
+            "gets none.",
         ),
-        docs=LayerDocs(
-            origin="NormFace",
-            restrictions="max_positive_only, add_intra_mae and a third bottom are refused; square is ignored, as in "
-            "the fork.",
-        ),
+        docs=LayerDocs(origin="NormFace", restrictions="square is ignored, as in the fork."),
     )
 )
 
 
-def _contrastive_terms(ctx: Context, distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the distances, and masks: each item's class, items that ignore other classes, other classes that count.
+def _contrastive_terms(ctx: Context, blobs: Arrays, distances: jax.Array, labels: jax.Array) -> Arrays:
+    """Return the distances, and masks.
 
-    All are (items, classes), except the mask of items, (items,).
+    The masks are of each item's class, items that ignore other classes, items' classes that count, and other classes
+    that count. All are (items, classes), except the second mask, (items,).
     """
     p = ctx.param
-    for name in ("max_positive_only", "add_intra_mae"):
-        require(not getattr(p, name), f"{name}: true is not supported")
     d, is_label = class_distances(distances, labels)
     alone = has_no_others(ctx, jnp.sum(jnp.where(is_label, d, 0), axis=1))
-    others = ~is_label & ~alone[:, None]
+    pulls, others = is_label, ~is_label & ~alone[:, None]
+    near, _, pushed = _pulls_and_pushes(ctx, blobs, d)
+    if p.max_positive_only:
+        pulls &= _is_first_smallest(ctx, p.positive_weight * jnp.sum(jnp.where(is_label, near, 0), axis=1))[:, None]
     if p.max_negative_only:
-        near, _, pushed = _pulls_and_pushes(p, d)
         push = jnp.where(is_label, -jnp.inf, p.negative_weight * pushed)
         beats_class_0 = jnp.max(push, axis=1) > p.positive_weight * near[:, 0]
         others &= first_largest(push) & (~is_label[:, 0] | beats_class_0)[:, None]
-    return d, is_label, alone, others
+    return d, is_label, alone, pulls, others
 
 
-def _pulls_and_pushes(p: Any, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _is_first_smallest(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return the mask of the first smallest of the values (items,) in the batches of all devices."""
+    at = cross_replica.axis_index(ctx)
+    everywhere = cross_replica.psum(ctx, jnp.zeros((cross_replica.axis_size(ctx), *x.shape), x.dtype).at[at].set(x))
+    return jnp.arange(x.shape[0]) + at * x.shape[0] == jnp.argmin(everywhere)
+
+
+def _negative_margin(ctx: Context, blobs: Arrays) -> Any:
+    return ctx.param.negative_margin + (jax.lax.stop_gradient(blobs[0]) if blobs else 0.0)
+
+
+def _pulls_and_pushes(ctx: Context, blobs: Arrays, d: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the distances beyond positive_margin, those below negative_margin, and the terms of other classes."""
+    p, margin = ctx.param, _negative_margin(ctx, blobs)
     near = jnp.clip(d - p.positive_margin, 0, p.positive_outlier_thresh)
-    far = jnp.maximum(p.negative_margin - d, 0)
-    return near, far, jnp.exp(-d) * (d < p.negative_margin) if p.exp_negative_weight else far
+    far = jnp.maximum(margin - d, 0)
+    return near, far, jnp.exp(-d) * (d < margin) if p.exp_negative_weight else far
 
 
 def general_triplet_loss(ctx: Context, distances: jax.Array, labels: jax.Array) -> Any:

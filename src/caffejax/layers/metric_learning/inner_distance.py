@@ -13,8 +13,9 @@ from ...errors import require
 from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..helpers import canonical_axis
+from ..loss import label_indices, label_mask
 from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import normalize_rows
 
 Arrays = tuple[jax.Array, ...]
@@ -25,8 +26,11 @@ _unit_rows = partial(normalize_rows, eps=1e-6)
 def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array) -> jax.Array:
     """Squared L2 or L1 distance of x to each row of a weight or of a second bottom: (..., features) to (..., rows).
 
-    x is flattened from `axis` on. The weight is (num_output, features). With `normalize` its rows are scaled to length
-    1, also in the stored weight; gradients ignore the scaling. A bias is never added, and bias_term is ignored.
+    x is flattened from `axis` on. The weight is (num_output, features); with `transpose` its shape is (features,
+    num_output), but, as in the fork, its numbers in memory are those rows. With `normalize` the rows are scaled to
+    length 1, also in the stored weight; gradients ignore the scaling. With `update_center_only` the last bottom holds
+    a label for each item, and the gradient of the rows is that of the distances to the item's class alone. A bias is
+    never added, and bias_term is ignored.
     """
     rows, others, lead = _rows(ctx, blobs, x, centers)
     difference = rows[:, None] - others
@@ -37,12 +41,15 @@ def inner_distance(ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Arra
 def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec]:
     p = ctx.param
     require(p.distance_type in ("L1", "L2"), f'distance_type must be "L1" or "L2", not "{p.distance_type}"')
-    require(
-        not p.transpose,
-        "transpose: true is not supported; the rows of the weight are the points to which distances are measured",
-    )
-    require(not p.update_center_only, "update_center_only: true is not supported")
-    inputs = math.prod(x.shape[canonical_axis(p.axis, x.shape) :])
+    axis = canonical_axis(p.axis, x.shape)
+    inputs = math.prod(x.shape[axis:])
+    centers, labels = _centers_and_labels(ctx, centers)
+    for each in labels:
+        require(
+            math.prod(each.shape) == math.prod(x.shape[:axis]),
+            f"needs one label per item in the last bottom: data {x.shape}, labels {each.shape}",
+        )
+    require(len(centers) < 2, "takes a third bottom, of labels, only with update_center_only")
     if centers:
         other = centers[0].shape
         require(
@@ -54,35 +61,50 @@ def inner_distance_params(ctx: Context, x: Any, *centers: Any) -> list[ParamSpec
         )
         return []
     require(p.num_output > 0, "num_output must be positive")
-    return [ParamSpec((p.num_output, inputs), p.weight_filler, rewrite=_unit_rows if p.normalize else None)]
+    shape = (inputs, p.num_output) if p.transpose else (p.num_output, inputs)
+    rewrite = (lambda w: _unit_rows(w.reshape(p.num_output, inputs)).reshape(shape)) if p.normalize else None
+    return [ParamSpec(shape, p.weight_filler, rewrite=rewrite)]
 
 
 def inner_distance_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *centers: jax.Array, y: jax.Array, dy: jax.Array
 ) -> tuple[Any, ...]:
     rows, others, _ = _rows(ctx, blobs, x, centers)
-    d_top = promote(dy).reshape(rows.shape[0], others.shape[0])
+    d_top = d_pairs = promote(dy).reshape(rows.shape[0], others.shape[0])
+    owners, labels = _centers_and_labels(ctx, centers)
+    for each in labels:
+        d_pairs = jnp.where(label_mask(label_indices(each, others.shape[0]).reshape(-1), d_top.shape), d_top, 0)
     if ctx.param.distance_type == "L1":
-        slope = d_top[:, :, None] * jnp.sign(rows[:, None] - others)
-        d_rows, d_others = jnp.sum(slope, axis=1), -jnp.sum(slope, axis=0)
+        sign = jnp.sign(rows[:, None] - others)
+        d_rows, d_others = jnp.sum(d_top[:, :, None] * sign, axis=1), -jnp.sum(d_pairs[:, :, None] * sign, axis=0)
     else:
         d_rows = 2 * (jnp.sum(d_top, axis=1)[:, None] * rows - d_top @ others)
-        d_others = 2 * (jnp.sum(d_top, axis=0)[:, None] * others - d_top.T @ rows)
-    dx = d_rows.reshape(x.shape)
-    return ((), dx, d_others.reshape(centers[0].shape)) if centers else ((d_others,), dx)
+        d_others = 2 * (jnp.sum(d_pairs, axis=0)[:, None] * others - d_pairs.T @ rows)
+    d_centers = d_others.reshape((owners or blobs)[0].shape)
+    rest = (*([d_centers] if owners else []), *(None for _ in labels))
+    return (() if owners else (d_centers,)), d_rows.reshape(x.shape), *rest
 
 
 def _row_wise(ctx: Context) -> bool:
     return ctx.param.axis > 0 and len(ctx.layer.bottom) == 1
 
 
+def _centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the bottoms after x that are rows of the distances, and the labels of `update_center_only`."""
+    return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
+
+
 register(
     LayerType(
-        Signature("InnerDistance", bottoms=(1, 2), param="inner_distance_param", in_place=False),
+        Signature("InnerDistance", bottoms=(1, 3), param="inner_distance_param", in_place=False),
         Traced(inner_distance, params=inner_distance_params),
-        Gradient(inner_distance_backward, overrides_autodiff=True),
+        Gradient(inner_distance_backward, overrides_autodiff=True, indices=Indices((2,))),
         LayerTraits(row_wise=_row_wise, weight_axes=2),
-        docs=LayerDocs(origin="caffe-windows", restrictions="transpose and update_center_only are an error."),
+        docs=LayerDocs(
+            origin="caffe-windows",
+            restrictions="With update_center_only and two bottoms the second holds the labels; the fork reads them as "
+            "the weight, too.",
+        ),
     )
 )
 
@@ -91,7 +113,8 @@ def _rows(ctx: Context, blobs: Arrays, x: jax.Array, centers: Arrays) -> tuple[j
     """Return x as (rows, features), the rows to which distances are computed, and the shape of x before `axis`."""
     axis = canonical_axis(ctx.param.axis, x.shape)
     rows = promote(x).reshape(math.prod(x.shape[:axis]), -1)
-    others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0]
+    centers, _ = _centers_and_labels(ctx, centers)
+    others = centers[0].reshape(centers[0].shape[0], -1) if centers else blobs[0].reshape(ctx.param.num_output, -1)
     if ctx.param.normalize and not centers:
         others = _unit_rows(others)
     return rows, promote(others), x.shape[:axis]

@@ -220,20 +220,22 @@ def label_specific_rescale(ctx: Context, blobs: Arrays, x: jax.Array, labels: ja
     Bottoms: scores, and labels (N,). In TEST scores do not change, unless rescale_test is true. With
     positive_weight_base, the weight of the item's class in TRAIN is base (1 + gamma t)^-power after t passes, clamped
     to [positive_weight_min, positive_weight_max]. With for_ip, scores of the item's class that are not positive keep
-    their value. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. A second top (1,) holds
+    their value. With bias_fix, 1 - weight is added to scores that are multiplied by the weight. With power_on_positive,
+    the magnitude of the score of the item's class is raised to the power of the weight instead. A second top (1,) holds
     the weight.
     """
     weight, count = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
     rows = promote(x).reshape(is_label.shape)
-    more = jnp.where(is_label & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
-    top = (rows * factor + more if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
+    raised = is_label & ctx.param.power_on_positive
+    more = jnp.where(is_label & ~raised & (factor != 1), 1 - weight, 0) if ctx.param.bias_fix else 0.0
+    changed = jnp.where(raised, jnp.sign(rows) * _power(jnp.abs(rows), factor), rows * factor + more)
+    top = (changed if _changes(ctx) else rows).reshape(x.shape).astype(x.dtype)
     return (top, weight.reshape(1).astype(x.dtype)) if ctx.n_tops == 2 else top, count
 
 
 def label_specific_rescale_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
     _check(x, labels)
-    require(not ctx.param.power_on_positive, "power_on_positive: true is not supported")
     return [passes(ctx.param.iteration)] if _anneals(ctx) else []
 
 
@@ -243,30 +245,46 @@ def label_specific_rescale_backward(
     d_top = first_top(dy)
     weight, _ = _weight(ctx, blobs)
     is_label, factor = _factors(ctx, weight, x, labels)
+    if ctx.param.power_on_positive:
+        slope = factor * _power(jnp.abs(promote(x).reshape(is_label.shape)), factor - 1)
+        factor = jnp.where(is_label & (factor != 1), slope, factor)
     diff = (d_top.reshape(is_label.shape) * factor).reshape(x.shape) if _changes(ctx) else d_top
     return tuple(None for _ in blobs), diff, None
 
 
-def label_specific_add(ctx: Context, x: jax.Array, labels: jax.Array) -> Any:
+def _power(x: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Return x ** exponent for x >= 0; its derivative is 0 where x is 0."""
+    return jnp.where(x > 0, jnp.power(jnp.where(x > 0, x, 1), exponent), jnp.where(exponent == 0, 1, 0))
+
+
+def label_specific_add(ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array) -> tuple[Any, Arrays]:
     """Scores (N, classes), where `bias` is added to the score of the item's class if it is above -bias.
 
-    Bottoms: scores, and labels (N,). In TEST scores do not change. A second top (1,) holds the bias.
+    Bottoms: scores, and labels (N,). In TEST scores do not change. With bias_base, the bias in TRAIN is bias_base +
+    (1 + bias_gamma t)^bias_power - 1 in pass t, counted from `iteration` on, clamped to [bias_min, bias_max], which are
+    0 by default. A second top (1,) holds the bias.
     """
-    _check(x, labels)
     p = ctx.param
-    require(not p.HasField("bias_base"), "bias_base, a bias that changes with the passes, is not supported")
-    bias = jnp.full((1,), p.bias, x.dtype)
+    bias = jnp.full((1,), p.bias, jnp.float32)
+    if blobs:
+        grown = p.bias_base + jnp.power(1 + p.bias_gamma * jax.lax.stop_gradient(blobs[0]), p.bias_power) - 1
+        bias, blobs = jnp.minimum(jnp.maximum(grown, p.bias_min), p.bias_max), (next_pass(blobs[0]),)
     rows = promote(x).reshape(x.shape[0], -1)
     is_label = label_mask(label_indices(labels, rows.shape[1]), rows.shape)
-    added = jnp.where(is_label & (rows > -p.bias), rows + p.bias, rows) if ctx.training else rows
+    added = jnp.where(is_label & (rows > -bias), rows + bias, rows) if ctx.training else rows
     top = added.reshape(x.shape).astype(x.dtype)
-    return (top, bias) if ctx.n_tops == 2 else top
+    return ((top, bias.astype(x.dtype)) if ctx.n_tops == 2 else top), blobs
+
+
+def label_specific_add_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
+    _check(x, labels)
+    return [passes(ctx.param.iteration)] if ctx.training and ctx.param.HasField("bias_base") else []
 
 
 def label_specific_add_backward(
-    ctx: Context, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
-) -> tuple[jax.Array, None]:
-    return first_top(dy), None
+    ctx: Context, blobs: Arrays, x: jax.Array, labels: jax.Array, *, y: Any, dy: Any
+) -> tuple[Any, ...]:
+    return tuple(None for _ in blobs), first_top(dy), None
 
 
 _INDICES = Indices((1,), classes_of_rows)
@@ -276,15 +294,17 @@ register(
         Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
         Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
         Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(origin="NormFace", restrictions="power_on_positive is an error."),
+        docs=LayerDocs(
+            origin="NormFace", restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork."
+        ),
     )
 )
 register(
     LayerType(
         Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
-        Traced(label_specific_add),
+        Traced(label_specific_add, params=label_specific_add_params, stateful=True),
         Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(origin="caffe-windows", restrictions="The bias must be constant."),
+        docs=LayerDocs(origin="caffe-windows", restrictions="transform_test is ignored, as in the fork."),
     )
 )
 
