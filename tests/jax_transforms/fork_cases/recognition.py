@@ -24,6 +24,9 @@ LAYERS = [
     layer("InnerDistance", f"inner_distance_param {{ num_output: 3 {FILL} }}", (ROWS, 4)),
     layer("InnerDistance", f"inner_distance_param {{ num_output: 4 normalize: true {FILL} }}", (ROWS, 5), name="unit"),
     layer("InnerDistance", 'inner_distance_param { distance_type: "L1" }', (ROWS, 5), (4, 5), name="l1_bottom"),
+    layer(
+        "InnerDistance", "inner_distance_param { update_center_only: true }", (ROWS, 5), (4, 5), LABELS, name="centers"
+    ),
     layer("GeneralContrastiveLoss", "", (ROWS, 5), LABELS, classes=5, numbers="positive"),
     layer(
         "GeneralContrastiveLoss",
@@ -33,6 +36,15 @@ LAYERS = [
         classes=5,
         numbers="positive",
         name="nearest",
+    ),
+    layer(
+        "GeneralContrastiveLoss",
+        "general_contrastive_loss_param { max_positive_only: true add_intra_mae: true }",
+        (ROWS, 5),
+        LABELS,
+        classes=5,
+        numbers="positive",
+        name="intra",
     ),
     layer("Decode", "decode_param { cache_size: 1 pregen_label_count: 3 }", (ROWS, 5), LABELS, classes=3),
     layer("AccuracyDecode", "", (ROWS, 5), LABELS, classes=5),
@@ -56,6 +68,14 @@ LAYERS = [
         LABELS,
         tops=2,
         classes=5,
+    ),
+    layer(
+        "LabelSpecificAdd",
+        "label_specific_add_param { bias_base: 0.2 bias_gamma: 1 bias_max: 1 }",
+        (ROWS, 5),
+        LABELS,
+        classes=5,
+        name="growing",
     ),
     layer("LabelSpecificAdd", "label_specific_add_param { bias: -0.3 }", (ROWS, 5), LABELS, classes=5),
 ]

@@ -33,6 +33,7 @@ LAYERS = [
     layer("BN", f"bn_param {{ scale_filler {ONE} bn_mode: INFERENCE }}", IMAGE, name="segnet_inference"),
     layer("BN", f"bn_param {{ scale_filler {ONE} }}", IMAGE, tops=3, name="segnet_three_tops"),
     layer("ChannelScale", "", IMAGE, (ROWS, 1, 5, 6)),
+    layer("ChannelScale", "channel_scale_param { global_scale: true }", IMAGE, (ROWS, 1, 5, 6), name="global"),
     layer("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 stride: 2 }", IMAGE),
     Case("ConvolutionDepthwise_BN_ReLU_train", DEPTHWISE_FUSED, {"b0": IMAGE}),
     Case("ConvolutionDepthwise_BN_ReLU_test", DEPTHWISE_FUSED, {"b0": IMAGE}, "TEST"),

@@ -134,7 +134,7 @@ def general_contrastive_loss(
     1 % in each pass, at most max_negative_margin) is added to negative_margin, and is a third number of this top.
     """
     p = ctx.param
-    d, is_label, _, pulls, others = _contrastive_terms(ctx, blobs, *(read or (distances,)), labels)
+    d, is_label, _, pulls, others = _contrastive_terms(ctx, blobs, read[0] if read else distances, labels)
     near, far, pushed = _pulls_and_pushes(ctx, blobs, d)
     sums = abs(p.positive_weight) * jnp.where(pulls, near, 0) + abs(p.negative_weight) * jnp.where(others, pushed, 0)
     loss = nan_if_unlabelled(is_label, jnp.sum(sums) / d.shape[0])
@@ -160,7 +160,7 @@ def general_contrastive_loss_backward(
 ) -> tuple[Any, ...]:
     p = ctx.param
     d_top = first_top(dy)
-    d, is_label, alone, pulls, others = _contrastive_terms(ctx, blobs, *(read or (distances,)), labels)
+    d, is_label, alone, pulls, others = _contrastive_terms(ctx, blobs, read[0] if read else distances, labels)
     pulled = pulls & (d > p.positive_margin) & (d < p.positive_outlier_thresh) | alone[:, None]
     pushed = p.negative_weight * (jnp.exp(-d) if p.exp_negative_weight else jnp.ones_like(d))
     pushed = jnp.where(others & (d < _negative_margin(ctx, blobs)), pushed, 0)
