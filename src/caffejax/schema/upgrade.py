@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from google.protobuf.descriptor import FieldDescriptor
+from typing import Any
+
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
@@ -199,23 +200,32 @@ def drop_inactive(net: NetParameter) -> list[str]:
     """Drop settings that MyCaffe marks as not active and the marks of the others, and give them SSD's names."""
     for layer in net.layer:
         for name, other in (("normalization2_param", "norm_param"), ("multiboxloss_param", "multibox_loss_param")):
-            if layer.HasField(name):
-                getattr(layer, other).CopyFrom(getattr(layer, name))
-                layer.ClearField(name)
+            _rename_field(layer, name, other)
         for name in ("transform_param", "detection_output_param", "detection_evaluate_param", "multibox_loss_param"):
             if layer.HasField(name):
                 _drop_inactive_in(getattr(layer, name))
-        if layer.norm_param.HasField("esp"):  # so MyCaffe writes eps
-            layer.norm_param.eps = layer.norm_param.esp
-            layer.norm_param.ClearField("esp")
-        if layer.unpooling_param.HasField("pool"):
-            layer.unpooling_param.unpool = layer.unpooling_param.pool
-            layer.unpooling_param.ClearField("pool")
+        _rename_field(layer.norm_param, "esp", "eps")  # so MyCaffe writes eps
+        _rename_field(layer.unpooling_param, "pool", "unpool")
         for name, other in (("distortion_param", "distort_param"), ("expansion_param", "expand_param")):
-            if layer.transform_param.HasField(name):
-                getattr(layer.transform_param, other).CopyFrom(getattr(layer.transform_param, name))
-                layer.transform_param.ClearField(name)
+            _rename_field(layer.transform_param, name, other)
     return []
+
+
+def _rename_field(message: Message, name: str, other: str) -> None:
+    """Move the value of a field, if it is set, to another field."""
+    if message.HasField(name):
+        _set_field(message, other, getattr(message, name))
+        message.ClearField(name)
+
+
+def _set_field(message: Message, name: str, value: Any) -> None:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.is_repeated:
+        getattr(message, name).append(value)
+    elif field.message_type:
+        getattr(message, name).CopyFrom(value)
+    else:
+        setattr(message, name, value)
 
 
 def expand_layers(net: NetParameter) -> list[str]:
@@ -299,20 +309,11 @@ def _drop_inactive_in(message: Message) -> None:
             message.ClearField(field.name)
 
 
-_SOLVER_TYPES = {
-    SolverParameter.SGD: "SGD",
-    SolverParameter.NESTEROV: "Nesterov",
-    SolverParameter.ADAGRAD: "AdaGrad",
-    SolverParameter.RMSPROP: "RMSProp",
-    SolverParameter.ADADELTA: "AdaDelta",
-    SolverParameter.ADAM: "Adam",
-    SolverParameter.SAG: "SAG",
+_SOLVERS = {  # by their names in capitals: in the enum of old files, and as MyCaffe writes them
+    name.upper(): name for name in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "SAG", "AdamW")
 }
 # MyCaffe's spelling of names, and Caffe's
-_SOLVER_NAMES = {
-    "type": {name.upper(): name for name in (*_SOLVER_TYPES.values(), "AdamW")},
-    "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")},
-}
+_SOLVER_NAMES = {"type": _SOLVERS, "ap_version": {name.lower(): name for name in ("Integral", "MaxIntegral")}}
 
 
 def upgrade_net(net: NetParameter) -> list[str]:
@@ -348,7 +349,7 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     if solver.HasField("solver_type"):
         if solver.HasField("type"):
             raise SchemaError(f"the solver has both type ('{solver.type}') and the old solver_type; remove the latter")
-        solver.type = _SOLVER_TYPES[solver.solver_type]
+        solver.type = _SOLVERS[SolverParameter.SolverType.Name(solver.solver_type)]
         solver.ClearField("solver_type")
         warnings.append(f'solver_type is old; write type: "{solver.type}"')
     for field, names in _SOLVER_NAMES.items():
@@ -361,75 +362,40 @@ def upgrade_solver(solver: SolverParameter) -> list[str]:
     return warnings
 
 
-_TYPES = {
-    "accuracy": V1LayerParameter.ACCURACY,
-    "bnll": V1LayerParameter.BNLL,
-    "concat": V1LayerParameter.CONCAT,
-    "conv": V1LayerParameter.CONVOLUTION,
-    "data": V1LayerParameter.DATA,
-    "dropout": V1LayerParameter.DROPOUT,
-    "euclidean_loss": V1LayerParameter.EUCLIDEAN_LOSS,
-    "flatten": V1LayerParameter.FLATTEN,
-    "hdf5_data": V1LayerParameter.HDF5_DATA,
-    "hdf5_output": V1LayerParameter.HDF5_OUTPUT,
-    "im2col": V1LayerParameter.IM2COL,
-    "images": V1LayerParameter.IMAGE_DATA,
-    "infogain_loss": V1LayerParameter.INFOGAIN_LOSS,
-    "innerproduct": V1LayerParameter.INNER_PRODUCT,
-    "lrn": V1LayerParameter.LRN,
-    "multinomial_logistic_loss": V1LayerParameter.MULTINOMIAL_LOGISTIC_LOSS,
-    "pool": V1LayerParameter.POOLING,
-    "relu": V1LayerParameter.RELU,
-    "sigmoid": V1LayerParameter.SIGMOID,
-    "softmax": V1LayerParameter.SOFTMAX,
-    "softmax_loss": V1LayerParameter.SOFTMAX_LOSS,
-    "split": V1LayerParameter.SPLIT,
-    "tanh": V1LayerParameter.TANH,
-    "window_data": V1LayerParameter.WINDOW_DATA,
-}
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
 
-_CONV, _INNER, _POOL = "convolution_param", "inner_product_param", "pooling_param"
-_DATA, _IMAGES, _HDF5, _WINDOW = "data_param", "image_data_param", "hdf5_data_param", "window_data_param"
 
-_PLACES: dict[str, dict[str, tuple[str, str]]] = {
-    # V0 field: {V0 type: (parameter message, field in it)}
-    "num_output": {"conv": (_CONV, "num_output"), "innerproduct": (_INNER, "num_output")},
-    "biasterm": {"conv": (_CONV, "bias_term"), "innerproduct": (_INNER, "bias_term")},
-    "weight_filler": {"conv": (_CONV, "weight_filler"), "innerproduct": (_INNER, "weight_filler")},
-    "bias_filler": {"conv": (_CONV, "bias_filler"), "innerproduct": (_INNER, "bias_filler")},
-    "pad": {"conv": (_CONV, "pad"), "pool": (_POOL, "pad")},
-    "kernelsize": {"conv": (_CONV, "kernel_size"), "pool": (_POOL, "kernel_size")},
-    "stride": {"conv": (_CONV, "stride"), "pool": (_POOL, "stride")},
-    "group": {"conv": (_CONV, "group")},
-    "pool": {"pool": (_POOL, "pool")},
-    "dropout_ratio": {"dropout": ("dropout_param", "dropout_ratio")},
-    "local_size": {"lrn": ("lrn_param", "local_size")},
-    "alpha": {"lrn": ("lrn_param", "alpha")},
-    "beta": {"lrn": ("lrn_param", "beta")},
-    "k": {"lrn": ("lrn_param", "k")},
-    "source": {
-        "data": (_DATA, "source"),
-        "hdf5_data": (_HDF5, "source"),
-        "images": (_IMAGES, "source"),
-        "window_data": (_WINDOW, "source"),
-        "infogain_loss": ("infogain_loss_param", "source"),
-    },
-    "batchsize": {
-        "data": (_DATA, "batch_size"),
-        "hdf5_data": (_HDF5, "batch_size"),
-        "images": (_IMAGES, "batch_size"),
-        "window_data": (_WINDOW, "batch_size"),
-    },
-    "rand_skip": {"data": (_DATA, "rand_skip"), "images": (_IMAGES, "rand_skip")},
-    "shuffle_images": {"images": (_IMAGES, "shuffle")},
-    "new_height": {"images": (_IMAGES, "new_height")},
-    "new_width": {"images": (_IMAGES, "new_width")},
-    "concat_dim": {"concat": ("concat_param", "concat_dim")},
-    "det_fg_threshold": {"window_data": (_WINDOW, "fg_threshold")},
-    "det_bg_threshold": {"window_data": (_WINDOW, "bg_threshold")},
-    "det_fg_fraction": {"window_data": (_WINDOW, "fg_fraction")},
-    "det_context_pad": {"window_data": (_WINDOW, "context_pad")},
-    "det_crop_mode": {"window_data": (_WINDOW, "crop_mode")},
+# V0's names of types, and V1's in lower case
+_V0_NAMES = {"conv": "convolution", "images": "image_data", "innerproduct": "inner_product", "pool": "pooling"} | _same(
+    *("accuracy", "bnll", "concat", "data", "dropout", "euclidean_loss", "flatten", "hdf5_data", "hdf5_output"),
+    *("im2col", "infogain_loss", "lrn", "multinomial_logistic_loss", "relu", "sigmoid", "softmax", "softmax_loss"),
+    *("split", "tanh", "window_data"),
+)
+
+_FILLED = {"biasterm": "bias_term", **_same("num_output", "weight_filler", "bias_filler")}
+_WINDOW = {"kernelsize": "kernel_size", **_same("pad", "stride")}
+_SOURCE = {"batchsize": "batch_size", **_same("source")}
+_FIELDS: dict[str, tuple[str, dict[str, str]]] = {
+    # V0 type: its parameter message in V1, and the field of that message for each V0 field
+    "conv": ("convolution_param", _FILLED | _WINDOW | _same("group")),
+    "innerproduct": ("inner_product_param", _FILLED),
+    "pool": ("pooling_param", _WINDOW | _same("pool")),
+    "dropout": ("dropout_param", _same("dropout_ratio")),
+    "lrn": ("lrn_param", _same("local_size", "alpha", "beta", "k")),
+    "concat": ("concat_param", _same("concat_dim")),
+    "infogain_loss": ("infogain_loss_param", _same("source")),
+    "data": ("data_param", _SOURCE | _same("rand_skip")),
+    "hdf5_data": ("hdf5_data_param", _SOURCE),
+    "images": (
+        "image_data_param",
+        _SOURCE | {"shuffle_images": "shuffle"} | _same("rand_skip", "new_height", "new_width"),
+    ),
+    "window_data": (
+        "window_data_param",
+        _SOURCE
+        | {f"det_{name}": name for name in ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")},
+    ),
 }
 _TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size", "mirror": "mirror"}
 
@@ -483,6 +449,7 @@ def _fold_padding(net: NetParameter) -> list[V1LayerParameter]:
 def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]:
     """Fill the V1 layer `new` from a V0 layer; return a warning for every field that the layer's type does not have."""
     flat, warnings = old.layer, []
+    param, fields = _FIELDS.get(flat.type, ("", {}))
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
     for field, value in flat.ListFields():
@@ -496,8 +463,8 @@ def _upgrade_v0_layer(old: V1LayerParameter, new: V1LayerParameter) -> list[str]
             setattr(new.transform_param, _TRANSFORMS[field.name], value)
         elif field.name == "hdf5_output_param" and flat.type == "hdf5_output":
             new.hdf5_output_param.CopyFrom(value)
-        elif flat.type in _PLACES.get(field.name, {}):
-            _set_field(new, *_PLACES[field.name][flat.type], value)
+        elif field.name in fields:
+            _set_field(getattr(new, param), fields[field.name], value)
         else:
             warnings.append(f"layer '{flat.name}': {field.name} has no effect on type '{flat.type}' and is dropped")
     return warnings
@@ -519,22 +486,11 @@ def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[st
     ]
 
 
-def _set_field(layer: V1LayerParameter, param: str, name: str, value: object) -> None:
-    message = getattr(layer, param)
-    field: FieldDescriptor = message.DESCRIPTOR.fields_by_name[name]
-    if field.is_repeated:
-        getattr(message, name).append(value)
-    elif field.message_type:
-        getattr(message, name).CopyFrom(value)
-    else:
-        setattr(message, name, value)
-
-
 def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
-    if flat.type not in _TYPES:
-        hint = did_you_mean(flat.type, _TYPES)
+    if flat.type not in _V0_NAMES:
+        hint = did_you_mean(flat.type, _V0_NAMES)
         raise SchemaError(Problem(f"there is no V0 layer type '{flat.type}'{hint}", layer=flat.name))
-    return _TYPES[flat.type]
+    return V1LayerParameter.LayerType.Value(_V0_NAMES[flat.type].upper())
 
 
 _STEPS = (

@@ -13,7 +13,7 @@ One device also supports layers that run on the host and batches of changing sha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,77 +50,8 @@ Batches = Mapping[str, Any]
 Pass = tuple[Params, Params, Batches, jax.Array]
 
 
-class Placement(Protocol):
-    """Places a train state and its batches on the devices of one or several processes."""
-
-    @property
-    def mesh(self) -> Mesh | None:
-        """The mesh of devices, or None on one device."""
-
-    def shardings(self, state: TrainState) -> Any:
-        """Return the shardings, or formats with layouts, of the arrays of the train state; None on one device."""
-
-    def init_variables(self, net: Net, key: jax.Array) -> Variables | Initializer:
-        """Return a net's initial variables, or a function that creates the variables that no weights file has."""
-
-    def init_state(
-        self, variables: Variables, optimizer: optax.GradientTransformationExtraArgs, key: Any
-    ) -> TrainState:
-        """Return the initial train state with these variables, placed on the devices."""
-
-    def place(self, state: TrainState) -> TrainState:
-        """Return a state placed on the devices. Every process must have all arrays of the state."""
-
-    def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes and shardings with which checkpoints of a placed state are read.
-
-        The shapes are the shapes on one device: running statistics have no axis of devices.
-        """
-
-    def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Place a state that was read with the shapes of `abstract_state`.
-
-        Args:
-            state: the state.
-            device_statistics: the running statistics of each device, or None if the snapshot does not have them.
-        """
-
-    def gather(self, state: TrainState) -> TrainState:
-        """Return a placed state with unsharded arrays and the first device's running statistics."""
-
-    def variables(self, state: TrainState) -> Variables:
-        """Return the unsharded parameters and the first device's running statistics of a placed state."""
-
-    def split_statistics(self, state: TrainState) -> tuple[TrainState, Params | None]:
-        """Return a placed state with the first device's running statistics, and the statistics of each device.
-
-        The arrays stay sharded. On one device the statistics of each device are None.
-        """
-
-    def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration.
-
-        Returns:
-            For each row of devices in this process, the batches of all passes, stacked by `stack` on axis 0.
-        """
-
-    def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Place the batches that `read` returned.
-
-        Args:
-            batches: the batches of each row of devices.
-            axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
-        """
-
-    def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs as NumPy arrays; the examples of all devices are concatenated on axis 0."""
-
-    def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
-        """Yield `(params, state, batch, key)` of each pass of the next update, for each row of devices here."""
-
-
 class OnDevice:
-    """Training on one device."""
+    """Placement of a train state and its batches on one device."""
 
     mesh: Mesh | None = None
 
@@ -169,11 +100,14 @@ class OnDevice:
         return placed
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes and shardings of a state."""
+        """Return the shapes and shardings with which checkpoints of a placed state are read."""
         return abstract_state(state)
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Return the state with its NumPy arrays copied to the device."""
+        """Return a state that was read from a checkpoint with its NumPy arrays copied to the device.
+
+        The running statistics are in the state; `device_statistics` is ignored.
+        """
         return jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jax.device_put(x, self._device), state)
 
     def gather(self, state: TrainState) -> TrainState:
@@ -185,11 +119,11 @@ class OnDevice:
         return state.variables
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, None]:
-        """Return the state unchanged."""
+        """Return the state unchanged, and None: there are no statistics of each device."""
         return state, None
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
-        """Read the batches of an iteration, and return them stacked on axis 0, in a list of one."""
+        """Read the batches of an iteration, and return them stacked by `stack` on axis 0, in a list of one."""
         return [stack([next(loader) for _ in range(passes)])]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
@@ -234,7 +168,7 @@ def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Arr
 
 
 class OnMesh:
-    """Training on a mesh of devices; each row takes a separate batch.
+    """Placement on a mesh of devices of one or several processes; each row takes a separate batch.
 
     Args:
         mesh: the devices.
@@ -290,13 +224,23 @@ class OnMesh:
         return self.place_restored(placed.replace(state=state.state), None)
 
     def abstract_state(self, state: TrainState) -> TrainState:
-        """Return the shapes and shardings of a state. Running statistics, which are small, have no shardings."""
+        """Return the shapes and shardings with which checkpoints of a placed state are read.
+
+        The shapes are the shapes on one device: running statistics have no axis of devices. They are small, and have no
+        shardings.
+        """
         statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
         shapes: TrainState = abstract_state(state).replace(state=statistics)  # type: ignore[attr-defined]
         return shapes
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
-        """Place a restored state. If the snapshot has the statistics of fewer devices, they are repeated."""
+        """Place a state that was read with the shapes of `abstract_state`.
+
+        Args:
+            state: the state.
+            device_statistics: the running statistics of each device, or None if the snapshot does not have them. If it
+                has the statistics of fewer devices, they are repeated.
+        """
         n, by_row = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def place_rows(first: Any, saved: Any = None) -> jax.Array:
@@ -322,19 +266,25 @@ class OnMesh:
         return gathered
 
     def variables(self, state: TrainState) -> Variables:
-        """Return the unsharded parameters and running statistics; all processes must call it together."""
+        """Return the unsharded parameters and the first device's running statistics.
+
+        All processes must call it together.
+        """
         variables: Variables = gather_to_host(self.split_statistics(state)[0].variables)
         return variables
 
     def split_statistics(self, state: TrainState) -> tuple[TrainState, Params]:
-        """Return the state with the first device's running statistics, and the running statistics of each device."""
+        """Return the state with the first device's running statistics, and the running statistics of each device.
+
+        The arrays stay sharded.
+        """
         return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
         """Read the batches of an iteration: in each pass, one batch for each row of devices in this process.
 
         Returns:
-            For each row, the batches of all passes, stacked on axis 0.
+            For each row, the batches of all passes, stacked by `stack` on axis 0.
 
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
@@ -345,11 +295,19 @@ class OnMesh:
         return [stack([batches[row] for batches in by_pass]) for row in range(self._share.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
-        """Put the batches on the devices: the batches of each row of the mesh on that row."""
+        """Put the batches that `read` returned on the devices: the batches of each row of the mesh on that row.
+
+        Args:
+            batches: the batches of each row.
+            axis: the number of axes before the axes of a batch: 1 (passes), or 2 (steps and passes).
+        """
         return join_batches(self.mesh, batches, axis)
 
     def outputs(self, blobs: Any) -> dict[str, np.ndarray]:
-        """Return a step's outputs, concatenated over the devices on axis 0; all processes must call it together."""
+        """Return a step's outputs as NumPy arrays, the examples of all devices concatenated on axis 0.
+
+        All processes must call it together.
+        """
         different, same = (jax.tree.map(np.asarray, all_gather(outputs)) for outputs in blobs)
         return {**same, **{name: blob.reshape(-1, *blob.shape[2:]) for name, blob in different.items()}}
 
@@ -368,3 +326,6 @@ class OnMesh:
             key = jax.random.fold_in(jax.random.fold_in(key, on_device(state.iteration)), row)
             row_batches = {name: on_device(x, 1) for name, x in batches.items()}
             yield from pass_arguments(*variables, row_batches, key, passes)
+
+
+Placement = OnDevice | OnMesh
