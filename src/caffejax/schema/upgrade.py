@@ -490,7 +490,8 @@ def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:
     if flat.type not in _V0_NAMES:
         hint = did_you_mean(flat.type, _V0_NAMES)
         raise SchemaError(Problem(f"there is no V0 layer type '{flat.type}'{hint}", layer=flat.name))
-    return V1LayerParameter.LayerType.Value(_V0_NAMES[flat.type].upper())
+    number: V1LayerParameter.LayerType = getattr(V1LayerParameter, _V0_NAMES[flat.type].upper())
+    return number
 
 
 _STEPS = (
