@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -233,13 +234,56 @@ def test_deeplabs_ignore_label_is_the_losses_own() -> None:
         Net(text % 'weight_source: "weights.txt"')
 
 
-def test_a_setting_of_the_whole_net_is_refused_where_it_counts() -> None:
+def test_a_setting_of_the_whole_net_counts_for_statistics_of_batches() -> None:
     text = """bn_stats_batch_size: 2 layer { name: "x" type: "Input" top: "x" input_param { shape { dim: %d dim: 3 } } }
       layer { name: "bn" type: "BatchNorm" bottom: "x" top: "y" }"""
-    assert Net(text % 2, "TRAIN").graph.blobs["y"].shape == (2, 3)
-    assert Net(text % 4, "TEST").graph.blobs["y"].shape == (4, 3)
-    with pytest.raises(CaffejaxError, match=r"layer 'bn'.*statistics of 2 images .* in a batch of 4 are not supported"):
-        Net(text % 4, "TRAIN")
+    assert Net(text % 4, "TRAIN").graph.blobs["y"].shape == (4, 3)
+    assert Net(text % 5, "TEST").graph.blobs["y"].shape == (5, 3)
+    with pytest.raises(CaffejaxError, match=r"layer 'bn'.*a batch of 5 cannot be divided into parts of 2 images"):
+        Net(text % 5, "TRAIN")
+
+
+@pytest.mark.parametrize("kernels", ["fast", "reference"])
+@pytest.mark.parametrize("more", ["", "filler { value: 1 }", "bias_term: false"])
+def test_intels_parts_of_a_batch_have_statistics_of_their_own(more: str, kernels: Any) -> None:
+    text = f'type: "BatchNorm" batch_norm_param {{ moving_average_fraction: 0.5 stats_batch_size: 2 {more} }}'
+    one = net(text, X.shape, phase="TRAIN", kernels=kernels)
+    half = net(text, (2, *X.shape[1:]), phase="TRAIN", kernels=kernels)
+    blobs: Any = (MEAN, VARIANCE, np.ones(1), *((FACTOR, BIAS) if "filler" in more else (FACTOR,) if more else ()))
+    assert [p.spec.shape for p in one.graph.layers[-1].params] == [np.shape(b) for b in blobs]
+    d_top = RNG.normal(size=X.shape).astype("f")
+
+    def total(one: Net, x: Any, d_top: Any) -> Any:
+        v = variables(one, *blobs)
+        result, state = one.apply(v.params, v.state, {"b0": x})
+        return jnp.sum(result["t0"] * d_top), (result["t0"], list(state["layer"].values()))
+
+    passes = [jax.value_and_grad(total, 1, has_aux=True)(n, x, d) for n, x, d in
+              ((one, X, d_top), (half, X[:2], d_top[:2]), (half, X[2:], d_top[2:]))]  # fmt: skip
+    ((_, (top, state)), diff), *halves = passes
+    np.testing.assert_allclose(top, np.concatenate([h[0][1][0] for h in halves]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(diff, np.concatenate([h[1] for h in halves]), rtol=1e-3, atol=1e-5)
+    for i, (begun, after) in enumerate(zip(blobs, state, strict=False)):
+        first, second = (np.asarray(h[0][1][1][i]) - 0.5 * begun for h in halves)
+        np.testing.assert_allclose(after, 0.25 * begun + 0.5 * first + second, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "blobs"),
+    [
+        ("use_weight_bias: true", 5),
+        ("use_weight_bias: true bias_term: false", 4),
+        ("bias_term: true", 5),
+        ("use_weight_bias: false", 3),
+        ("use_weight_bias: false filler { value: 2 }", 3),
+    ],
+)
+def test_intels_scale_and_bias(settings: str, blobs: int) -> None:
+    one = net(f'type: "BatchNorm" batch_norm_param {{ {settings} }}', X.shape)
+    values = (2 * MEAN, 2 * VARIANCE, np.array([2]), FACTOR, BIAS)[:blobs]
+    expected = normalised(X, MEAN, VARIANCE) * (FACTOR[:, None, None] if blobs > 3 else 1)
+    result = run(one, values, X).blobs["t0"]
+    np.testing.assert_allclose(result, expected + (BIAS[:, None, None] if blobs > 4 else 0), rtol=1e-4, atol=1e-4)
 
 
 def test_layers_for_another_phase_of_a_fork_are_left_out() -> None:
@@ -247,3 +291,37 @@ def test_layers_for_another_phase_of_a_fork_are_left_out() -> None:
         'layer { name: "b0" type: "Parameter" top: "b0" parameter_param { shape { dim: 1 } } include { phase: %s } }\n'
     )
     assert [len(Net(text % phase, "TEST").graph.layers) for phase in ("RUN", "FORWARDA", "TEST")] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["", 'param { name: "w" lr_mult: 2 }'])
+def test_a_frozen_layer_of_mycaffe_is_not_trained(name: str) -> None:
+    one = net(f'type: "InnerProduct" {name} inner_product_param {{ num_output: 2 }} freeze_learning: true', (2, 3))
+    params = one.graph.layers[-1].params
+    assert [p.lr_mult for p in params] == [0, 0]
+    assert not any(p.need_backward for p in params)
+
+
+OTHERS = [
+    ("NdPooling", "pooling_param { kernel_size: 2 }", (1, 2, 4, 4, 4), "kernel_size does not apply"),
+    ("NdConvolution", "convolution_param { num_output: 2 stride: 2 }", (1, 2, 4, 4, 4), "stride does not apply"),
+    ("Pooling3D", "pooling_param { kernel_size: 2 kernel_depth: 2 round_mode: FLOOR }", (1, 2, 4, 4, 4), "round_mode"),
+    ("Pooling3D", "pooling3d_param { kernel_size: 2 kernel_depth: 2 pad_h0: 1 }", (1, 2, 4, 4, 4), "pad_h0 does not"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "shape", "words"), OTHERS)
+def test_settings_that_a_type_does_not_read_are_refused(
+    kind: str, text: str, shape: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(CaffejaxError, match=words):
+        net(f'type: "{kind}" {text}', shape)
+
+
+def test_settings_of_another_fork_are_refused() -> None:
+    shapes = [(1, 6, 4, 4), (1, 12, 4, 4), (1, 3)]
+    text = "proposal_param { ratio: 1 scale: 1 scale: 2 scale: 3 %s }"
+    assert net('type: "Proposal" ' + text % "", *shapes)
+    with pytest.raises(CaffejaxError, match=r"max_rois is synopsys-caffe's"):
+        net('type: "Proposal" ' + text % "max_rois: 9", *shapes)
+    with pytest.raises(CaffejaxError, match="tf of another fork"):
+        net('type: "PriorBoxClustered" prior_box_param { width: 2 height: 2 tf: true }', (1, 1, 2, 2), (1, 1, 4, 4))

@@ -47,6 +47,8 @@ class Sharing:
         if strict and len(layer.param) > len(specs):
             raise GraphError(f"too many params specified: {len(layer.param)} for {format_count(len(specs), 'blob')}")
         messages = [*layer.param, *(caffe_pb2.ParamSpec() for _ in specs[len(layer.param) :])][: len(specs)]
+        if layer.freeze_learning:  # of MyCaffe
+            messages = [caffe_pb2.ParamSpec(name=message.name, lr_mult=0) for message in messages]
         return tuple(
             self._param(Slot(key, i), layer.name, message, spec, explicit=strict and i < len(layer.param))
             for i, (message, spec) in enumerate(zip(messages, specs, strict=True))

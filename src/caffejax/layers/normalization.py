@@ -55,9 +55,9 @@ def read_batch_norm(ctx: Context) -> BatchNormSettings:
 
 
 def read_scaled_batch_norm(ctx: Context) -> BatchNormSettings:
-    """Read a BatchNormParameter like Intel Caffe if it has a `filler`, else like NVIDIA Caffe."""
+    """Read a BatchNormParameter like Intel Caffe if it has settings of that fork only, else like NVIDIA Caffe."""
     settings = read_batch_norm(ctx)
-    if ctx.param.HasField("filler"):
+    if any(ctx.param.HasField(field) for field in _INTELS):
         return settings
     uses_stored = settings.uses_stored or not ctx.training
     return replace(settings, eps=max(settings.eps, _LEAST_EPS), uses_stored=uses_stored, sums=False)
@@ -69,29 +69,27 @@ def batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Ar
     Bottom and top: (N, C, ...). Blobs: sums of means (C,), of variances (C,) and of weights (1,). With
     `use_global_stats`, the default in TEST, mean and variance are the stored sums divided by the sum of weights.
     Otherwise they are the batch's, and every forward pass, also in TEST, multiplies the blobs by
-    `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. The
-    blobs get no gradient. Caffe's rule: batch_norm_layer.cpp.
+    `moving_average_fraction` and adds the mean, the variance times m / (m - 1) for m values per channel, and 1. With
+    Intel's `stats_batch_size` each part of that many images has its own statistics, and updates the blobs, in order.
+    The blobs get no gradient. Caffe's rule: batch_norm_layer.cpp.
     """
-    values = promote(x)
     if ctx.settings.uses_stored:
         mean, variance = stored_statistics(blobs)
-        new = blobs
-    elif ctx.fast:
+        return ((promote(x) - along(mean, x)) / _deviation(ctx, variance, x)).astype(x.dtype), blobs
+    if ctx.fast:
         return batch_norm_fused(ctx, blobs, x, ())
-    else:
-        mean, variance = batch_statistics(ctx, x)
-        new = update_sums(ctx, blobs, mean, variance, x)
-    top = (values - along(mean, x)) / _deviation(ctx, variance, x)
-    return top.astype(x.dtype), new
+    parts = split_batch(ctx, x)
+    mean, variance = batch_statistics(ctx, parts)
+    top = (promote(parts) - along(mean, parts)) / _deviation(ctx, variance, parts)
+    return join_batch(top.astype(x.dtype), x), update_sums(ctx, blobs, mean, variance, parts)
 
 
 def batch_norm_params(ctx: Context, x: jax.Array) -> list[ParamSpec]:
     require(len(x.shape) >= 2, f"needs a bottom with a channel axis (axis 1), not shape {x.shape}")
-    size = ctx.settings.stats_batch_size
+    size, n = ctx.settings.stats_batch_size, x.shape[0]
     require(
-        size == 0 or x.shape[0] <= size or ctx.settings.uses_stored,
-        f"statistics of {size} images (stats_batch_size, of Intel Caffe) in a batch of {x.shape[0]} are not supported; "
-        f"use batches of {size}",
+        size == 0 or n <= size or n % size == 0 or ctx.settings.uses_stored,
+        f"a batch of {n} cannot be divided into parts of {size} images (stats_batch_size, of Intel Caffe)",
     )
     return [ParamSpec(shape, learnable=False) for shape in ((x.shape[1],), (x.shape[1],), (1,))]
 
@@ -107,8 +105,10 @@ def batch_norm_backward(
     if ctx.settings.uses_stored:
         return no_diffs, promote(dy) / _deviation(ctx, stored_statistics(blobs)[1], x)
     # y has mean 0 and variance 1 (apart from eps), so the gradient has no part along 1 and along y
-    _, variance = batch_statistics(ctx, x)
-    return no_diffs, project_out(ctx, promote(dy), promote(y)) / _deviation(ctx, variance, x)
+    parts = split_batch(ctx, x)
+    _, variance = batch_statistics(ctx, parts)
+    d_parts = project_out(ctx, promote(split_batch(ctx, dy)), promote(split_batch(ctx, y)))
+    return no_diffs, join_batch(d_parts / _deviation(ctx, variance, parts), x)
 
 
 def is_by_channel(ctx: Context, shapes: Sequence[Shape], axis: int, channels: int) -> bool:
@@ -139,12 +139,19 @@ def batch_norm_fused(
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
     guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
-    top, mean, variance = normalize_channels(x, *affine, guess, ctx.settings.eps, relu=relu, axis_name=sync_axis(ctx))
-    return top, update_sums(ctx, blobs, mean, variance, x)
+    parts = split_batch(ctx, x)
+    by_part = (repeat_channels(c, x, parts) for c in (*affine, guess))
+    how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
+    top, mean, variance = normalize_channels(parts, *by_part, ctx.settings.eps, **how)
+    return join_batch(top, x), update_sums(ctx, blobs, mean, variance, parts)
 
 
 PLAIN_BATCH_NORM = LayerType(  # registered below, with its variant
-    Signature("BatchNorm", param="batch_norm_param", fork_settings=("stats_batch_size",)),
+    Signature(
+        "BatchNorm",
+        param="batch_norm_param",
+        fork_settings=("stats_batch_size", "use_weight_bias", "bias_term", "filler", "bias_filler"),
+    ),
     Traced(
         batch_norm,
         params=batch_norm_params,
@@ -166,13 +173,35 @@ def stored_statistics(blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     return means * inverse, variances * inverse
 
 
+def split_batch(ctx: Context, x: jax.Array) -> jax.Array:
+    """Return a batch (N, C, ...) with its parts of `stats_batch_size` images as channels: (size, N / size * C, ...)."""
+    size = ctx.settings.stats_batch_size
+    if not 0 < size < x.shape[0]:
+        return x
+    return x.reshape(-1, size, *x.shape[1:]).swapaxes(0, 1).reshape(size, -1, *x.shape[2:])
+
+
+def join_batch(parts: jax.Array, x: jax.Array) -> jax.Array:
+    """Return the batch whose parts `split_batch` returned, in the shape of `x`."""
+    if parts.shape == x.shape:
+        return parts
+    return parts.reshape(parts.shape[0], -1, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
+
+
+def repeat_channels(by_channel: jax.Array, x: jax.Array, parts: jax.Array) -> jax.Array:
+    """Repeat an array (C,) for each part of the batch `x`."""
+    return by_channel if parts.shape == x.shape else jnp.tile(by_channel, parts.shape[1] // x.shape[1])
+
+
 def update_sums(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax.Array, x: jax.Array) -> Arrays:
-    """Add the statistics of the batch `x` to the sums."""
+    """Add the statistics of the batch `x`, or of its parts in their order, to the sums."""
     fraction = ctx.settings.fraction
     m = x.size // x.shape[1] * (cross_replica.axis_size(ctx) if ctx.run.sync_bn else 1)
     unbiased = variance * (m / (m - 1) if m > 1 else 1.0)
-    new = (jax.lax.stop_gradient(promote(b) * fraction + s) for b, s in zip(blobs, (mean, unbiased, 1.0), strict=True))
-    return tuple(n.astype(b.dtype) for n, b in zip(new, blobs, strict=True))
+    sums = tuple(map(promote, blobs))
+    for part in zip(*(s.reshape(-1, *blobs[0].shape) for s in (mean, unbiased)), strict=True):
+        sums = tuple(s * fraction + new for s, new in zip(sums, (*part, 1.0), strict=True))
+    return tuple(jax.lax.stop_gradient(s).astype(b.dtype) for s, b in zip(sums, blobs, strict=True))
 
 
 def sync_axis(ctx: Context) -> str | None:
@@ -218,7 +247,8 @@ def scaled_batch_norm(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Ar
     """BatchNorm, then times a factor and plus a bias for each channel, blobs 3 and 4, (C,) each.
 
     NVIDIA's blobs 0 and 1 are moving averages, the variance without the factor m / (m - 1), and TEST always uses them;
-    blob 2 is 1 after the first update. Intel's are sums, like BVLC's. With NVIDIA eps is at least 1e-5.
+    blob 2 is 1 after the first update. Intel's are sums, like BVLC's, and with `bias_term: false` there is no blob 4.
+    With NVIDIA eps is at least 1e-5.
     """
     if not ctx.settings.uses_stored:
         return scaled_batch_norm_fused(ctx, blobs, x, ())
@@ -233,28 +263,28 @@ def scaled_batch_norm_params(ctx: Context, x: Any) -> list[ParamSpec]:
     return [
         *batch_norm_params(ctx, x),
         ParamSpec(shape, factor or FillerParameter(type="constant", value=1)),
-        ParamSpec(shape, p.bias_filler),
+        *([ParamSpec(shape, p.bias_filler)] if p.bias_term else []),
     ]
 
 
 def scaled_batch_norm_backward(
     ctx: Context, blobs: Arrays, x: jax.Array, *, y: jax.Array, dy: jax.Array
 ) -> tuple[tuple[Any, ...], jax.Array]:
-    values, d_top, axes = promote(x), promote(dy), other_axes(x)
-    mean, variance = stored_statistics(blobs[:3]) if ctx.settings.uses_stored else batch_statistics(ctx, x)
-    deviation = along(jnp.sqrt(variance + ctx.settings.eps), x)
-    normalised = (values - along(mean, x)) / deviation
-    d_normalised = d_top * along(promote(blobs[3]), x)
-    if not ctx.settings.uses_stored:
+    d_top, stored = promote(dy), ctx.settings.uses_stored
+    parts, d_normalised = (a if stored else split_batch(ctx, a) for a in (x, d_top * along(promote(blobs[3]), x)))
+    mean, variance = stored_statistics(blobs[:3]) if stored else batch_statistics(ctx, parts)
+    deviation = along(jnp.sqrt(variance + ctx.settings.eps), parts)
+    normalised = (promote(parts) - along(mean, parts)) / deviation
+    if not stored:
         d_normalised = project_out(ctx, d_normalised, normalised)
-    d_factor, d_bias = (d_top * normalised).sum(axes), d_top.sum(axes)
-    return (None, None, None, d_factor, d_bias), d_normalised / deviation
+    d_factor, d_bias = ((d_top * factor).sum(other_axes(x)) for factor in (join_batch(normalised, x), 1))
+    return (None, None, None, d_factor, d_bias)[: len(blobs)], join_batch(d_normalised / deviation, x)
 
 
 def scaled_by_channel(ctx: Context, blobs: Arrays) -> tuple[jax.Array, jax.Array]:
     mean, variance = stored_statistics(blobs[:3])
     factor = promote(blobs[3]) * rsqrt(variance + ctx.settings.eps)
-    return factor, promote(blobs[4]) - mean * factor
+    return factor, (promote(blobs[4]) if len(blobs) > 4 else 0) - mean * factor
 
 
 def scaled_batch_norm_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
@@ -266,18 +296,20 @@ def scaled_batch_norm_fused(
     ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]
 ) -> tuple[jax.Array, Arrays]:
     """Normalize by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
-    factor, bias = map(promote, blobs[3:])
+    parts = split_batch(ctx, x)
+    mean_estimate = stored_statistics(blobs[:3])[0]
+    guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
+    affine = (*map(promote, blobs[3:]), jnp.zeros_like(guess))[:2]
+    factor, bias, guess = (repeat_channels(c, x, parts) for c in (*affine, guess))
     if ctx.fast:
-        mean_estimate = stored_statistics(blobs[:3])[0]
-        guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
         options: Any = {"relu": bool(epilogues), "axis_name": sync_axis(ctx)}
-        top, mean, variance = normalize_channels(x, factor, bias, guess, ctx.settings.eps, **options)
+        top, mean, variance = normalize_channels(parts, factor, bias, guess, ctx.settings.eps, **options)
     else:
-        mean, variance = batch_statistics(ctx, x)
-        normalised = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + ctx.settings.eps), x)
-        top = (normalised * along(factor, x) + along(bias, x)).astype(x.dtype)
+        mean, variance = batch_statistics(ctx, parts)
+        normalised = (promote(parts) - along(mean, parts)) / along(jnp.sqrt(variance + ctx.settings.eps), parts)
+        top = (normalised * along(factor, parts) + along(bias, parts)).astype(x.dtype)
     if ctx.settings.sums:
-        return top, update_sums(ctx, blobs[:3], mean, variance, x)
+        return join_batch(top, x), update_sums(ctx, blobs[:3], mean, variance, parts)
     return top, _update_averages(ctx, blobs[:3], mean, variance)
 
 
@@ -294,17 +326,21 @@ def _update_averages(ctx: Context, blobs: Arrays, mean: jax.Array, variance: jax
     )
 
 
+_INTELS = ("filler", "use_weight_bias", "bias_term", "stats_batch_size")
+
+
 def _batch_norm_variant(layer: Any) -> str:
     p = layer.batch_norm_param
-    is_scaled = p.scale_bias or any(p.HasField(f) for f in ("scale_filler", "bias_filler", "filler"))
-    return "with scale and bias" if is_scaled else "BVLC's"
+    fields = ("scale_filler", "bias_filler", "filler", "use_weight_bias", "bias_term")
+    is_scaled = p.use_weight_bias and (p.scale_bias or any(p.HasField(field) for field in fields))
+    return "with scale and bias" if is_scaled or len(layer.blobs) > 3 else "BVLC's"
 
 
 SCALED_BATCH_NORM = LayerType(
     Signature(
         "BatchNorm",
         param="batch_norm_param",
-        fork_settings=("scale_bias", "scale_filler", "bias_filler", "filler", "stats_batch_size"),
+        fork_settings=("scale_bias", "scale_filler", "bias_filler", *_INTELS),
     ),
     Traced(
         scaled_batch_norm,
@@ -328,8 +364,9 @@ register(
         implementation=Variants(
             _batch_norm_variant,
             {"BVLC's": PLAIN_BATCH_NORM, "with scale and bias": SCALED_BATCH_NORM},
-            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA) or `filler` (Intel) it is the one "
-            "with scale and bias.",
+            selection_doc="With `scale_bias`, `scale_filler`, `bias_filler` (NVIDIA), `filler`, `use_weight_bias` or "
+            "`bias_term` (Intel), or more than three blobs, it is the one with scale and bias; with `use_weight_bias: "
+            "false` it is BVLC's.",
         ),
     )
 )

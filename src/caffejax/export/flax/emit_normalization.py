@@ -16,11 +16,13 @@ from .ir import Shape, Value
 @writes("BatchNorm")
 def batch_norm(e: Emission) -> Value:
     """Write nnx.BatchNorm, with scale and bias if the layer has them. A Scale after it is merged later."""
+    size, n = e.layer.context.settings.stats_batch_size, e.bottoms[0].shape[0]
+    require(not 0 < size < n, f"has statistics of {size} of {n} images (stats_batch_size), which is not supported")
     mean, variance = (np.asarray(array) for array in stored_statistics(tuple(map(jnp.asarray, e.arrays[:3]))))
     weights = {"mean": mean, "var": variance}
     scaled = len(e.arrays) > 3
     if scaled:
-        weights |= {"scale": e.arrays[3], "bias": e.arrays[4]}
+        weights |= {"scale": e.arrays[3], "bias": e.arrays[4] if len(e.arrays) > 4 else np.zeros_like(e.arrays[3])}
     return _write_batch_norm(
         e, weights, e.layer.context.settings.eps, e.p.moving_average_fraction, _uses_running_average(e)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -24,7 +25,8 @@ from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signat
 TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
 _BY_AXIS = tuple(f"{what}_{axis}" for what in ("kernel", "stride", "pad") for axis in ("h", "w", "d"))
-_NOT_READ = (*_BY_AXIS, "dilation", "global_pooling")
+_BY_SIDE = tuple(f"pad_{axis}{side}" for axis in ("h", "w", "d") for side in (0, 1))
+NOT_READ = (*_BY_AXIS, *_BY_SIDE, "dilation", "round_mode")
 
 
 def volume_param(ctx: Context, field: str) -> Any:
@@ -39,11 +41,7 @@ def volume_window(p: Any) -> Window:
         LayerError: if a size is missing, repeated or not positive, or if a field of 2D windows is set, such as
             kernel_h.
     """
-    for name in _NOT_READ:
-        require(
-            not _is_set(p, name),
-            f"{name} does not apply to windows with a time axis: set kernel_size, stride and pad instead",
-        )
+    refuse_set(p, (*NOT_READ, "global_pooling"), "kernel_size, stride and pad")
     depth, size = _read_number(p, "kernel_depth"), _read_number(p, "kernel_size")
     stride, pad = _read_number(p, "stride", 1), _read_number(p, "pad", 0)
     times = _read_number(p, "temporal_stride", 1)
@@ -79,11 +77,13 @@ def _read_number(p: Any, name: str, default: int | None = None) -> int:
     return int(value)
 
 
-def _is_set(p: Any, name: str) -> bool:
-    if name not in p.DESCRIPTOR.fields_by_name:
-        return False
-    value = getattr(p, name)
-    return bool(value) and (hasattr(value, "__len__") or p.HasField(name))
+def refuse_set(p: Any, names: Sequence[str], instead: str) -> None:
+    """Raise `LayerError` if a message has one of the named fields with a value other than its default."""
+    for field, value in p.ListFields():
+        require(
+            field.name not in names or (not field.is_repeated and value == field.default_value),
+            f"{field.name} does not apply to these windows: set {instead} instead",
+        )
 
 
 Arrays = tuple[jax.Array, ...]

@@ -14,7 +14,7 @@ from ..convolution import Correlation
 from ..registry import register
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from ..weights import weight_and_bias
-from .c3d_layers import pool_windows, pool_windows_diff
+from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff, refuse_set
 
 Arrays = tuple[jax.Array, ...]
 
@@ -126,6 +126,7 @@ def nd_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 def _window(p: Any, size: Shape, kernel: Shape | None = None) -> Window:
     """Read the window over the axes of `size` from a message; `kernel`, if not None, replaces kernel_shape."""
+    refuse_set(p, (*NOT_READ, "kernel_size", "stride", "pad"), "kernel_shape, stride_shape and pad_shape")
     n = len(size)
     kernel = kernel or _dims(p, "kernel_shape", n, None)
     stride, pad = _dims(p, "stride_shape", n, 1), _dims(p, "pad_shape", n, 0)

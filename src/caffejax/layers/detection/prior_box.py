@@ -174,8 +174,7 @@ def cell_boxes(p: Any) -> list[CellBox]:
     Raises:
         LayerError: if sizes are invalid.
     """
-    if unknown := [name for name in _OTHERS if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]:
-        require(False, f"prior_box_param: {', '.join(unknown)} of another fork is not supported")
+    _refuse_others(p, _OTHERS)
     require(len(p.min_size) > 0, "prior_box_param needs a min_size")
     require(all(s >= 1 for s in p.min_size), f"min_size must be at least 1 pixel: {list(p.min_size)}")
     require(
@@ -195,6 +194,11 @@ def cell_boxes(p: Any) -> list[CellBox]:
             boxes.append(CellBox(side, side))
         boxes += [CellBox(size * np.sqrt(ratio), size / np.sqrt(ratio)) for ratio in ratios]
     return boxes
+
+
+def _refuse_others(p: Any, names: Sequence[str]) -> None:
+    unknown = [name for name in names if (getattr(p, name) if name[:3] != "box" else len(getattr(p, name)))]
+    require(not unknown, f"prior_box_param: {', '.join(unknown)} of another fork is not supported")
 
 
 def _dense_squares(size: int) -> list[CellBox]:
@@ -274,6 +278,7 @@ def clustered_boxes(p: Any) -> list[CellBox]:
     Raises:
         LayerError: if sizes are invalid.
     """
+    _refuse_others(p, (*_OTHERS, "faceboxes"))
     sizes_of_prior_box = [name for name in ("min_size", "max_size", "aspect_ratio") if len(getattr(p, name))]
     require(not sizes_of_prior_box, f"prior_box_param: {', '.join(sizes_of_prior_box)} is PriorBox's; give width")
     require(len(p.width) > 0, "prior_box_param needs a width and a height for each box")

@@ -286,6 +286,8 @@ def proposal(
     -1, 0, 0, 0, 0, with score -1. No gradient passes.
     """
     p = ctx.param
+    for name in ("anchor_base_size", "anchor_scale", "anchor_ratio", "max_rois", "rpn_min_size", "rpn_nms_thresh"):
+        require(not p.HasField(name), f"{name} is synopsys-caffe's; set base_size, scale, ratio, min_size, nms_thresh")
     require(p.feat_stride > 0 and p.base_size > 0, "feat_stride and base_size must be > 0")
     require(all(r > 0 for r in p.ratio), f"ratios must be > 0, not {list(p.ratio)}")
     require(bool(p.ratio) and bool(p.scale), "needs at least one ratio and one scale")
