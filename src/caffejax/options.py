@@ -74,6 +74,13 @@ def _wrong_types(config: Any) -> Iterator[str]:
             yield f"{name} must be True or False, not {quote(value)}"
 
 
+def _wrong_integers(config: Any, prefix: str = "", **least: int) -> Iterator[str]:
+    """Yield a message for each field, named with the least value that it may have, that is not such an integer."""
+    for name, lowest in least.items():
+        if not is_integer(value := getattr(config, name)) or value < lowest:
+            yield f"{prefix}{name} must be an integer of at least {lowest}, not {quote(value)}"
+
+
 @dataclass(frozen=True)
 class Run:
     """Settings for a net's computation.
@@ -160,14 +167,9 @@ class Share:
         return rounds * self.of + self.first + turn
 
     def _wrong(self) -> Iterator[str]:
-        whole = [is_integer(value) for value in (self.first, self.count, self.of)]
-        if not whole[0] or self.first < 0:
-            yield f"share.first must be an integer of at least 0, not {quote(self.first)}"
-        if not whole[1] or self.count < 1:
-            yield f"share.count must be an integer of at least 1, not {quote(self.count)}"
-        if not whole[2] or self.of < 1:
-            yield f"share.of must be an integer of at least 1, not {quote(self.of)}"
-        elif all(whole) and self.first >= 0 and self.count >= 1 and self.first + self.count > self.of:
+        problems = list(_wrong_integers(self, "share.", first=0, count=1, of=1))
+        yield from problems
+        if not problems and self.first + self.count > self.of:
             last = self.first + self.count - 1
             yield f"share: {self.of} batches have no index {last}: first {self.first}, count {self.count}"
 
@@ -215,11 +217,7 @@ class Reading:
     def _wrong(self) -> Iterator[str]:
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
-        if not is_integer(self.workers) or self.workers < 0:
-            yield f"workers must be an integer of at least 0, not {quote(self.workers)}"
-        for name in ("max_image_pixels", "max_hdf5_bytes"):
-            if not is_integer(value := getattr(self, name)) or value < 1:
-                yield f"{name} must be an integer of at least 1, not {quote(value)}"
+        yield from _wrong_integers(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
         if not isinstance(self.share, Share):
             yield f"share must be a Share, not {quote(self.share)}"
 
@@ -256,11 +254,7 @@ class Parallel:
     )
 
     def __post_init__(self) -> None:
-        _check(self, self._wrong())
-
-    def _wrong(self) -> Iterator[str]:
-        if not is_integer(self.model) or self.model < 1:
-            yield f"model must be an integer of at least 1, not {quote(self.model)}"
+        _check(self, _wrong_integers(self, model=1))
 
 
 @dataclass(frozen=True)
@@ -371,16 +365,13 @@ class TrainConfig:
         for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
-        if not (self.keep_last is None or is_integer(self.keep_last)):
-            yield f"keep_last must be None or an integer, not {quote(self.keep_last)}"
-        elif self.keep_last is not None and self.keep_last < 1:
-            yield f"keep_last must be 1 or more, not {self.keep_last}"
+        if not (self.keep_last is None or (is_integer(self.keep_last) and self.keep_last > 0)):
+            yield f"keep_last must be None or an integer of at least 1, not {quote(self.keep_last)}"
         if not (self.seed is None or is_integer(self.seed)):
             yield f"seed must be None or an integer, not {quote(self.seed)}"
         if not (self.keep_best is None or isinstance(self.keep_best, str)):
             yield f"keep_best must be None or the name of an output, not {quote(self.keep_best)}"
-        if not is_integer(self.steps_per_dispatch) or self.steps_per_dispatch < 1:
-            yield f"steps_per_dispatch must be an integer of at least 1, not {quote(self.steps_per_dispatch)}"
+        yield from _wrong_integers(self, steps_per_dispatch=1)
         if self.on_snapshot_error == "continue" and jax.process_count() > 1:
             yield "on_snapshot_error must be 'stop' if several processes train together: all wait for snapshots"
 

@@ -239,7 +239,7 @@ def test_a_net_is_a_path_a_text_or_a_message() -> None:
     [
         ({"device": "cpu"}, 'device must be one of JAX\'s, such as jax.devices()[0], not "cpu"'),
         ({"weights": "lenet.caffemodel"}, 'weights must be a list of files, ["lenet.caffemodel"], not one file'),
-        ({"keep_last": "3"}, 'keep_last must be None or an integer, not "3"'),
+        ({"keep_last": "3"}, 'keep_last must be None or an integer of at least 1, not "3"'),
         ({"steps_per_dispatch": 0}, "steps_per_dispatch must be an integer of at least 1, not 0"),
         ({"seed": "a"}, 'seed must be None or an integer, not "a"'),
         ({"remat": "all"}, 'remat must be "none" or "auto", not "all"'),

@@ -6,8 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,29 +29,8 @@ Record = tuple[bytes, bytes]  # key, value
 Result = TypeVar("Result")
 
 
-class Records(Protocol):
-    """A database of (key, value) records, indexed by position in key order. Several threads may read at once."""
-
-    path: Path
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> Record: ...
-
-    def read_range(self, start: int, count: int) -> list[Record]:
-        """Read `count` records, beginning with number `start`. The range must not extend past the last record."""
-        ...
-
-    def head(self, count: int) -> Records:
-        """Return a reader of the first `count` records or more. A LevelDB then reads no keys after these records."""
-        ...
-
-    def close(self) -> None:
-        """Close the files. The next read opens them again."""
-        ...
-
-
-READERS: Mapping[str, Callable[[str | os.PathLike[str]], Records]] = {"lmdb": Lmdb, "leveldb": LevelDb}
+Records = Lmdb | LevelDb  # (key, value) records, indexed by position in key order
+READERS: Mapping[str, type[Records]] = {"lmdb": Lmdb, "leveldb": LevelDb}
 WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[Put]]] = {
     "lmdb": lmdb_writer,
     "leveldb": leveldb_writer,

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,29 +15,10 @@ from ..graph import Graph
 from .common import dims
 
 
-class Epoch(Protocol):
-    """One pass over the data.
-
-    Attributes:
-        unit: the unit of positions, "rows" or "batches".
-    """
-
-    unit: str
-
-    def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next data, its number of units and of rows (at most `rows`), or None at the end of the epoch."""
-
-    def state(self) -> Any:
-        """Return the iterator state beyond the number of units, or None."""
-
-    def close(self) -> None:
-        """Close the iterator."""
-
-
 class ArrayEpoch:
     """An epoch of examples in arrays, from row `start` on."""
 
-    unit = "rows"
+    unit = "rows"  # of positions
 
     def __init__(self, name: str, arrays: Mapping[str, Any], start: int) -> None:
         self._arrays = {n: a if hasattr(a, "shape") else np.asarray(a) for n, a in arrays.items()}
@@ -51,7 +32,7 @@ class ArrayEpoch:
         self._at = start
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next rows, at most `rows`."""
+        """Return the next rows, at most `rows`, and twice their number; None at the end of the epoch."""
         count = min(rows, self._length - self._at)
         if count <= 0:
             return None
@@ -93,7 +74,7 @@ class IterableEpoch:
             )
 
     def take(self, rows: int) -> tuple[Any, int, int] | None:
-        """Return the next batch. It counts as `rows` rows, whatever its size is."""
+        """Return the next batch, 1, and `rows`, as which it counts whatever its size is; None at the end."""
         for batch in self._iterator:
             return batch, 1, rows
         return None
@@ -107,6 +88,9 @@ class IterableEpoch:
         close = getattr(self._iterator, "close", None)
         if callable(close) and not self._once:
             close()
+
+
+Epoch = ArrayEpoch | IterableEpoch  # one pass over the data
 
 
 def to_json(state: Any) -> Any:
