@@ -13,8 +13,8 @@ import numpy as np
 from ..errors import DataError, Problem
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
-from ..layers.types import LayerType, Signature
+from ..layers.registry import define_layer
+from ..layers.types import Signature
 from ..schema import caffe_pb2
 from .atomic_folder import Put
 from .common import CounterRng, refuse_unsupported
@@ -175,9 +175,7 @@ class DatabaseLayer(DataLayer):
         return ImageBatches(self.site, dataset, self.layer.data_param.batch_size, self.rng, tops)
 
 
-register(
-    LayerType(
-        Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
-        DatabaseLayer.source(),
-    )
+define_layer(
+    Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
+    DatabaseLayer.source(),
 )

@@ -18,7 +18,7 @@ from ..atomic import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, Shape, Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
+from ..layers.registry import define_layer
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
 from .common import CounterRng, dims, float32_top
@@ -235,11 +235,9 @@ class Hdf5DataLayer(DataLayer):
         return Hdf5Batches(self.site, _read_file_list(self.site.path(self.layer.hdf5_data_param.source)), tops)
 
 
-register(
-    LayerType(
-        Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
-        Hdf5DataLayer.source(),
-    )
+define_layer(
+    Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
+    Hdf5DataLayer.source(),
 )
 
 
@@ -270,13 +268,11 @@ def _output_backward(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: An
     return None, None
 
 
-register(
-    LayerType(
-        Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
-        PerLayer(make_hdf5_output, on_host=True),
-        Gradient(_output_backward),
-        LayerTraits(accepts_integers=True),
-    )
+define_layer(
+    Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
+    PerLayer(make_hdf5_output, on_host=True),
+    Gradient(_output_backward),
+    LayerTraits(accepts_integers=True),
 )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from ..errors import DataError
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
-from ..layers.types import LayerType, Signature
+from ..layers.registry import define_layer
+from ..layers.types import Signature
 from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
@@ -123,6 +123,4 @@ class ImageDataLayer(DataLayer):
         return ImageBatches(self.site, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
 
 
-register(
-    LayerType(Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.source()),
-)
+define_layer(Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.source())

@@ -12,8 +12,8 @@ import numpy as np
 from ..errors import DataError
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
-from ..layers.types import LayerDocs, LayerType, Signature
+from ..layers.registry import define_layer
+from ..layers.types import LayerDocs, Signature
 from .common import CounterRng, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .database import DatumDataset, check_data_param
@@ -374,14 +374,12 @@ class CPMDataLayer(DataLayer):
         return PoseBatches(self.site, DatumDataset(self.site, self.rng), tops)
 
 
-register(
-    LayerType(
-        Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
-        CPMDataLayer.source(),
-        docs=LayerDocs(
-            origin="OpenPose's training",
-            restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
-            "where the fork crashes, the tops are the whole image and its maps.",
-        ),
-    )
+define_layer(
+    Signature("CPMData", bottoms=0, tops=(1, 2), param="cpm_transform_param", further_params=("data_param",)),
+    CPMDataLayer.source(),
+    docs=LayerDocs(
+        origin="OpenPose's training",
+        restrictions="num_parts is 56 (COCO) or 43 (MPI); tables of augmentations are not supported. In TEST, "
+        "where the fork crashes, the tops are the whole image and its maps.",
+    ),
 )

@@ -15,8 +15,8 @@ import numpy as np
 from ..errors import DataError
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
-from ..layers.types import LayerDocs, LayerType, Signature
+from ..layers.registry import define_layer
+from ..layers.types import LayerDocs, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
 from .common import CounterRng, dims
 from .data_layer import DataLayer
@@ -279,37 +279,31 @@ class DenseImageDataLayer(MapLayer):
         return MapBatches(replace(self.site, layer=layer), param, MapSource("pixels", divisor=divisor), 255, tops)
 
 
-register(
-    LayerType(
-        Signature(
-            "ImageSegData",
-            bottoms=0,
-            tops=(1, 3),
-            param="image_data_param",
-            fork_settings=ImageSegDataLayer.fork_settings,
-        ),
-        ImageSegDataLayer.source(),
-        docs=LayerDocs(
-            origin="DeepLab",
-            restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
-        ),
-    )
+define_layer(
+    Signature(
+        "ImageSegData",
+        bottoms=0,
+        tops=(1, 3),
+        param="image_data_param",
+        fork_settings=ImageSegDataLayer.fork_settings,
+    ),
+    ImageSegDataLayer.source(),
+    docs=LayerDocs(
+        origin="DeepLab",
+        restrictions="Label images are resized to the nearest pixel. With a crop, the mean is mean_value.",
+    ),
 )
-register(
-    LayerType(
-        Signature("ImageLabelmapData", bottoms=0, tops=2, param="image_data_param"),
-        ImageLabelmapDataLayer.source(),
-        docs=LayerDocs(origin="HED", restrictions="With a crop, the mean is mean_value."),
-    )
+define_layer(
+    Signature("ImageLabelmapData", bottoms=0, tops=2, param="image_data_param"),
+    ImageLabelmapDataLayer.source(),
+    docs=LayerDocs(origin="HED", restrictions="With a crop, the mean is mean_value."),
 )
-register(
-    LayerType(
-        Signature("DenseImageData", bottoms=0, tops=2, param="dense_image_data_param"),
-        DenseImageDataLayer.source(),
-        docs=LayerDocs(
-            origin="SegNet",
-            restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it. "
-            "ENet's label_divide_factor excludes crops.",
-        ),
-    )
+define_layer(
+    Signature("DenseImageData", bottoms=0, tops=2, param="dense_image_data_param"),
+    DenseImageDataLayer.source(),
+    docs=LayerDocs(
+        origin="SegNet",
+        restrictions="With a crop, the mean is mean_value; what is smaller than the crop gets label 255 around it. "
+        "ENet's label_divide_factor excludes crops.",
+    ),
 )

@@ -24,8 +24,8 @@ import numpy as np
 from ..errors import DataError, Problem, locate_errors
 from ..layers.context import Site
 from ..layers.data_source import Look, Tops
-from ..layers.registry import register
-from ..layers.types import LayerType, Signature
+from ..layers.registry import define_layer
+from ..layers.types import Signature
 from .common import CounterRng, dims, float32_top, refuse_unsupported
 from .data_layer import DataLayer
 from .image_decoding import decode_file, read_file
@@ -394,9 +394,7 @@ class WindowDataLayer(DataLayer):
         return WindowBatches(self.site, tops)
 
 
-register(
-    LayerType(
-        Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
-        WindowDataLayer.source(),
-    )
+define_layer(
+    Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
+    WindowDataLayer.source(),
 )

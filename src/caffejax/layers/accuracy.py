@@ -10,8 +10,8 @@ from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis
 from .loss import classes_along_axis, label_shape_problem, valid_labels
-from .registry import register
-from .types import Gradient, Indices, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, Indices, Signature, Traced
 
 
 def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
@@ -52,12 +52,10 @@ def ignored_label(ctx: Context) -> int | None:
     return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
 
 
-register(
-    LayerType(
-        Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
-        Traced(accuracy),
-        Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label, counts_ignored=True)),
-    )
+define_layer(
+    Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
+    Traced(accuracy),
+    Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label, counts_ignored=True)),
 )
 
 

@@ -22,7 +22,7 @@ from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import canonical_axis, first_top, four_axes, namespace_of
 from .loss import straight_through
-from .registry import register
+from .registry import define_layer, register
 from .types import ByChannel, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
@@ -62,13 +62,11 @@ def bias_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Array
     return ((d_added,), dy) if blobs else ((), dy, d_added)
 
 
-register(
-    LayerType(
-        Signature("Bias", bottoms=(1, 2), param="bias_param"),
-        Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
-        Gradient(bias_backward),
-        LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, bias_by_channel)),
-    )
+define_layer(
+    Signature("Bias", bottoms=(1, 2), param="bias_param"),
+    Traced(bias, params=bias_params, top_shapes=affine_top_shapes),
+    Gradient(bias_backward),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, bias_by_channel)),
 )
 
 
@@ -107,15 +105,11 @@ def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Arra
     return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
 
 
-register(
-    LayerType(
-        Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
-        Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
-        Gradient(scale_backward),
-        LayerTraits(
-            dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, scale_by_channel)
-        ),
-    )
+define_layer(
+    Signature("Scale", bottoms=(1, 2), param="scale_param", fork_settings=("min_value", "max_value")),
+    Traced(scale, params=scale_params, top_shapes=affine_top_shapes),
+    Gradient(scale_backward),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(_spans_channels, scale_by_channel)),
 )
 
 
@@ -189,14 +183,12 @@ def axpy_backward(
     return da.reshape(a.shape), _factors(a, x, added) * dy, dy
 
 
-register(
-    LayerType(
-        Signature("Axpy", bottoms=3),
-        Traced(axpy),
-        Gradient(axpy_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(origin="SENet"),
-    )
+define_layer(
+    Signature("Axpy", bottoms=3),
+    Traced(axpy),
+    Gradient(axpy_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="SENet"),
 )
 
 

@@ -22,8 +22,8 @@ from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
-from .registry import register
-from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .weights import fold_scale_bias, weight_and_bias
 
 Arrays = tuple[jax.Array, ...]
@@ -351,25 +351,23 @@ CONVOLUTION_TRAITS = LayerTraits(
     fold_scale_bias=fold_scale_bias,
 )
 
-register(
-    LayerType(
-        Signature(
-            "Convolution",
-            bottoms=(1, None),
-            tops=SAME_AS_BOTTOMS,
-            param="convolution_param",
-            fork_settings=FORK_DILATIONS,
-        ),
-        Traced(
-            convolution,
-            params=convolution_params,
-            fusion=Fusion(convolution_fusible, convolution_fused),
-            top_shapes=convolution_top_shapes,
-        ),
-        Gradient(convolution_backward),
-        CONVOLUTION_TRAITS,
-        settings=read_convolution,
-    )
+define_layer(
+    Signature(
+        "Convolution",
+        bottoms=(1, None),
+        tops=SAME_AS_BOTTOMS,
+        param="convolution_param",
+        fork_settings=FORK_DILATIONS,
+    ),
+    Traced(
+        convolution,
+        params=convolution_params,
+        fusion=Fusion(convolution_fusible, convolution_fused),
+        top_shapes=convolution_top_shapes,
+    ),
+    Gradient(convolution_backward),
+    CONVOLUTION_TRAITS,
+    settings=read_convolution,
 )
 
 
@@ -405,20 +403,18 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
     )
 
 
-register(
-    LayerType(
-        Signature(
-            "Deconvolution",
-            bottoms=(1, None),
-            tops=SAME_AS_BOTTOMS,
-            param="convolution_param",
-            fork_settings=FORK_DILATIONS,
-        ),
-        Traced(deconvolution, params=deconvolution_params),
-        Gradient(deconvolution_backward),
-        replace(CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None),  # the weight's axis 0 is the input
-        settings=read_convolution,
-    )
+define_layer(
+    Signature(
+        "Deconvolution",
+        bottoms=(1, None),
+        tops=SAME_AS_BOTTOMS,
+        param="convolution_param",
+        fork_settings=FORK_DILATIONS,
+    ),
+    Traced(deconvolution, params=deconvolution_params),
+    Gradient(deconvolution_backward),
+    replace(CONVOLUTION_TRAITS, spatial_map="transposed", fold_scale_bias=None),  # the weight's axis 0 is the input
+    settings=read_convolution,
 )
 
 
@@ -439,24 +435,22 @@ def depthwise_convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays
     return convolution(ctx, blobs, *xs)
 
 
-register(
-    LayerType(
-        Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
-        Traced(
-            depthwise_convolution,
-            params=convolution_params,
-            fusion=Fusion(convolution_fusible, convolution_fused),
-            top_shapes=convolution_top_shapes,
-        ),
-        Gradient(convolution_backward),
-        CONVOLUTION_TRAITS,
-        LayerDocs(
-            origin="yonghenglh6/DepthwiseConvolution",
-            restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
-            "the fork uses the number of channels as `group`.",
-        ),
-        settings=read_convolution,
-    )
+define_layer(
+    Signature("DepthwiseConvolution", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="convolution_param"),
+    Traced(
+        depthwise_convolution,
+        params=convolution_params,
+        fusion=Fusion(convolution_fusible, convolution_fused),
+        top_shapes=convolution_top_shapes,
+    ),
+    Gradient(convolution_backward),
+    CONVOLUTION_TRAITS,
+    LayerDocs(
+        origin="yonghenglh6/DepthwiseConvolution",
+        restrictions="Without `group` each output depends on all inputs, as in the fork on a CPU; on a GPU "
+        "the fork uses the number of channels as `group`.",
+    ),
+    settings=read_convolution,
 )
 
 
@@ -491,19 +485,17 @@ def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
     return convolution_window_of(depthwise_context(ctx, x), x)
 
 
-register(
-    LayerType(
-        Signature("ConvolutionDepthwise", param="convolution_param"),
-        Traced(
-            convolution_depthwise,
-            params=convolution_depthwise_params,
-            fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
-        ),
-        Gradient(convolution_depthwise_backward),
-        replace(CONVOLUTION_TRAITS, row_wise=True, window=convolution_depthwise_window),
-        LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
-        settings=read_convolution,
-    )
+define_layer(
+    Signature("ConvolutionDepthwise", param="convolution_param"),
+    Traced(
+        convolution_depthwise,
+        params=convolution_depthwise_params,
+        fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
+    ),
+    Gradient(convolution_depthwise_backward),
+    replace(CONVOLUTION_TRAITS, row_wise=True, window=convolution_depthwise_window),
+    LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
+    settings=read_convolution,
 )
 
 

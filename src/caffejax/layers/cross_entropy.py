@@ -30,7 +30,7 @@ from .loss import (
     straight_through,
     valid_labels,
 )
-from .registry import register
+from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced, Variants
 
 _LEAST = 1e-20  # smaller probabilities are clamped to it
@@ -54,17 +54,15 @@ def multinomial_logistic_loss_backward(
     return jnp.where(is_label, -dy / prob.shape[0] / clamped, 0).reshape(prob.shape), None
 
 
-register(
-    LayerType(
-        Signature("MultinomialLogisticLoss", bottoms=2, loss=True),
-        Traced(multinomial_logistic_loss),
-        Gradient(
-            multinomial_logistic_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), classes_of_rows),
-            exempt_from_force_backward=(1,),
-        ),
-    )
+define_layer(
+    Signature("MultinomialLogisticLoss", bottoms=2, loss=True),
+    Traced(multinomial_logistic_loss),
+    Gradient(
+        multinomial_logistic_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), classes_of_rows),
+        exempt_from_force_backward=(1,),
+    ),
 )
 
 
@@ -234,16 +232,14 @@ def make_infogain_loss(ctx: Context, site: Site) -> LayerType:
     return replace(ctx.type, implementation=Traced(with_stored), gradient=gradient)
 
 
-register(
-    LayerType(
-        Signature("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True),
-        PerLayer(make_infogain_loss),
-        Gradient(
-            infogain_loss_backward,
-            indices=Indices((1, 2), classes_along_axis, ignored_label),
-            exempt_from_force_backward=(1,),
-        ),
-    )
+define_layer(
+    Signature("InfogainLoss", bottoms=(2, 3), tops=(1, 2), param="infogain_loss_param", loss=True),
+    PerLayer(make_infogain_loss),
+    Gradient(
+        infogain_loss_backward,
+        indices=Indices((1, 2), classes_along_axis, ignored_label),
+        exempt_from_force_backward=(1,),
+    ),
 )
 
 

@@ -15,8 +15,8 @@ from .context import Context
 from .dtypes import promote
 from .helpers import first_top, four_axes
 from .loss import classes_of_rows, label_mask, nan_if_unlabelled, require_one_batch
-from .registry import register
-from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 _SOFTENING = 1e-4  # Caffe divides by the distance plus this
 
@@ -37,13 +37,11 @@ def euclidean_loss_backward(
     return diff.reshape(a.shape), -diff.reshape(b.shape)
 
 
-register(
-    LayerType(
-        Signature("EuclideanLoss", bottoms=2, loss=True),
-        Traced(euclidean_loss),
-        Gradient(euclidean_loss_backward),
-        LayerTraits(accepts_integers=True),
-    )
+define_layer(
+    Signature("EuclideanLoss", bottoms=2, loss=True),
+    Traced(euclidean_loss),
+    Gradient(euclidean_loss_backward),
+    LayerTraits(accepts_integers=True),
 )
 
 
@@ -97,24 +95,22 @@ def contrastive_loss_backward(
     return da.reshape(a.shape), -da.reshape(b.shape), None, *(None for _ in centroids)
 
 
-register(
-    LayerType(
-        Signature(
-            "ContrastiveLoss",
-            bottoms=(3, 4),
-            tops=(1, 2),
-            param="contrastive_loss_param",
-            loss=True,
-            fork_settings=("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale"),
-        ),
-        Traced(contrastive_loss),
-        Gradient(
-            contrastive_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((2,)),
-            exempt_from_force_backward=(2, 3),
-        ),
-    )
+define_layer(
+    Signature(
+        "ContrastiveLoss",
+        bottoms=(3, 4),
+        tops=(1, 2),
+        param="contrastive_loss_param",
+        loss=True,
+        fork_settings=("output_matches", "centroid_learning", "distance_calculation", "matching_distance_scale"),
+    ),
+    Traced(contrastive_loss),
+    Gradient(
+        contrastive_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((2,)),
+        exempt_from_force_backward=(2, 3),
+    ),
 )
 
 
@@ -174,13 +170,11 @@ def euclidean_distance(ctx: Context, a: jax.Array, b: jax.Array) -> jax.Array:
     return distance.reshape(1, 1, 1, 1).astype(a.dtype)
 
 
-register(
-    LayerType(
-        Signature("EuclideanDistance", bottoms=2),
-        Traced(euclidean_distance),
-        Gradient(exists=False),
-        docs=LayerDocs(origin="cbfinn/caffe"),
-    )
+define_layer(
+    Signature("EuclideanDistance", bottoms=2),
+    Traced(euclidean_distance),
+    Gradient(exists=False),
+    docs=LayerDocs(origin="cbfinn/caffe"),
 )
 
 
@@ -203,13 +197,11 @@ def weighted_euclidean_loss_backward(
     return diff.reshape(a.shape), -diff.reshape(b.shape), d_weights.reshape(weights.shape)
 
 
-register(
-    LayerType(
-        Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
-        Traced(weighted_euclidean_loss),
-        Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
-        docs=LayerDocs(origin="cbfinn/caffe"),
-    )
+define_layer(
+    Signature("WeightedEuclideanLoss", bottoms=3, loss=True),
+    Traced(weighted_euclidean_loss),
+    Gradient(weighted_euclidean_loss_backward, overrides_autodiff=True),
+    docs=LayerDocs(origin="cbfinn/caffe"),
 )
 
 
@@ -251,12 +243,10 @@ def hinge_loss_backward(
     return (dy / scores.shape[0] * sign * slope).reshape(scores.shape), None
 
 
-register(
-    LayerType(
-        Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
-        Traced(hinge_loss),
-        Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), exempt_from_force_backward=(1,)),
-    )
+define_layer(
+    Signature("HingeLoss", bottoms=2, param="hinge_loss_param", loss=True),
+    Traced(hinge_loss),
+    Gradient(hinge_loss_backward, indices=Indices((1,), classes_of_rows), exempt_from_force_backward=(1,)),
 )
 
 

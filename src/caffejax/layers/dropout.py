@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..errors import require
 from .context import Context
 from .param_str import settings
-from .registry import register
+from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 
@@ -35,13 +35,11 @@ def dropout_is_identity(ctx: Context) -> bool:
     return not (ctx.training or ctx.param.sample_weights_test) and bool(ctx.param.scale_train)
 
 
-register(
-    LayerType(
-        Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
-        Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
-        Gradient(dropout_backward),
-        LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
-    )
+define_layer(
+    Signature("Dropout", param="dropout_param", fork_settings=("scale_train", "sample_weights_test")),
+    Traced(dropout, top_shapes=lambda ctx, x: [x.shape] if dropout_is_identity(ctx) else None),
+    Gradient(dropout_backward),
+    LayerTraits(row_wise=True, is_identity=dropout_is_identity, dtype_policy="bottoms", spatial_map="same"),
 )
 
 
@@ -68,14 +66,12 @@ def selu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * jnp.where(x > 0, scale, y + scale * ctx.param.alpha)
 
 
-register(
-    LayerType(
-        Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
-        Traced(selu),
-        Gradient(selu_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="soeaver/caffe-model"),
-    )
+define_layer(
+    Signature("SeLu", param="selu_param", aliases=("SELU", "SeLU")),
+    Traced(selu),
+    Gradient(selu_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="soeaver/caffe-model"),
 )
 
 
@@ -96,14 +92,12 @@ def selu_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.A
     return jnp.where(_draw_kept(ctx, x), dy * _alpha_factor_and_bias(ctx)[0], 0)
 
 
-register(
-    LayerType(
-        Signature("SeLuDropout", param="selu_dropout_param"),
-        Traced(selu_dropout),
-        Gradient(selu_dropout_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(origin="soeaver/caffe-model"),
-    )
+define_layer(
+    Signature("SeLuDropout", param="selu_dropout_param"),
+    Traced(selu_dropout),
+    Gradient(selu_dropout_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="soeaver/caffe-model"),
 )
 
 
@@ -126,14 +120,12 @@ def spatial_dropout_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: ja
     return jnp.where(_draw_kept_channels(ctx, x), dy / (1 - ctx.param.dropout_ratio), 0) if ctx.training else dy
 
 
-register(
-    LayerType(
-        Signature("SpatialDropout", param="spatial_dropout_param"),
-        Traced(spatial_dropout),
-        Gradient(spatial_dropout_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(origin="Intel Caffe"),
-    )
+define_layer(
+    Signature("SpatialDropout", param="spatial_dropout_param"),
+    Traced(spatial_dropout),
+    Gradient(spatial_dropout_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="Intel Caffe"),
 )
 
 

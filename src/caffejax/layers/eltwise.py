@@ -19,8 +19,8 @@ from . import cross_replica
 from .context import Context, Shape
 from .dtypes import promote
 from .helpers import canonical_axis
-from .registry import register
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -92,14 +92,12 @@ def eltwise_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) 
             return tuple(jnp.where(first == place, dy, 0) for place in zero_and_one_swapped)
 
 
-register(
-    LayerType(
-        Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
-        Traced(eltwise, top_shapes=eltwise_top_shapes),
-        Gradient(eltwise_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        settings=read_eltwise,
-    )
+define_layer(
+    Signature("Eltwise", bottoms=(2, None), param="eltwise_param"),
+    Traced(eltwise, top_shapes=eltwise_top_shapes),
+    Gradient(eltwise_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    settings=read_eltwise,
 )
 
 
@@ -132,7 +130,7 @@ def reduction_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arra
     return (_coefficient(ctx, x.shape) * promote(dy)[..., None] * slope).reshape(x.shape)
 
 
-register(LayerType(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward)))
+define_layer(Signature("Reduction", param="reduction_param"), Traced(reduction), Gradient(reduction_backward))
 
 
 def _reduction_operation(ctx: Context) -> str:

@@ -12,8 +12,8 @@ from ..glog import warn_once
 from .context import Context, ParamSpec
 from .helpers import as_tuple, no_gradient
 from .metric_learning.margins import next_pass, passes
-from .registry import register
-from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -39,13 +39,11 @@ def memory_loss(ctx: Context, *xs: jax.Array) -> jax.Array:
     return jnp.zeros((), jnp.float32)
 
 
-register(
-    LayerType(
-        Signature("MemoryLoss", bottoms=(1, 2), loss=True),
-        Traced(memory_loss),
-        Gradient(no_gradient),
-        docs=LayerDocs(origin="MyCaffe", restrictions="It is 0, with a warning."),
-    )
+define_layer(
+    Signature("MemoryLoss", bottoms=(1, 2), loss=True),
+    Traced(memory_loss),
+    Gradient(no_gradient),
+    docs=LayerDocs(origin="MyCaffe", restrictions="It is 0, with a warning."),
 )
 
 
@@ -58,14 +56,12 @@ for _name, _forward, _origin, _tops in (
     ("Gather", gather, "yjxiong/caffe", SAME_AS_BOTTOMS),
     ("Debug", debug, "MyCaffe", (1, None)),
 ):
-    register(
-        LayerType(
-            Signature(_name, bottoms=(1, None), tops=_tops),
-            Traced(_forward),
-            Gradient(pass_through_backward),
-            LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
-            docs=LayerDocs(origin=_origin),
-        )
+    define_layer(
+        Signature(_name, bottoms=(1, None), tops=_tops),
+        Traced(_forward),
+        Gradient(pass_through_backward),
+        LayerTraits(elementwise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+        docs=LayerDocs(origin=_origin),
     )
 
 
@@ -93,23 +89,21 @@ def gradient_scaler_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: An
     return (None,), (-_factor(ctx, blobs[0]) * dy).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("GradientScaler", param="gradient_scaler_param"),
-        Traced(gradient_scaler, params=gradient_scaler_params, stateful=True),
-        Gradient(
-            gradient_scaler_backward,
-            overrides_autodiff=True,
-            not_derivative="It is the gradient of the top, negated and scaled.",
-        ),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
-        docs=LayerDocs(
-            origin="ddtm/caffe (DANN)",
-            restrictions="Forward passes are counted, where the fork uses the iteration of the solver: with iter_size "
-            "set, multiply max_iter by it. No recorded case.",
-            unsupported={"second": "the gradient of the gradient is negated once more"},
-        ),
-    )
+define_layer(
+    Signature("GradientScaler", param="gradient_scaler_param"),
+    Traced(gradient_scaler, params=gradient_scaler_params, stateful=True),
+    Gradient(
+        gradient_scaler_backward,
+        overrides_autodiff=True,
+        not_derivative="It is the gradient of the top, negated and scaled.",
+    ),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole", spatial_map="same"),
+    docs=LayerDocs(
+        origin="ddtm/caffe (DANN)",
+        restrictions="Forward passes are counted, where the fork uses the iteration of the solver: with iter_size "
+        "set, multiply max_iter by it. No recorded case.",
+        unsupported={"second": "the gradient of the gradient is negated once more"},
+    ),
 )
 
 

@@ -13,8 +13,8 @@ from ..kernels.window import Window
 from .context import Context, Shape
 from .convolution import FORK_DILATIONS, convolution_output, read_convolution
 from .helpers import canonical_axis, is_after_first_axis
-from .registry import register
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerTraits, Signature, Traced
 
 
 def im2col(ctx: Context, x: jax.Array) -> jax.Array:
@@ -37,20 +37,18 @@ def im2col_window(ctx: Context, x: jax.Array) -> Window:
     return _window(ctx, x)[0]
 
 
-register(
-    LayerType(
-        Signature("Im2col", param="convolution_param", fork_settings=FORK_DILATIONS),
-        Traced(im2col),
-        Gradient(im2col_backward),
-        LayerTraits(
-            row_wise=is_after_first_axis,
-            dtype_policy="bottoms",
-            accepts_integers=True,
-            spatial_map="windows",
-            window=im2col_window,
-        ),
-        settings=read_convolution,
-    )
+define_layer(
+    Signature("Im2col", param="convolution_param", fork_settings=FORK_DILATIONS),
+    Traced(im2col),
+    Gradient(im2col_backward),
+    LayerTraits(
+        row_wise=is_after_first_axis,
+        dtype_policy="bottoms",
+        accepts_integers=True,
+        spatial_map="windows",
+        window=im2col_window,
+    ),
+    settings=read_convolution,
 )
 
 

@@ -16,7 +16,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import as_tuple, canonical_axis, pointwise_window
-from .registry import register
+from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, OnHost, Signature, Traced, Variants
 from .weights import weight_and_bias
 
@@ -50,13 +50,11 @@ def _argmax_window(ctx: Context, bottom: Any) -> Window | None:
     return pointwise_window(ctx, bottom) if canonical_axis(axis, bottom.shape) == 1 else None
 
 
-register(
-    LayerType(
-        Signature("ArgMax", param="argmax_param"),
-        Traced(argmax),
-        Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
-        LayerTraits(receptive_window=_argmax_window),
-    )
+define_layer(
+    Signature("ArgMax", param="argmax_param"),
+    Traced(argmax),
+    Gradient(exists=False, not_derivative="Caffe has no backward pass for the largest values."),
+    LayerTraits(receptive_window=_argmax_window),
 )
 
 
@@ -82,14 +80,12 @@ def batch_reindex_backward(
     return jax.ops.segment_sum(promote(dy), _positions(index, x.shape[0]), num_segments=x.shape[0]), None
 
 
-register(
-    LayerType(
-        Signature("BatchReindex", bottoms=2),
-        Traced(batch_reindex),
-        Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, gathers=True)),
-        LayerTraits(dtype_policy="bottoms"),
-        docs=LayerDocs(unsupported={"joined": "its indices refer to items in the batch of the device"}),
-    )
+define_layer(
+    Signature("BatchReindex", bottoms=2),
+    Traced(batch_reindex),
+    Gradient(batch_reindex_backward, indices=Indices((1,), classes=batch_reindex_classes, gathers=True)),
+    LayerTraits(dtype_policy="bottoms"),
+    docs=LayerDocs(unsupported={"joined": "its indices refer to items in the batch of the device"}),
 )
 
 
@@ -117,13 +113,11 @@ def crop_backward(
     return lax.pad(dy, jnp.zeros((), dy.dtype), around), None
 
 
-register(
-    LayerType(
-        Signature("Crop", bottoms=2, param="crop_param"),
-        Traced(crop),
-        Gradient(crop_backward),
-        LayerTraits(dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped"),
-    )
+define_layer(
+    Signature("Crop", bottoms=2, param="crop_param"),
+    Traced(crop),
+    Gradient(crop_backward),
+    LayerTraits(dtype_policy="bottoms", accepts_integers=True, spatial_map="cropped"),
 )
 
 
@@ -183,12 +177,10 @@ def embed_backward(
     return (d_weight, *(rows.sum(0) for _ in bias)), None
 
 
-register(
-    LayerType(
-        Signature("Embed", param="embed_param"),
-        Traced(embed, params=embed_params),
-        Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, gathers=True)),
-    )
+define_layer(
+    Signature("Embed", param="embed_param"),
+    Traced(embed, params=embed_params),
+    Gradient(embed_backward, indices=Indices((0,), classes=embed_classes, gathers=True)),
 )
 
 
@@ -264,16 +256,14 @@ FILTER_CHANNELS = LayerType(
     docs=LayerDocs(origin="channel-pruning"),
 )
 
-register(
-    LayerType(
-        Signature("Filter", bottoms=(1, None), tops=(1, None)),
-        Variants(
-            lambda layer: "channel-pruning" if layer.HasField("filter_param") else "BVLC",
-            {"BVLC": FILTER_ROWS, "channel-pruning": FILTER_CHANNELS},
-            selection_doc="With a filter_param it is channel-pruning's.",
-        ),
-        docs=LayerDocs(origin="BVLC, channel-pruning"),
-    )
+define_layer(
+    Signature("Filter", bottoms=(1, None), tops=(1, None)),
+    Variants(
+        lambda layer: "channel-pruning" if layer.HasField("filter_param") else "BVLC",
+        {"BVLC": FILTER_ROWS, "channel-pruning": FILTER_CHANNELS},
+        selection_doc="With a filter_param it is channel-pruning's.",
+    ),
+    docs=LayerDocs(origin="BVLC, channel-pruning"),
 )
 
 

@@ -7,8 +7,8 @@ import jax
 from ..errors import require
 from .context import Context, ParamSpec, Shape
 from .fillers import fill, is_random
-from .registry import register
-from .types import Fed, Gradient, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Fed, Gradient, Signature, Traced
 
 
 def input_shapes(ctx: Context) -> list[Shape]:
@@ -26,7 +26,7 @@ def input_shapes(ctx: Context) -> list[Shape]:
     return shapes * ctx.n_tops if len(shapes) == 1 else shapes
 
 
-register(LayerType(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), Fed(input_shapes)))
+define_layer(Signature("Input", bottoms=0, tops=(1, None), param="input_param"), Fed(input_shapes))
 
 
 def memory_data_shapes(ctx: Context) -> list[Shape]:
@@ -37,10 +37,8 @@ def memory_data_shapes(ctx: Context) -> list[Shape]:
     return [shape, shape[:1]]
 
 
-register(
-    LayerType(
-        Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data_shapes, from_arrays=True)
-    )
+define_layer(
+    Signature("MemoryData", bottoms=0, tops=2, param="memory_data_param"), Fed(memory_data_shapes, from_arrays=True)
 )
 
 
@@ -62,7 +60,7 @@ def dummy_data(ctx: Context) -> tuple[jax.Array, ...]:
     )
 
 
-register(LayerType(Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"), Traced(dummy_data)))
+define_layer(Signature("DummyData", bottoms=0, tops=(1, None), param="dummy_data_param"), Traced(dummy_data))
 
 
 def _dummy_shapes(ctx: Context) -> list[Shape]:
@@ -98,10 +96,8 @@ def parameter_backward(ctx: Context, blobs: tuple[jax.Array], *, y: jax.Array, d
     return (dy,)
 
 
-register(
-    LayerType(
-        Signature("Parameter", bottoms=0, param="parameter_param", fork_settings=("blob_filler",)),
-        Traced(parameter, params=parameter_params),
-        Gradient(parameter_backward),
-    )
+define_layer(
+    Signature("Parameter", bottoms=0, param="parameter_param", fork_settings=("blob_filler",)),
+    Traced(parameter, params=parameter_params),
+    Gradient(parameter_backward),
 )

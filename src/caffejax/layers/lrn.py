@@ -17,8 +17,8 @@ from .context import Context, Shape
 from .dtypes import promote
 from .helpers import pointwise_window
 from .pooling import average_windows
-from .registry import register
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerTraits, Signature, Traced
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,12 @@ def _receptive_window(ctx: Context, bottom: Any) -> Window:
     return _squares_window(ctx.settings, bottom.shape[2:]) if ctx.settings.within else pointwise_window(ctx, bottom)
 
 
-register(
-    LayerType(
-        Signature("LRN", param="lrn_param", fork_settings=("deconv_ignore",)),
-        Traced(lrn, top_shapes=lrn_top_shapes),
-        Gradient(lrn_backward, deconv=lambda ctx, dy: dy if ctx.param.deconv_ignore else None),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
-        settings=read_lrn,
-    )
+define_layer(
+    Signature("LRN", param="lrn_param", fork_settings=("deconv_ignore",)),
+    Traced(lrn, top_shapes=lrn_top_shapes),
+    Gradient(lrn_backward, deconv=lambda ctx, dy: dy if ctx.param.deconv_ignore else None),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=_receptive_window),
+    settings=read_lrn,
 )
 
 

@@ -17,8 +17,8 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .helpers import same_shape
-from .registry import register
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -35,13 +35,11 @@ def relu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * ((x > 0) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-register(
-    LayerType(
-        Signature("ReLU", param="relu_param"),
-        Traced(relu, top_shapes=same_shape),
-        Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # whatever the slope and the bottom
-        LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("ReLU", param="relu_param"),
+    Traced(relu, top_shapes=same_shape),
+    Gradient(relu_backward, deconv=lambda ctx, dy: jnp.maximum(dy, 0)),  # whatever the slope and the bottom
+    LayerTraits(is_relu=lambda ctx: ctx.param.negative_slope == 0, elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -71,13 +69,11 @@ def prelu_backward(
     return (d_slope,), dy * ((x > 0) + _along_channels(slope, x) * (x <= 0))
 
 
-register(
-    LayerType(
-        Signature("PReLU", param="prelu_param"),
-        Traced(prelu, params=prelu_params, top_shapes=same_shape),
-        Gradient(prelu_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-    )
+define_layer(
+    Signature("PReLU", param="prelu_param"),
+    Traced(prelu, params=prelu_params, top_shapes=same_shape),
+    Gradient(prelu_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
 )
 
 
@@ -95,13 +91,11 @@ def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-register(
-    LayerType(
-        Signature("ELU", param="elu_param"),
-        Traced(elu, top_shapes=same_shape),
-        Gradient(elu_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("ELU", param="elu_param"),
+    Traced(elu, top_shapes=same_shape),
+    Gradient(elu_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -114,13 +108,11 @@ def sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy * y * (1 - y)
 
 
-register(
-    LayerType(
-        Signature("Sigmoid", param="sigmoid_param"),
-        Traced(sigmoid, top_shapes=same_shape),
-        Gradient(sigmoid_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("Sigmoid", param="sigmoid_param"),
+    Traced(sigmoid, top_shapes=same_shape),
+    Gradient(sigmoid_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -133,13 +125,11 @@ def tanh_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * (1 - y * y)
 
 
-register(
-    LayerType(
-        Signature("TanH", param="tanh_param"),
-        Traced(tanh, top_shapes=same_shape),
-        Gradient(tanh_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("TanH", param="tanh_param"),
+    Traced(tanh, top_shapes=same_shape),
+    Gradient(tanh_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -153,13 +143,11 @@ def swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-register(
-    LayerType(
-        Signature("Swish", param="swish_param"),
-        Traced(swish, top_shapes=same_shape),
-        Gradient(swish_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("Swish", param="swish_param"),
+    Traced(swish, top_shapes=same_shape),
+    Gradient(swish_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -172,7 +160,7 @@ def bnll_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * -jnp.expm1(-y)  # 1 - 1 / (1 + exp(x))
 
 
-register(LayerType(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), LayerTraits(elementwise=True)))
+define_layer(Signature("BNLL"), Traced(bnll), Gradient(bnll_backward), LayerTraits(elementwise=True))
 
 
 def absval(ctx: Context, x: jax.Array) -> jax.Array:
@@ -184,13 +172,11 @@ def absval_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-register(
-    LayerType(
-        Signature("AbsVal", in_place=False),
-        Traced(absval, top_shapes=same_shape),
-        Gradient(absval_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("AbsVal", in_place=False),
+    Traced(absval, top_shapes=same_shape),
+    Gradient(absval_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -207,13 +193,11 @@ def clip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return jnp.where(_inside(ctx.param, x), dy, 0)
 
 
-register(
-    LayerType(
-        Signature("Clip", param="clip_param"),
-        Traced(clip),
-        Gradient(clip_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    )
+define_layer(
+    Signature("Clip", param="clip_param"),
+    Traced(clip),
+    Gradient(clip_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
 )
 
 
@@ -226,13 +210,11 @@ def threshold(ctx: Context, x: jax.Array) -> jax.Array:
     return (x > ctx.param.threshold).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("Threshold", param="threshold_param"),
-        Traced(threshold),
-        Gradient(exists=False),
-        LayerTraits(elementwise=True),
-    )
+define_layer(
+    Signature("Threshold", param="threshold_param"),
+    Traced(threshold),
+    Gradient(exists=False),
+    LayerTraits(elementwise=True),
 )
 
 
@@ -254,13 +236,11 @@ def power_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (p.power * p.scale) * _scale_and_shift(p, x) ** (p.power - 1)
 
 
-register(
-    LayerType(
-        Signature("Power", param="power_param"),
-        Traced(power, top_shapes=same_shape),
-        Gradient(power_backward),
-        LayerTraits(elementwise=True),
-    )
+define_layer(
+    Signature("Power", param="power_param"),
+    Traced(power, top_shapes=same_shape),
+    Gradient(power_backward),
+    LayerTraits(elementwise=True),
 )
 
 
@@ -273,9 +253,7 @@ def exp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * y * (log_base(ctx.param) * ctx.param.scale)
 
 
-register(
-    LayerType(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), LayerTraits(elementwise=True))
-)
+define_layer(Signature("Exp", param="exp_param"), Traced(exp), Gradient(exp_backward), LayerTraits(elementwise=True))
 
 
 def log(ctx: Context, x: jax.Array) -> jax.Array:
@@ -289,9 +267,7 @@ def log_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * (p.scale / log_base(p)) / _scale_and_shift(p, x)
 
 
-register(
-    LayerType(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), LayerTraits(elementwise=True))
-)
+define_layer(Signature("Log", param="log_param"), Traced(log), Gradient(log_backward), LayerTraits(elementwise=True))
 
 
 def _scale_and_shift(p: Any, x: jax.Array) -> jax.Array:
@@ -318,14 +294,12 @@ def mish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * (bend + x * (1 - jnp.square(bend)) * jax.nn.sigmoid(x))
 
 
-register(
-    LayerType(
-        Signature("Mish"),
-        Traced(mish),
-        Gradient(mish_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="YOLOv4"),
-    )
+define_layer(
+    Signature("Mish"),
+    Traced(mish),
+    Gradient(mish_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="YOLOv4"),
 )
 
 
@@ -338,14 +312,12 @@ def relu6_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (((x > 0) & (x < 6)) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-register(
-    LayerType(
-        Signature("ReLU6", param="relu6_param"),
-        Traced(relu6),
-        Gradient(relu6_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="MobileNet-SSD, MobileNet-YOLO"),
-    )
+define_layer(
+    Signature("ReLU6", param="relu6_param"),
+    Traced(relu6),
+    Gradient(relu6_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MobileNet-SSD, MobileNet-YOLO"),
 )
 
 
@@ -359,14 +331,12 @@ def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.A
     return jnp.where((y > 0) & (y < 1), ctx.param.alpha * dy, 0)
 
 
-register(
-    LayerType(
-        Signature("HardSigmoid", param="hard_sigmoid_param"),
-        Traced(hard_sigmoid),
-        Gradient(hard_sigmoid_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="synopsys-caffe"),
-    )
+define_layer(
+    Signature("HardSigmoid", param="hard_sigmoid_param"),
+    Traced(hard_sigmoid),
+    Gradient(hard_sigmoid_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="synopsys-caffe"),
 )
 
 
@@ -379,12 +349,10 @@ def hard_swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arr
     return dy * jnp.where(x > -3, jnp.where(x < 3, (2 * x + 3) / 6, 1), 0)
 
 
-register(
-    LayerType(
-        Signature("HardSwish", aliases=("HSwish",)),
-        Traced(hard_swish),
-        Gradient(hard_swish_backward),
-        LayerTraits(elementwise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="MobileNetV3"),
-    )
+define_layer(
+    Signature("HardSwish", aliases=("HSwish",)),
+    Traced(hard_swish),
+    Gradient(hard_swish_backward),
+    LayerTraits(elementwise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MobileNetV3"),
 )

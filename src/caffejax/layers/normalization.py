@@ -19,7 +19,7 @@ from . import cross_replica
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import four_axes, global_window, namespace_of, rsqrt, stop_gradient
-from .registry import register
+from .registry import define_layer, register
 from .types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
@@ -394,13 +394,11 @@ def mvn_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dx.reshape(x.shape)
 
 
-register(
-    LayerType(
-        Signature("MVN", param="mvn_param"),
-        Traced(mvn),
-        Gradient(mvn_backward, overrides_autodiff=True),
-        LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
-    )
+define_layer(
+    Signature("MVN", param="mvn_param"),
+    Traced(mvn),
+    Gradient(mvn_backward, overrides_autodiff=True),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
 )
 
 

@@ -15,7 +15,7 @@ from .context import Context, ParamSpec
 from .dtypes import promote
 from .helpers import as_tuple, four_axes, pointwise_window
 from .implementation import LayerContext
-from .registry import register
+from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _NORMFACE_EPS = 1e-6
@@ -153,16 +153,14 @@ def resolve_normalize(layer: Any, context: LayerContext) -> Any:
     return layer
 
 
-register(
-    LayerType(
-        Signature("Normalize", tops=(1, 2), aliases=("Normalization2",)),
-        Variants(
-            select_normalize,
-            {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
-            selection_doc="With norm_param, `param` or `blobs` it is the SSD fork's; with normalize_param or two tops "
-            "it is NormFace's. Otherwise it is the SSD fork's for maps and NormFace's for features (1 x 1).",
-            resolve=resolve_normalize,
-        ),
-        docs=LayerDocs(origin="SSD, NormFace"),
-    )
+define_layer(
+    Signature("Normalize", tops=(1, 2), aliases=("Normalization2",)),
+    Variants(
+        select_normalize,
+        {"SSD": NORMALIZE_SSD, "NormFace": NORMALIZE_NORMFACE},
+        selection_doc="With norm_param, `param` or `blobs` it is the SSD fork's; with normalize_param or two tops "
+        "it is NormFace's. Otherwise it is the SSD fork's for maps and NormFace's for features (1 x 1).",
+        resolve=resolve_normalize,
+    ),
+    docs=LayerDocs(origin="SSD, NormFace"),
 )

@@ -12,8 +12,8 @@ from ..errors import require
 from ..kernels.window import Window
 from .context import Context, Shape
 from .helpers import canonical_axis, pointwise_window
-from .registry import register
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 def permute(ctx: Context, x: jax.Array) -> jax.Array:
@@ -29,20 +29,18 @@ def permutes_rows(ctx: Context) -> bool:
     return not ctx.param.order or ctx.param.order[0] == 0
 
 
-register(
-    LayerType(
-        Signature("Permute", param="permute_param", in_place=False),
-        Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
-        Gradient(permute_backward),
-        LayerTraits(
-            row_wise=permutes_rows,
-            data_movement="whole",
-            dtype_policy="bottoms",
-            accepts_integers=True,
-            receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, permuted_axes),
-        ),
-        docs=LayerDocs(origin="SSD"),
-    )
+define_layer(
+    Signature("Permute", param="permute_param", in_place=False),
+    Traced(permute, top_shapes=lambda ctx, x: [tuple(x.shape[i] for i in permuted_axes(ctx, x.shape))]),
+    Gradient(permute_backward),
+    LayerTraits(
+        row_wise=permutes_rows,
+        data_movement="whole",
+        dtype_policy="bottoms",
+        accepts_integers=True,
+        receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, permuted_axes),
+    ),
+    docs=LayerDocs(origin="SSD"),
 )
 
 
@@ -69,20 +67,18 @@ def transposes_rows(ctx: Context) -> bool:
     return bool(ctx.param.dim) and ctx.param.dim[0] == 0
 
 
-register(
-    LayerType(
-        Signature("Transpose", param="transpose_param", in_place=False),
-        Traced(transpose),
-        Gradient(transpose_backward),
-        LayerTraits(
-            row_wise=transposes_rows,
-            data_movement="whole",
-            dtype_policy="bottoms",
-            accepts_integers=True,
-            receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, transposed_axes),
-        ),
-        docs=LayerDocs(origin="CTPN"),
-    )
+define_layer(
+    Signature("Transpose", param="transpose_param", in_place=False),
+    Traced(transpose),
+    Gradient(transpose_backward),
+    LayerTraits(
+        row_wise=transposes_rows,
+        data_movement="whole",
+        dtype_policy="bottoms",
+        accepts_integers=True,
+        receptive_window=lambda ctx, bottom: _permuted_window(ctx, bottom, transposed_axes),
+    ),
+    docs=LayerDocs(origin="CTPN"),
 )
 
 
@@ -119,16 +115,12 @@ def reverses_within_rows(ctx: Context) -> bool:
     return bool(ctx.param.axis) and all(axis > 0 for axis in ctx.param.axis)
 
 
-register(
-    LayerType(
-        Signature("Reverse", param="reverse_param", in_place=False),
-        Traced(reverse),
-        Gradient(reverse_backward),
-        LayerTraits(
-            row_wise=reverses_within_rows, data_movement="whole", dtype_policy="bottoms", accepts_integers=True
-        ),
-        docs=LayerDocs(origin="CTPN"),
-    )
+define_layer(
+    Signature("Reverse", param="reverse_param", in_place=False),
+    Traced(reverse),
+    Gradient(reverse_backward),
+    LayerTraits(row_wise=reverses_within_rows, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(origin="CTPN"),
 )
 
 
@@ -148,14 +140,12 @@ def flip_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return jnp.flip(dy, flipped_axes(ctx, x.shape))
 
 
-register(
-    LayerType(
-        Signature("Flip", param="flip_param", in_place=False),
-        Traced(flip),
-        Gradient(flip_backward),
-        LayerTraits(row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(origin="caffe-windows"),
-    )
+define_layer(
+    Signature("Flip", param="flip_param", in_place=False),
+    Traced(flip),
+    Gradient(flip_backward),
+    LayerTraits(row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(origin="caffe-windows"),
 )
 
 
@@ -175,16 +165,14 @@ def shuffle_channel_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: ja
     return _swap_groups(dy, channels, groups)
 
 
-register(
-    LayerType(
-        Signature("ShuffleChannel", param="shuffle_channel_param"),
-        Traced(shuffle_channel),
-        Gradient(shuffle_channel_backward),
-        LayerTraits(
-            row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"
-        ),
-        docs=LayerDocs(origin="ShuffleNet"),
-    )
+define_layer(
+    Signature("ShuffleChannel", param="shuffle_channel_param"),
+    Traced(shuffle_channel),
+    Gradient(shuffle_channel_backward),
+    LayerTraits(
+        row_wise=True, data_movement="whole", dtype_policy="bottoms", accepts_integers=True, spatial_map="same"
+    ),
+    docs=LayerDocs(origin="ShuffleNet"),
 )
 
 

@@ -21,8 +21,8 @@ from .context import Context, Shape
 from .dtypes import promote
 from .helpers import first_top
 from .im2col import overlay, windows
-from .registry import register
-from .types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 _MOST_STEPS = 8192  # more steps take minutes to compile
 _LARGEST = 1024  # each cell of a kernel is a step of the computation; larger kernels than the plane are useless
@@ -107,15 +107,13 @@ def pooling_window(ctx: Context, x: Any) -> Window:
     return window_and_size(ctx, x)[0]
 
 
-register(
-    LayerType(
-        Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
-        Traced(pooling, top_shapes=pooling_top_shapes),
-        Gradient(pooling_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
-        docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is an error."),
-        settings=read_pooling,
-    )
+define_layer(
+    Signature("Pooling", tops=(1, 2), param="pooling_param", fork_settings=("ceil_mode",)),
+    Traced(pooling, top_shapes=pooling_top_shapes),
+    Gradient(pooling_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="windows", window=pooling_window),
+    docs=LayerDocs(restrictions="A kernel larger than both the plane and 1024 is an error."),
+    settings=read_pooling,
 )
 
 
@@ -425,15 +423,13 @@ def spp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dx
 
 
-register(
-    LayerType(
-        Signature("SPP", param="spp_param"),
-        Traced(spp),
-        Gradient(spp_backward),
-        LayerTraits(dtype_policy="bottoms"),
-        docs=LayerDocs(restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe."),
-        settings=read_spp,
-    )
+define_layer(
+    Signature("SPP", param="spp_param"),
+    Traced(spp),
+    Gradient(spp_backward),
+    LayerTraits(dtype_policy="bottoms"),
+    docs=LayerDocs(restrictions="STOCHASTIC needs a plane that is divisible into the bins, as in Caffe."),
+    settings=read_spp,
 )
 
 

@@ -20,8 +20,8 @@ from ..errors import require
 from ..kernels.vma import vary_as
 from .context import Context, ParamSpec
 from .dtypes import promote
-from .registry import register
-from .types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced, Transform
+from .registry import define_layer
+from .types import Gradient, Indices, LayerDocs, Signature, Traced, Transform
 
 Arrays = tuple[jax.Array, ...]
 Pair = tuple[jax.Array, jax.Array]
@@ -250,15 +250,11 @@ def rnn_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: Any, dy: A
     return diffs(s, blobs, bottoms, d, state_diffs)
 
 
-register(
-    LayerType(
-        Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
-        Traced(rnn, params=rnn_params, stateful=True),
-        Gradient(
-            rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES
-        ),
-        docs=LayerDocs(unsupported=CARRIES),
-    )
+define_layer(
+    Signature("RNN", bottoms=(2, 4), tops=(1, 2), param="recurrent_param", further_params=("rnn_param",)),
+    Traced(rnn, params=rnn_params, stateful=True),
+    Gradient(rnn_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
+    docs=LayerDocs(unsupported=CARRIES),
 )
 
 
@@ -295,12 +291,10 @@ def lstm_unit_backward(
     return dc_prev, d_gates, None
 
 
-register(
-    LayerType(
-        Signature("LSTMUnit", bottoms=3, tops=2),
-        Traced(lstm_unit),
-        Gradient(lstm_unit_backward, indices=Indices((2,)), exempt_from_force_backward=(2,)),
-    )
+define_layer(
+    Signature("LSTMUnit", bottoms=3, tops=2),
+    Traced(lstm_unit),
+    Gradient(lstm_unit_backward, indices=Indices((2,)), exempt_from_force_backward=(2,)),
 )
 
 
@@ -409,13 +403,9 @@ def _previous_hidden(s: Sequence, top: jax.Array) -> jax.Array:
     return jnp.concatenate([s.start[0][None].astype(top.dtype), top[:-1]])
 
 
-register(
-    LayerType(
-        Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
-        Traced(lstm, params=lstm_params, stateful=True),
-        Gradient(
-            lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES
-        ),
-        docs=LayerDocs(unsupported=CARRIES),
-    )
+define_layer(
+    Signature("LSTM", bottoms=(2, 5), tops=(1, 3), param="recurrent_param"),
+    Traced(lstm, params=lstm_params, stateful=True),
+    Gradient(lstm_backward, indices=Indices((1,)), exempt_from_force_backward=(1,), not_derivative=NO_DIFFS_OF_STATES),
+    docs=LayerDocs(unsupported=CARRIES),
 )

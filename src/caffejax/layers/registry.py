@@ -21,7 +21,8 @@ from typing import Any
 
 from ..errors import UNKNOWN_TYPE, GraphError, did_you_mean
 from ..schema.caffe_pb2 import LayerParameter
-from .types import LayerType, Variants
+from .implementation import Function
+from .types import Gradient, Implementation, LayerDocs, LayerTraits, LayerType, Signature, Variants
 
 _INDEX = Path(__file__).with_name("index.json")
 
@@ -52,6 +53,18 @@ def register(layer_type: LayerType) -> LayerType:
             ]
         )
     return layer_type
+
+
+def define_layer(
+    signature: Signature,
+    implementation: Implementation,
+    gradient: Gradient = Gradient(),
+    traits: LayerTraits = LayerTraits(),
+    docs: LayerDocs = LayerDocs(),
+    settings: Function | None = None,
+) -> LayerType:
+    """Register the layer type of this package that has these attributes, see `LayerType`; return it."""
+    return register(LayerType(signature, implementation, gradient, traits, docs, settings))
 
 
 def is_builtin(layer_type: LayerType) -> bool:

@@ -16,8 +16,8 @@ from ..kernels.elementwise import concatenate_channels
 from .context import Context, Shape
 from .dtypes import promote
 from .helpers import as_tuple, canonical_axis, no_gradient, pointwise_window
-from .registry import register
-from .types import Gradient, LayerTraits, LayerType, Signature, Traced
+from .registry import define_layer
+from .types import Gradient, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -56,13 +56,11 @@ def concat_backward(ctx: Context, *xs: jax.Array, y: jax.Array, dy: jax.Array) -
     return tuple(jax.lax.slice_in_dim(dy, end - x.shape[axis], end, axis=axis) for x, end in zip(xs, ends, strict=True))
 
 
-register(
-    LayerType(
-        Signature("Concat", bottoms=(1, None), param="concat_param"),
-        Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
-        Gradient(concat_backward),
-        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Concat", bottoms=(1, None), param="concat_param"),
+    Traced(concat, host_forward=concat_on_host, top_shapes=concat_top_shapes),
+    Gradient(concat_backward),
+    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -82,13 +80,11 @@ def split_backward(ctx: Context, x: jax.Array, *, y: object, dy: object) -> jax.
     return jnp.sum(jnp.stack(as_tuple(dy)), axis=0)
 
 
-register(
-    LayerType(
-        Signature("Split", tops=(1, None), in_place=False),
-        Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
-        Gradient(split_backward),
-        LayerTraits(data_movement="whole", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Split", tops=(1, None), in_place=False),
+    Traced(split, top_shapes=lambda ctx, x: [x.shape] * ctx.n_tops),
+    Gradient(split_backward),
+    LayerTraits(data_movement="whole", elementwise=True, dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -109,13 +105,11 @@ def slice_backward(ctx: Context, x: jax.Array, *, y: object, dy: jax.Array | Arr
     return dx
 
 
-register(
-    LayerType(
-        Signature("Slice", tops=(1, None), param="slice_param"),
-        Traced(slice_),
-        Gradient(slice_backward),
-        LayerTraits(data_movement="parts", dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Slice", tops=(1, None), param="slice_param"),
+    Traced(slice_),
+    Gradient(slice_backward),
+    LayerTraits(data_movement="parts", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -164,13 +158,11 @@ def flatten_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy.reshape(x.shape)
 
 
-register(
-    LayerType(
-        Signature("Flatten", param="flatten_param", in_place=False),
-        Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
-        Gradient(flatten_backward),
-        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Flatten", param="flatten_param", in_place=False),
+    Traced(flatten, top_shapes=lambda ctx, x: [_flattened_shape(ctx, x.shape)]),
+    Gradient(flatten_backward),
+    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -187,13 +179,11 @@ def reshape_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy.reshape(x.shape)
 
 
-register(
-    LayerType(
-        Signature("Reshape", param="reshape_param", in_place=False),
-        Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
-        Gradient(reshape_backward),
-        LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Reshape", param="reshape_param", in_place=False),
+    Traced(reshape, top_shapes=lambda ctx, x: [_new_shape(ctx, x.shape)]),
+    Gradient(reshape_backward),
+    LayerTraits(data_movement="whole", dtype_policy="bottoms", accepts_integers=True),
 )
 
 
@@ -235,13 +225,11 @@ def tile_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return jnp.sum(promote(parts), axis=axis)
 
 
-register(
-    LayerType(
-        Signature("Tile", param="tile_param"),
-        Traced(tile),
-        Gradient(tile_backward),
-        LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window),
-    )
+define_layer(
+    Signature("Tile", param="tile_param"),
+    Traced(tile),
+    Gradient(tile_backward),
+    LayerTraits(dtype_policy="bottoms", accepts_integers=True, receptive_window=pointwise_window),
 )
 
 
@@ -250,11 +238,9 @@ def silence(ctx: Context, *xs: jax.Array) -> Arrays:
     return ()
 
 
-register(
-    LayerType(
-        Signature("Silence", bottoms=(1, None), tops=0),
-        Traced(silence),
-        Gradient(no_gradient),
-        LayerTraits(dtype_policy="bottoms", accepts_integers=True),
-    )
+define_layer(
+    Signature("Silence", bottoms=(1, None), tops=0),
+    Traced(silence),
+    Gradient(no_gradient),
+    LayerTraits(dtype_policy="bottoms", accepts_integers=True),
 )

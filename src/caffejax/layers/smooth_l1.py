@@ -12,7 +12,7 @@ from .context import Context
 from .dtypes import promote
 from .helpers import first_top, four_axis_shape
 from .loss import loss_divisor, normalization
-from .registry import register
+from .registry import define_layer
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Tops = jax.Array | tuple[jax.Array, jax.Array]
@@ -112,19 +112,17 @@ def select_smooth_l1_loss(layer: Any) -> str:
     return "fast-rcnn" if len(layer.bottom) == 3 else "py-faster-rcnn"
 
 
-register(
-    LayerType(
-        Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
-        Variants(
-            select_smooth_l1_loss,
-            {
-                "SSD": _variant("SSD", 2, loss=True),
-                "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
-                "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
-            },
-            selection_doc="With two bottoms and no smooth_l1_loss_param it is the SSD fork's, with three bottoms "
-            "fast-rcnn's, otherwise py-faster-rcnn's.",
-        ),
-        docs=LayerDocs(origin="SSD, py-faster-rcnn, fast-rcnn"),
-    )
+define_layer(
+    Signature("SmoothL1Loss", bottoms=(2, 4), tops=(1, 2), loss=True),
+    Variants(
+        select_smooth_l1_loss,
+        {
+            "SSD": _variant("SSD", 2, loss=True),
+            "py-faster-rcnn": _variant("py-faster-rcnn", (2, 4), loss=False),
+            "fast-rcnn": _variant("fast-rcnn", 3, loss=False, weighted=True, preferred=True),
+        },
+        selection_doc="With two bottoms and no smooth_l1_loss_param it is the SSD fork's, with three bottoms "
+        "fast-rcnn's, otherwise py-faster-rcnn's.",
+    ),
+    docs=LayerDocs(origin="SSD, py-faster-rcnn, fast-rcnn"),
 )

@@ -29,7 +29,7 @@ from .loss import (
     straight_through,
     valid_labels,
 )
-from .registry import register
+from .registry import define_layer, register
 from .types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 LOG_FLT_MIN = float(np.log(np.finfo(np.float32).tiny))  # smaller probabilities are clamped
@@ -56,13 +56,11 @@ def softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return y * (dy - jnp.sum(dy * y, axis=ctx.param.axis, keepdims=True)) / ctx.param.temperature
 
 
-register(
-    LayerType(
-        Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
-        Traced(softmax, top_shapes=softmax_top_shapes),
-        Gradient(softmax_backward),
-        LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
-    )
+define_layer(
+    Signature("Softmax", param="softmax_param", fork_settings=("temperature", "dimension")),
+    Traced(softmax, top_shapes=softmax_top_shapes),
+    Gradient(softmax_backward),
+    LayerTraits(row_wise=is_after_first_axis, receptive_window=pointwise_window_along(lambda ctx: ctx.param.axis)),
 )
 
 
@@ -237,12 +235,10 @@ def spatial_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: ja
     return y * (dy - jnp.sum(dy * y, axis=(2, 3), keepdims=True)) / ctx.param.temperature
 
 
-register(
-    LayerType(
-        Signature("SpatialSoftmax", param="spatial_softmax_param"),
-        Traced(spatial_softmax),
-        Gradient(spatial_softmax_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
-        docs=LayerDocs(origin="cbfinn/caffe"),
-    )
+define_layer(
+    Signature("SpatialSoftmax", param="spatial_softmax_param"),
+    Traced(spatial_softmax),
+    Gradient(spatial_softmax_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same", receptive_window=global_window),
+    docs=LayerDocs(origin="cbfinn/caffe"),
 )

@@ -1,5 +1,7 @@
 """The description of a layer type: frozen values, stated once where the type is registered.
 
+`define_layer` makes a `LayerType` of them and registers it; outside of this package it is `register(LayerType(...))`.
+
     def unit_rows(ctx, blobs, x):             # forward: arrays in, the top (or a tuple of tops) out
         ...
 
@@ -9,14 +11,12 @@
     def unit_rows_backward(ctx, blobs, x, *, y, dy):  # Caffe's Backward, written by hand
         ...
 
-    register(
-        LayerType(
-            Signature("UnitRows", param="unit_rows_param"),
-            Traced(unit_rows, params=unit_rows_params),
-            Gradient(unit_rows_backward),
-            LayerTraits(row_wise=True),
-            LayerDocs(restrictions="Bottoms with two axes only."),
-        )
+    define_layer(
+        Signature("UnitRows", param="unit_rows_param"),
+        Traced(unit_rows, params=unit_rows_params),
+        Gradient(unit_rows_backward),
+        LayerTraits(row_wise=True),
+        LayerDocs(restrictions="Bottoms with two axes only."),
     )
 
 Forward takes the layer's `Context`, its blobs as one tuple if the type declares `params`, and its bottoms. A backward
@@ -44,6 +44,7 @@ __all__ = [
     "Fed",
     "Fusion",
     "Gradient",
+    "Implementation",
     "Indices",
     "LayerDocs",
     "LayerTraits",
@@ -58,6 +59,7 @@ __all__ = [
     "Variants",
 ]
 
+Implementation = Traced | OnHost | Reads | Fed | PerLayer | Variants
 Count = int | tuple[int, int | None]  # exactly n, or (at least, at most or None)
 DtypePolicy = Literal["float32", "bottoms", "products"]
 DataMovement = Literal["nothing", "whole", "parts"]
@@ -298,7 +300,7 @@ class LayerType:
     """
 
     signature: Signature
-    implementation: Traced | OnHost | Reads | Fed | PerLayer | Variants
+    implementation: Implementation
     gradient: Gradient = Gradient()
     traits: LayerTraits = LayerTraits()
     docs: LayerDocs = LayerDocs()

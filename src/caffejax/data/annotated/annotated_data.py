@@ -14,8 +14,8 @@ import numpy as np
 from ...errors import DataError
 from ...layers.context import Site
 from ...layers.data_source import Look, Tops
-from ...layers.registry import register
-from ...layers.types import LayerDocs, LayerType, Signature
+from ...layers.registry import define_layer
+from ...layers.types import LayerDocs, Signature
 from ...schema.caffe_pb2 import AnnotatedDatum
 from ..common import CounterRng, float32_top, refuse_unsupported
 from ..data_layer import DataLayer
@@ -210,16 +210,12 @@ class AnnotatedDataLayer(DataLayer):
             raise DataError(f"the database has objects of classes that label map {path} does not have: {classes}")
 
 
-register(
-    LayerType(
-        Signature(
-            "AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param", further_params=("data_param",)
-        ),
-        AnnotatedDataLayer.source(),
-        docs=LayerDocs(
-            origin="SSD",
-            restrictions="Boxes are the only annotations. In training, the fork keeps what it distorts, expands or "
-            "samples as JPEG in between; here this is done in TEST only.",
-        ),
-    )
+define_layer(
+    Signature("AnnotatedData", bottoms=0, tops=(1, 2), param="annotated_data_param", further_params=("data_param",)),
+    AnnotatedDataLayer.source(),
+    docs=LayerDocs(
+        origin="SSD",
+        restrictions="Boxes are the only annotations. In training, the fork keeps what it distorts, expands or "
+        "samples as JPEG in between; here this is done in TEST only.",
+    ),
 )

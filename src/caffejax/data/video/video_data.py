@@ -15,8 +15,8 @@ import numpy as np
 from ...errors import DataError, Problem, locate_errors
 from ...layers.context import Site
 from ...layers.data_source import Look, Tops
-from ...layers.registry import register
-from ...layers.types import LayerDocs, LayerType, Signature
+from ...layers.registry import define_layer
+from ...layers.types import LayerDocs, Signature
 from ..common import CounterRng, dims
 from ..data_layer import DataLayer
 from ..image_batches import Examples, ImageBatches, Label
@@ -237,24 +237,22 @@ class VideoDataLayer(DataLayer):
         return ClipBatches(site, clips, param.batch_size, self.rng, tops, length=param.new_length)
 
 
-register(
-    LayerType(
-        Signature(
-            "VideoData",
-            bottoms=0,
-            tops=(1, 2),
-            param="video_data_param",
-            further_params=("image_data_param",),
-            fork_settings=tuple(sorted((*_OF_CLIPS, "new_length", "mean_value"))),
-        ),
-        VideoDataLayer.source(),
-        docs=LayerDocs(
-            origin="C3D, yjxiong/caffe",
-            restrictions="The SSD fork's, which reads a video or a camera, is refused. A clip that cannot be read "
-            "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "
-            "use_temporal_jitter clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature(
+        "VideoData",
+        bottoms=0,
+        tops=(1, 2),
+        param="video_data_param",
+        further_params=("image_data_param",),
+        fork_settings=tuple(sorted((*_OF_CLIPS, "new_length", "mean_value"))),
+    ),
+    VideoDataLayer.source(),
+    docs=LayerDocs(
+        origin="C3D, yjxiong/caffe",
+        restrictions="The SSD fork's, which reads a video or a camera, is refused. A clip that cannot be read "
+        "is an error, as other bad examples are; C3D leaves it out in TRAIN. With use_image and "
+        "use_temporal_jitter clips begin in TEST with 000001.jpg; C3D looks for 000000.jpg. No recorded case.",
+    ),
 )
 
 

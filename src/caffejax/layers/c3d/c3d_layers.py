@@ -19,8 +19,8 @@ from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
 from ..dtypes import promote
 from ..loss import label_mask, require_one_batch
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 TEMPORAL = ("kernel_depth", "temporal_stride", "temporal_pad")  # fields that C3D 1.0 adds to the 2D messages
 
@@ -144,30 +144,26 @@ def deconvolution3d_backward(
 
 _RESTRICTIONS = "`group` is ignored, as in the fork. filter_group, which only splits the work, has no effect."
 
-register(
-    LayerType(
-        Signature(
-            "Convolution3D", param="convolution_param", further_params=("convolution3d_param",), fork_settings=TEMPORAL
-        ),
-        Traced(convolution3d, params=convolution3d_params),
-        Gradient(convolution3d_backward, overwrites=True),
-        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
-        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
-    )
+define_layer(
+    Signature(
+        "Convolution3D", param="convolution_param", further_params=("convolution3d_param",), fork_settings=TEMPORAL
+    ),
+    Traced(convolution3d, params=convolution3d_params),
+    Gradient(convolution3d_backward, overwrites=True),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
-register(
-    LayerType(
-        Signature(
-            "Deconvolution3D",
-            param="convolution_param",
-            further_params=("convolution3d_param",),
-            fork_settings=TEMPORAL,
-        ),
-        Traced(deconvolution3d, params=deconvolution3d_params),
-        Gradient(deconvolution3d_backward, overwrites=True),
-        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
-        docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
-    )
+define_layer(
+    Signature(
+        "Deconvolution3D",
+        param="convolution_param",
+        further_params=("convolution3d_param",),
+        fork_settings=TEMPORAL,
+    ),
+    Traced(deconvolution3d, params=deconvolution3d_params),
+    Gradient(deconvolution3d_backward, overwrites=True),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    docs=LayerDocs(origin="C3D", restrictions=_RESTRICTIONS),
 )
 
 
@@ -245,16 +241,14 @@ def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, wi
     return _crop_padding(dx, window, x)
 
 
-register(
-    LayerType(
-        Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL),
-        Traced(pooling3d),
-        Gradient(pooling3d_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(
-            origin="C3D", restrictions="pad needs AVE and does not apply to time; STOCHASTIC is an error, as in C3D."
-        ),
-    )
+define_layer(
+    Signature("Pooling3D", param="pooling_param", further_params=("pooling3d_param",), fork_settings=TEMPORAL),
+    Traced(pooling3d),
+    Gradient(pooling3d_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(
+        origin="C3D", restrictions="pad needs AVE and does not apply to time; STOCHASTIC is an error, as in C3D."
+    ),
 )
 
 
@@ -338,14 +332,12 @@ def voxel_softmax_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.
     return y * (dy - jnp.sum(dy * y, axis=1, keepdims=True))
 
 
-register(
-    LayerType(
-        Signature("VoxelSoftmax"),
-        Traced(voxel_softmax),
-        Gradient(voxel_softmax_backward),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(origin="C3D"),
-    )
+define_layer(
+    Signature("VoxelSoftmax"),
+    Traced(voxel_softmax),
+    Gradient(voxel_softmax_backward),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(origin="C3D"),
 )
 
 
@@ -368,15 +360,13 @@ def voxel_softmax_loss_backward(
     return dy / voxels * (jax.nn.softmax(promote(scores), 1) - is_label), None
 
 
-register(
-    LayerType(
-        Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
-        Traced(voxel_softmax_loss),
-        Gradient(
-            voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
-        ),
-        docs=LayerDocs(origin="C3D"),
-    )
+define_layer(
+    Signature("VoxelSoftmaxLoss", bottoms=2, loss=True),
+    Traced(voxel_softmax_loss),
+    Gradient(
+        voxel_softmax_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
+    ),
+    docs=LayerDocs(origin="C3D"),
 )
 
 

@@ -11,8 +11,8 @@ from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..convolution import Correlation
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 from ..weights import weight_and_bias
 from .c3d_layers import NOT_READ, pool_windows, pool_windows_diff, refuse_set
 
@@ -42,17 +42,15 @@ def nd_convolution_backward(
     return (c.weight_diff(x, dy), *(c.bias_diff(dy) for _ in bias)), c.transpose(dy, weight, c.size(x))
 
 
-register(
-    LayerType(
-        Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPES),
-        Traced(nd_convolution, params=nd_convolution_params),
-        Gradient(nd_convolution_backward),
-        LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
-        docs=LayerDocs(
-            origin="video-caffe",
-            restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("NdConvolution", param="convolution_param", fork_settings=_SHAPES),
+    Traced(nd_convolution, params=nd_convolution_params),
+    Gradient(nd_convolution_backward),
+    LayerTraits(row_wise=True, dtype_policy="products", weight_axes=5),
+    docs=LayerDocs(
+        origin="video-caffe",
+        restrictions="Axes of size 1 remain in the top; video-caffe drops them. No recorded case.",
+    ),
 )
 
 
@@ -70,14 +68,12 @@ def nd_pooling_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arr
     return pool_windows_diff(x, y, dy, *nd_windows(ctx, x))
 
 
-register(
-    LayerType(
-        Signature("NdPooling", param="pooling_param", fork_settings=_SHAPES),
-        Traced(nd_pooling),
-        Gradient(nd_pooling_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="video-caffe", restrictions="STOCHASTIC is not supported. No recorded case."),
-    )
+define_layer(
+    Signature("NdPooling", param="pooling_param", fork_settings=_SHAPES),
+    Traced(nd_pooling),
+    Gradient(nd_pooling_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="video-caffe", restrictions="STOCHASTIC is not supported. No recorded case."),
 )
 
 

@@ -12,7 +12,7 @@ from ...errors import require
 from ..boxes import areas, overlaps
 from ..context import Context, Shape, Site
 from ..helpers import no_gradient
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerType, OnHost, PerLayer, Signature, Variants
 from .result_files import Image, is_in_units, read_resize, read_sizes, scale_to_pixels
 
@@ -89,19 +89,17 @@ def _variant(origin: str, make: Any, bottoms: int) -> LayerType:
     )
 
 
-register(
-    LayerType(
-        Signature("DetectionEvaluate", bottoms=(2, 3), param="detection_evaluate_param", in_place=False),
-        Variants(
-            lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
-            {
-                "SSD": _variant("SSD", make_detection_evaluate, 2),
-                "Cascade R-CNN": _variant("Cascade R-CNN", make_cascade_evaluate, 3),
-            },
-            selection_doc="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
-        ),
-        docs=LayerDocs(origin="SSD, Cascade R-CNN"),
-    )
+define_layer(
+    Signature("DetectionEvaluate", bottoms=(2, 3), param="detection_evaluate_param", in_place=False),
+    Variants(
+        lambda layer: "Cascade R-CNN" if len(layer.bottom) == 3 else "SSD",
+        {
+            "SSD": _variant("SSD", make_detection_evaluate, 2),
+            "Cascade R-CNN": _variant("Cascade R-CNN", make_cascade_evaluate, 3),
+        },
+        selection_doc="With a third bottom, the sizes of images, it is Cascade R-CNN's.",
+    ),
+    docs=LayerDocs(origin="SSD, Cascade R-CNN"),
 )
 
 

@@ -17,7 +17,7 @@ from ...kernels import onednn_program
 from ...schema.caffe_pb2 import PriorBoxParameter
 from ..boxes import decode_offsets, non_max_suppression
 from ..context import Context, Shape, Site
-from ..registry import register
+from ..registry import define_layer
 from ..row_padding import strip_padding
 from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature, Traced
 from .prior_box import read_predictions
@@ -130,25 +130,23 @@ def _best(scores: np.ndarray, among: np.ndarray, most: int) -> np.ndarray:
     return among[np.argsort(-scores[among], kind="stable")[:most]]
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectionOutput",
-            bottoms=(3, 4),
-            param="detection_output_param",
-            in_place=False,
-            fork_settings=("normalized", "input_width", "input_height"),
-        ),
-        PerLayer(make_detection_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            origin="SSD",
-            unsupported={"shard": "the boxes of all images form one list", "joined": OWN_IMAGES},
-            restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
-            "runs on the host.",
-        ),
-    )
+define_layer(
+    Signature(
+        "DetectionOutput",
+        bottoms=(3, 4),
+        param="detection_output_param",
+        in_place=False,
+        fork_settings=("normalized", "input_width", "input_height"),
+    ),
+    PerLayer(make_detection_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        origin="SSD",
+        unsupported={"shard": "the boxes of all images form one list", "joined": OWN_IMAGES},
+        restrictions="Nothing is drawn (visualize). Settings of other forks are refused. Where it writes files, it "
+        "runs on the host.",
+    ),
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import require
 from ..context import Context, Site
 from ..dtypes import promote
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerType, PerLayer, Signature, Traced
 from .multibox_targets import (
     Predictions,
@@ -109,21 +109,19 @@ def draw_truth(ctx: Context, random: Any, loc: Any, conf: Any, prior: Any, label
     return rows.reshape(label.shape)
 
 
-register(
-    LayerType(
-        Signature("MultiBoxLoss", bottoms=4, param="multibox_loss_param", loss=True),
-        PerLayer(make_multibox_loss),
-        Gradient(
-            multibox_loss_backward,
-            indices=Indices((2, 3), sample=draw_truth),
-            exempt_from_force_backward=(2, 3),
-            not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
-        ),
-        docs=LayerDocs(
-            origin="SSD",
-            restrictions="NVIDIA's ignore_difficult_gt is refused.",
-        ),
-    )
+define_layer(
+    Signature("MultiBoxLoss", bottoms=4, param="multibox_loss_param", loss=True),
+    PerLayer(make_multibox_loss),
+    Gradient(
+        multibox_loss_backward,
+        indices=Indices((2, 3), sample=draw_truth),
+        exempt_from_force_backward=(2, 3),
+        not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
+    ),
+    docs=LayerDocs(
+        origin="SSD",
+        restrictions="NVIDIA's ignore_difficult_gt is refused.",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..implementation import LayerContext
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 _OTHERS = ("box_width", "box_height", "tf", "yx_order", "keras")  # settings of other forks
@@ -83,18 +83,16 @@ def _variant(origin: str) -> LayerType:
     )
 
 
-register(
-    LayerType(
-        Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
-        Variants(
-            select_prior_box,
-            {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
-            selection_doc="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
-            "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
-            resolve=resolve_prior_box,
-        ),
-        docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
-    )
+define_layer(
+    Signature("PriorBox", bottoms=2, param="prior_box_param", in_place=False),
+    Variants(
+        select_prior_box,
+        {origin: _variant(origin) for origin in ("SSD", "TextBoxes", "FaceBoxes")},
+        selection_doc="TextBoxes' have denser_prior_boxes, FaceBoxes' faceboxes; or else Convolutions beside "
+        "them have 4 outputs for each of their boxes, and others num_classes, and not for those of the SSD fork.",
+        resolve=resolve_prior_box,
+    ),
+    docs=LayerDocs(origin="SSD, TextBoxes, FaceBoxes"),
 )
 
 
@@ -255,20 +253,18 @@ def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Arr
     return priors(ctx.param, lambda: clustered_boxes(ctx.param), x, image)
 
 
-register(
-    LayerType(
-        Signature(
-            "PriorBoxClustered",
-            bottoms=2,
-            param="prior_box_param",
-            in_place=False,
-            fork_settings=("width", "height"),
-        ),
-        Traced(prior_box_clustered, host_forward=prior_box_clustered),
-        Gradient(exists=False),
-        LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
-        docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
-    )
+define_layer(
+    Signature(
+        "PriorBoxClustered",
+        bottoms=2,
+        param="prior_box_param",
+        in_place=False,
+        fork_settings=("width", "height"),
+    ),
+    Traced(prior_box_clustered, host_forward=prior_box_clustered),
+    Gradient(exists=False),
+    LayerTraits(depends_only_on_shapes=True, accepts_integers=True),
+    docs=LayerDocs(origin="OpenVINO", restrictions="Sizes of PriorBox, such as min_size, are refused."),
 )
 
 

@@ -12,8 +12,8 @@ from ...schema.caffe_pb2 import DetectNetGroundTruthParameter
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..helpers import no_gradient
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 _BEFORE_CLASSES = 8  # foreground, box (4), 1 / sides (2), norm
 _LEAST = 1.1920929e-07  # smaller areas count as 0
@@ -369,23 +369,21 @@ def detectnet_transformation(ctx: Context, images: jax.Array, labels: jax.Array)
     return jax.vmap(transform_in_train)(images, labels, numbers)
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectNetTransformation",
-            bottoms=2,
-            tops=2,
-            further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
-            in_place=False,
-        ),
-        Traced(detectnet_transformation),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(
-            origin="NVIDIA Caffe",
-            restrictions="`mean_file` is not supported; other fields of transform_param than `mean_value` are ignored.",
-        ),
-    )
+define_layer(
+    Signature(
+        "DetectNetTransformation",
+        bottoms=2,
+        tops=2,
+        further_params=("detectnet_groundtruth_param", "detectnet_augmentation_param"),
+        in_place=False,
+    ),
+    Traced(detectnet_transformation),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(
+        origin="NVIDIA Caffe",
+        restrictions="`mean_file` is not supported; other fields of transform_param than `mean_value` are ignored.",
+    ),
 )
 
 

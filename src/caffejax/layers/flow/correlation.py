@@ -15,8 +15,8 @@ from ...errors import require
 from ...kernels.vma import vary_as
 from ..context import Context, Shape
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,12 @@ def correlation_backward(
 
 
 for _name in ("Correlation", "Correlation1D"):
-    register(
-        LayerType(
-            Signature(_name, bottoms=2, param="correlation_param", in_place=False),
-            Traced(correlation),
-            Gradient(correlation_backward, overrides_autodiff=True),
-            LayerTraits(row_wise=True),
-            docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs has no effect, as in FlowNet 2."),
-        )
+    define_layer(
+        Signature(_name, bottoms=2, param="correlation_param", in_place=False),
+        Traced(correlation),
+        Gradient(correlation_backward, overrides_autodiff=True),
+        LayerTraits(row_wise=True),
+        docs=LayerDocs(origin="FlowNet 2", restrictions="do_abs has no effect, as in FlowNet 2."),
     )
 
 

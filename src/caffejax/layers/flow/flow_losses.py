@@ -12,7 +12,7 @@ from ...errors import require
 from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerType, Signature, Traced, Variants
 
 
@@ -77,12 +77,10 @@ _TYPES = {
     ),
 }
 
-register(
-    LayerType(
-        Signature("L1Loss", bottoms=(1, 2), loss=True),
-        Variants(_variant, _TYPES, selection_doc="With l1_loss_param, or one bottom, it is FlowNet 2's."),
-        docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
-    )
+define_layer(
+    Signature("L1Loss", bottoms=(1, 2), loss=True),
+    Variants(_variant, _TYPES, selection_doc="With l1_loss_param, or one bottom, it is FlowNet 2's."),
+    docs=LayerDocs(origin="NVIDIA Caffe, FlowNet 2"),
 )
 
 
@@ -137,15 +135,13 @@ def lpq_loss_backward(ctx: Context, a: jax.Array, *b: jax.Array, y: jax.Array, d
     return diff, *(-diff for _ in b)
 
 
-register(
-    LayerType(
-        Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
-        Traced(lpq_loss),
-        Gradient(lpq_loss_backward, overrides_autodiff=True),
-        docs=LayerDocs(
-            origin="FlowNet 2", restrictions="Only one p and one q: powers that change with the iteration are an error."
-        ),
-    )
+define_layer(
+    Signature("LpqLoss", bottoms=(1, 2), param="lpq_loss_param", loss=True),
+    Traced(lpq_loss),
+    Gradient(lpq_loss_backward, overrides_autodiff=True),
+    docs=LayerDocs(
+        origin="FlowNet 2", restrictions="Only one p and one q: powers that change with the iteration are an error."
+    ),
 )
 
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import SAME_AS_BOTTOMS, Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -46,14 +46,12 @@ def flow_warp_backward(
     return d_image.reshape(image.shape), d_flow.reshape(flow.shape)
 
 
-register(
-    LayerType(
-        Signature("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False),
-        Traced(flow_warp),
-        Gradient(flow_warp_backward),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(origin="FlowNet 2"),
-    )
+define_layer(
+    Signature("FlowWarp", bottoms=2, param="flow_warp_param", in_place=False),
+    Traced(flow_warp),
+    Gradient(flow_warp_backward),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(origin="FlowNet 2"),
 )
 
 _ITEM, _CHANNEL = (slice(None), None, None), (slice(None), None)
@@ -110,14 +108,12 @@ def channel_norm_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.A
     return jnp.where(some, dy * x / (jnp.sqrt(jnp.where(some, squares, 1)) + _SOFTENING), 0)
 
 
-register(
-    LayerType(
-        Signature("ChannelNorm", in_place=False),
-        Traced(channel_norm),
-        Gradient(channel_norm_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(origin="FlowNet 2"),
-    )
+define_layer(
+    Signature("ChannelNorm", in_place=False),
+    Traced(channel_norm),
+    Gradient(channel_norm_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="FlowNet 2"),
 )
 
 
@@ -130,16 +126,14 @@ def mean(ctx: Context, *xs: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(_scale_and_shift(ctx.param, x) for x in xs)
 
 
-register(
-    LayerType(
-        Signature("Mean", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="mean_param"),
-        Traced(mean),
-        Gradient(exists=False),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(
-            origin="FlowNet 2", restrictions="A mean `file` is an error; use values, or transform_param's mean_file."
-        ),
-    )
+define_layer(
+    Signature("Mean", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="mean_param"),
+    Traced(mean),
+    Gradient(exists=False),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(
+        origin="FlowNet 2", restrictions="A mean `file` is an error; use values, or transform_param's mean_file."
+    ),
 )
 
 

@@ -16,8 +16,8 @@ from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..helpers import check_plane_size
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 Coefficients = Callable[[np.ndarray], np.ndarray]
 
@@ -125,14 +125,12 @@ def resample_backward(ctx: Context, x: jax.Array, *like: jax.Array, y: jax.Array
     return apply_transposed(x, dy, *_matrices(ctx, x, *like)), *(None for _ in like)
 
 
-register(
-    LayerType(
-        Signature("Resample", bottoms=(1, 2), param="resample_param", in_place=False),
-        Traced(resample),
-        Gradient(resample_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is an error, as in FlowNet 2."),
-    )
+define_layer(
+    Signature("Resample", bottoms=(1, 2), param="resample_param", in_place=False),
+    Traced(resample),
+    Gradient(resample_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="FlowNet 2", restrictions="AREA is an error, as in FlowNet 2."),
 )
 
 
@@ -156,14 +154,12 @@ def downsample(ctx: Context, x: jax.Array, *like: jax.Array) -> jax.Array:
     return jnp.where((lost > 0.5 * weight) | (weight <= 0), jnp.nan, mean).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("Downsample", bottoms=(1, 2), param="downsample_param", in_place=False),
-        Traced(downsample),
-        Gradient(exists=False),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(origin="FlowNet 2"),
-    )
+define_layer(
+    Signature("Downsample", bottoms=(1, 2), param="downsample_param", in_place=False),
+    Traced(downsample),
+    Gradient(exists=False),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(origin="FlowNet 2"),
 )
 
 
@@ -188,14 +184,12 @@ def accum_backward(ctx: Context, *bottoms: jax.Array, y: jax.Array, dy: jax.Arra
     return *diffs, *(None for _ in bottoms[len(parts) :])
 
 
-register(
-    LayerType(
-        Signature("Accum", bottoms=(1, None), param="accum_param", in_place=False),
-        Traced(accum),
-        Gradient(accum_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="FlowNet 2"),
-    )
+define_layer(
+    Signature("Accum", bottoms=(1, None), param="accum_param", in_place=False),
+    Traced(accum),
+    Gradient(accum_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="FlowNet 2"),
 )
 
 

@@ -14,8 +14,8 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..helpers import canonical_axis, first_top
 from ..loss import classes_of_rows, label_indices, label_mask, nan_if_unlabelled, require_one_batch
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 
 
 def class_distances(distances: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -90,20 +90,18 @@ _CANNOT: dict[Transform, str] = {
     "shard_map": "the centres' gradient divides by the items that a class has in all of the batch",
 }
 
-register(
-    LayerType(
-        Signature("CenterLoss", bottoms=2, param="center_loss_param", in_place=False),
-        Traced(center_loss, params=center_loss_params),
-        Gradient(
-            center_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), _classes),
-            exempt_from_force_backward=(1,),
-            not_derivative="The centres' gradient is a mean over their class, independent of the loss weight.",
-        ),
-        LayerTraits(weight_axes=2),
-        docs=LayerDocs(origin="caffe-face", unsupported=_CANNOT),
-    )
+define_layer(
+    Signature("CenterLoss", bottoms=2, param="center_loss_param", in_place=False),
+    Traced(center_loss, params=center_loss_params),
+    Gradient(
+        center_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), _classes),
+        exempt_from_force_backward=(1,),
+        not_derivative="The centres' gradient is a mean over their class, independent of the loss weight.",
+    ),
+    LayerTraits(weight_axes=2),
+    docs=LayerDocs(origin="caffe-face", unsupported=_CANNOT),
 )
 
 
@@ -172,22 +170,18 @@ def general_contrastive_loss_backward(
     return tuple(None for _ in blobs), dx, None, *(None for _ in read)
 
 
-register(
-    LayerType(
-        Signature(
-            "GeneralContrastiveLoss", bottoms=(2, 3), tops=(1, 2), param="general_contrastive_loss_param", loss=True
-        ),
-        Traced(general_contrastive_loss, params=general_contrastive_loss_params, stateful=True),
-        Gradient(
-            general_contrastive_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), classes_of_rows),
-            exempt_from_force_backward=(1, 2),
-            not_derivative="The means in the second top pass no gradient, whatever their loss weight; a third bottom "
-            "gets none.",
-        ),
-        docs=LayerDocs(origin="NormFace", restrictions="square is ignored, as in the fork."),
-    )
+define_layer(
+    Signature("GeneralContrastiveLoss", bottoms=(2, 3), tops=(1, 2), param="general_contrastive_loss_param", loss=True),
+    Traced(general_contrastive_loss, params=general_contrastive_loss_params, stateful=True),
+    Gradient(
+        general_contrastive_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), classes_of_rows),
+        exempt_from_force_backward=(1, 2),
+        not_derivative="The means in the second top pass no gradient, whatever their loss weight; a third bottom "
+        "gets none.",
+    ),
+    docs=LayerDocs(origin="NormFace", restrictions="square is ignored, as in the fork."),
 )
 
 
@@ -262,20 +256,18 @@ def general_triplet_loss_backward(
     return (d_top / d.shape[0] * slope).reshape(distances.shape), None
 
 
-register(
-    LayerType(
-        Signature("GeneralTripletLoss", bottoms=2, tops=(1, 2), param="general_triplet_loss_param", loss=True),
-        Traced(general_triplet_loss),
-        Gradient(
-            general_triplet_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), classes_of_rows),
-            exempt_from_force_backward=(1,),
-            not_derivative="The gradient counts the item's class once, for any number of other classes, with "
-            "add_center_loss also where the loss is 0; means in the second top pass no gradient.",
-        ),
-        docs=LayerDocs(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
-    )
+define_layer(
+    Signature("GeneralTripletLoss", bottoms=2, tops=(1, 2), param="general_triplet_loss_param", loss=True),
+    Traced(general_triplet_loss),
+    Gradient(
+        general_triplet_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), classes_of_rows),
+        exempt_from_force_backward=(1,),
+        not_derivative="The gradient counts the item's class once, for any number of other classes, with "
+        "add_center_loss also where the loss is 0; means in the second top pass no gradient.",
+    ),
+    docs=LayerDocs(origin="NormFace", restrictions="A third bottom, weights of the items' gradients, is refused."),
 )
 
 
@@ -314,23 +306,21 @@ def triplet_loss_backward(
     return *shaped, *(None for _ in labels)
 
 
-register(
-    LayerType(
-        Signature(
-            "TripletLoss",
-            bottoms=(3, 4),
-            param="triplet_loss_param",
-            loss=True,
-            fork_settings=("alpha", "pregen_label_start"),
-        ),
-        Traced(triplet_loss),
-        Gradient(triplet_loss_backward, indices=Indices((3,)), exempt_from_force_backward=(3,)),
-        LayerTraits(accepts_integers=True),
-        docs=LayerDocs(
-            origin="caffe-windows, MyCaffe",
-            restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature(
+        "TripletLoss",
+        bottoms=(3, 4),
+        param="triplet_loss_param",
+        loss=True,
+        fork_settings=("alpha", "pregen_label_start"),
+    ),
+    Traced(triplet_loss),
+    Gradient(triplet_loss_backward, indices=Indices((3,)), exempt_from_force_backward=(3,)),
+    LayerTraits(accepts_integers=True),
+    docs=LayerDocs(
+        origin="caffe-windows, MyCaffe",
+        restrictions="Variants that form triplets from the rows of one bottom are an error. No recorded case.",
+    ),
 )
 
 

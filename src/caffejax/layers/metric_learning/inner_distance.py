@@ -14,8 +14,8 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..helpers import canonical_axis
 from ..loss import label_indices, label_mask
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weights import normalize_rows
 
 Arrays = tuple[jax.Array, ...]
@@ -94,18 +94,16 @@ def _centers_and_labels(ctx: Context, bottoms: tuple[Any, ...]) -> tuple[tuple[A
     return (bottoms[:-1], bottoms[-1:]) if ctx.param.update_center_only else (bottoms, ())
 
 
-register(
-    LayerType(
-        Signature("InnerDistance", bottoms=(1, 3), param="inner_distance_param", in_place=False),
-        Traced(inner_distance, params=inner_distance_params),
-        Gradient(inner_distance_backward, overrides_autodiff=True, indices=Indices((2,))),
-        LayerTraits(row_wise=_row_wise, weight_axes=2),
-        docs=LayerDocs(
-            origin="caffe-windows",
-            restrictions="With update_center_only and two bottoms the second holds the labels; the fork reads them as "
-            "the weight, too.",
-        ),
-    )
+define_layer(
+    Signature("InnerDistance", bottoms=(1, 3), param="inner_distance_param", in_place=False),
+    Traced(inner_distance, params=inner_distance_params),
+    Gradient(inner_distance_backward, overrides_autodiff=True, indices=Indices((2,))),
+    LayerTraits(row_wise=_row_wise, weight_axes=2),
+    docs=LayerDocs(
+        origin="caffe-windows",
+        restrictions="With update_center_only and two bottoms the second holds the labels; the fork reads them as "
+        "the weight, too.",
+    ),
 )
 
 

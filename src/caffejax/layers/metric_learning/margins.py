@@ -14,8 +14,8 @@ from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..helpers import canonical_axis, first_top
 from ..loss import classes_of_rows, label_indices, label_mask
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from ..weights import normalize_rows
 
 
@@ -96,20 +96,18 @@ def _classes(ctx: Context, x: Any, labels: Any) -> int:
     return int(ctx.param.num_output)
 
 
-register(
-    LayerType(
-        Signature("MarginInnerProduct", bottoms=2, tops=(1, 2), param="margin_inner_product_param", in_place=False),
-        Traced(margin_inner_product, params=margin_inner_product_params, stateful=True),
-        Gradient(
-            margin_inner_product_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), _classes),
-            exempt_from_force_backward=(1,),
-            not_derivative="The gradient of the weight ignores the margin; the bottom's has unit coefficients.",
-        ),
-        LayerTraits(weight_axes=2),
-        docs=LayerDocs(origin="SphereFace"),
-    )
+define_layer(
+    Signature("MarginInnerProduct", bottoms=2, tops=(1, 2), param="margin_inner_product_param", in_place=False),
+    Traced(margin_inner_product, params=margin_inner_product_params, stateful=True),
+    Gradient(
+        margin_inner_product_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), _classes),
+        exempt_from_force_backward=(1,),
+        not_derivative="The gradient of the weight ignores the margin; the bottom's has unit coefficients.",
+    ),
+    LayerTraits(weight_axes=2),
+    docs=LayerDocs(origin="SphereFace"),
 )
 
 
@@ -177,21 +175,19 @@ def cosin_addm_backward(
     return (factor * promote(dy).reshape(rows.shape)).reshape(x.shape).astype(x.dtype), None
 
 
-register(
-    LayerType(
-        Signature("CosinAddm", bottoms=2, param="cosin_add_m_param", in_place=False),
-        Traced(cosin_addm),
-        Gradient(
-            cosin_addm_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), classes_of_rows),
-            not_derivative="At cosines of 1 and above the gradient is the top's.",
-        ),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(
-            origin="arcface-caffe", restrictions="`transform_test` is ignored, as in the fork. No recorded case."
-        ),
-    )
+define_layer(
+    Signature("CosinAddm", bottoms=2, param="cosin_add_m_param", in_place=False),
+    Traced(cosin_addm),
+    Gradient(
+        cosin_addm_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), classes_of_rows),
+        not_derivative="At cosines of 1 and above the gradient is the top's.",
+    ),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(
+        origin="arcface-caffe", restrictions="`transform_test` is ignored, as in the fork. No recorded case."
+    ),
 )
 
 
@@ -289,23 +285,19 @@ def label_specific_add_backward(
 
 _INDICES = Indices((1,), classes_of_rows)
 
-register(
-    LayerType(
-        Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
-        Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
-        Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(
-            origin="NormFace", restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork."
-        ),
-    )
+define_layer(
+    Signature("LabelSpecificRescale", bottoms=2, tops=(1, 2), param="label_specific_rescale_param"),
+    Traced(label_specific_rescale, params=label_specific_rescale_params, stateful=True),
+    Gradient(label_specific_rescale_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+    docs=LayerDocs(
+        origin="NormFace", restrictions="positive_lower_bound and negative_upper_bound are ignored, as in the fork."
+    ),
 )
-register(
-    LayerType(
-        Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
-        Traced(label_specific_add, params=label_specific_add_params, stateful=True),
-        Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
-        docs=LayerDocs(origin="caffe-windows", restrictions="transform_test is ignored, as in the fork."),
-    )
+define_layer(
+    Signature("LabelSpecificAdd", bottoms=2, tops=(1, 2), param="label_specific_add_param"),
+    Traced(label_specific_add, params=label_specific_add_params, stateful=True),
+    Gradient(label_specific_add_backward, indices=_INDICES, exempt_from_force_backward=(1,)),
+    docs=LayerDocs(origin="caffe-windows", restrictions="transform_test is ignored, as in the fork."),
 )
 
 

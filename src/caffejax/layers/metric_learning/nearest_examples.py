@@ -14,8 +14,8 @@ from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import no_gradient
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -105,18 +105,16 @@ def decode_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False) for shape in shapes]
 
 
-register(
-    LayerType(
-        Signature("Decode", bottoms=(1, 2), tops=(1, 2), param="decode_param", in_place=False),
-        Traced(decode, params=decode_params, stateful=True),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-        docs=LayerDocs(
-            origin="MyCaffe",
-            unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
-            restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
-            "counts as much as the others. Not supported: target PREGEN. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("Decode", bottoms=(1, 2), tops=(1, 2), param="decode_param", in_place=False),
+    Traced(decode, params=decode_params, stateful=True),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
+    docs=LayerDocs(
+        origin="MyCaffe",
+        unsupported=dict.fromkeys(("shard", "joined"), "items update the centroids one after the other"),
+        restrictions=f"{_LABELS_DOC}, or fewer than pregen_label_count if it is set. The first encoding of a label "
+        "counts as much as the others. Not supported: target PREGEN. No recorded case.",
+    ),
 )
 
 
@@ -135,13 +133,11 @@ def accuracy_decode(ctx: Context, distances: jax.Array, labels: jax.Array) -> ja
     return jnp.sum(right, dtype=jnp.float32) / jnp.sum(counted)
 
 
-register(
-    LayerType(
-        Signature("AccuracyDecode", bottoms=2, param="accuracy_param", fork_settings=("ignore_labels",)),
-        Traced(accuracy_decode),
-        Gradient(exists=False, indices=Indices((1,))),
-        docs=LayerDocs(origin="MyCaffe"),
-    )
+define_layer(
+    Signature("AccuracyDecode", bottoms=2, param="accuracy_param", fork_settings=("ignore_labels",)),
+    Traced(accuracy_decode),
+    Gradient(exists=False, indices=Indices((1,))),
+    docs=LayerDocs(origin="MyCaffe"),
 )
 
 
@@ -184,21 +180,19 @@ def knn_params(ctx: Context, x: Any, *labels: Any) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False) for shape in shapes]
 
 
-register(
-    LayerType(
-        Signature("Knn", bottoms=(1, 2), param="knn_param", in_place=False),
-        Traced(knn, params=knn_params, stateful=True),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-        docs=LayerDocs(
-            origin="MyCaffe",
-            unsupported={
-                "shard": "each device would store its items only",
-                "symbolic_batch": "the stored batches have the batch size of the net",
-            },
-            restrictions="Each item is compared with each stored item; MyCaffe reads the first of a batch. Nets for "
-            "training and testing need batches of one size. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("Knn", bottoms=(1, 2), param="knn_param", in_place=False),
+    Traced(knn, params=knn_params, stateful=True),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
+    docs=LayerDocs(
+        origin="MyCaffe",
+        unsupported={
+            "shard": "each device would store its items only",
+            "symbolic_batch": "the stored batches have the batch size of the net",
+        },
+        restrictions="Each item is compared with each stored item; MyCaffe reads the first of a batch. Nets for "
+        "training and testing need batches of one size. No recorded case.",
+    ),
 )
 
 
@@ -254,15 +248,13 @@ def data_sequence_params(ctx: Context, x: Any, labels: Any) -> list[ParamSpec]:
     return [ParamSpec(shape, learnable=False, persistent=False) for shape in shapes]
 
 
-register(
-    LayerType(
-        Signature("DataSequence", bottoms=2, tops=(2, None), param="data_sequence_param", in_place=False),
-        Traced(data_sequence, params=data_sequence_params, stateful=True),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
-        docs=LayerDocs(
-            origin="MyCaffe",
-            unsupported={"shard": "each device would store its items only"},
-            restrictions=f"Without label_count: {_LABELS_DOC}, from label_start on. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("DataSequence", bottoms=2, tops=(2, None), param="data_sequence_param", in_place=False),
+    Traced(data_sequence, params=data_sequence_params, stateful=True),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True, indices=Indices((1,))),
+    docs=LayerDocs(
+        origin="MyCaffe",
+        unsupported={"shard": "each device would store its items only"},
+        restrictions=f"Without label_count: {_LABELS_DOC}, from label_start on. No recorded case.",
+    ),
 )

@@ -16,8 +16,8 @@ from ..boxes import Divisor, non_max_suppression, overlaps, select_best
 from ..context import Context
 from ..dtypes import promote
 from ..helpers import four_axes
-from ..registry import register
-from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import OWN_IMAGES, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .box_maps import (
     AnchorGrid,
     anchor_grid,
@@ -146,27 +146,25 @@ def box_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     return proposals(read_choice(p, 0.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
-register(
-    LayerType(
-        Signature(
-            "BoxOutput",
-            bottoms=(1, None),
-            tops=(1, 2),
-            param="box_output_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        Traced(box_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            origin="MS-CNN",
-            unsupported={
-                "shard": "the rows of all images are compacted together, with padding last",
-                "joined": OWN_IMAGES,
-            },
-        ),
-    )
+define_layer(
+    Signature(
+        "BoxOutput",
+        bottoms=(1, None),
+        tops=(1, 2),
+        param="box_output_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    Traced(box_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        origin="MS-CNN",
+        unsupported={
+            "shard": "the rows of all images are compacted together, with padding last",
+            "joined": OWN_IMAGES,
+        },
+    ),
 )
 
 
@@ -206,27 +204,25 @@ def box_group_output(ctx: Context, *maps: jax.Array) -> tuple[jax.Array, ...]:
     return proposals(read_choice(p, 1.0), boxes, scores, valid, ctx.n_tops, maps[0].dtype)
 
 
-register(
-    LayerType(
-        Signature(
-            "BoxGroupOutput",
-            bottoms=(2, None),
-            tops=(1, 2),
-            param="box_group_output_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        Traced(box_group_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            origin="Cascade R-CNN",
-            unsupported={
-                "shard": "the rows of all images are compacted together, with padding last",
-                "joined": OWN_IMAGES,
-            },
-        ),
-    )
+define_layer(
+    Signature(
+        "BoxGroupOutput",
+        bottoms=(2, None),
+        tops=(1, 2),
+        param="box_group_output_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    Traced(box_group_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        origin="Cascade R-CNN",
+        unsupported={
+            "shard": "the rows of all images are compacted together, with padding last",
+            "joined": OWN_IMAGES,
+        },
+    ),
 )
 
 
@@ -292,24 +288,22 @@ def frcnn_output(
     return with_four_axes(jnp.concatenate([filler, detections]).astype(dtype))
 
 
-register(
-    LayerType(
-        Signature(
-            "FrcnnOutput",
-            bottoms=4,
-            param="frcnn_output_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        Traced(frcnn_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            origin="Cascade R-CNN",
-            restrictions="`save_output_param` writes no files.",
-            unsupported={"shard": "boxes of all rows suppress each other", "joined": OWN_IMAGES},
-        ),
-    )
+define_layer(
+    Signature(
+        "FrcnnOutput",
+        bottoms=4,
+        param="frcnn_output_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    Traced(frcnn_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        origin="Cascade R-CNN",
+        restrictions="`save_output_param` writes no files.",
+        unsupported={"shard": "boxes of all rows suppress each other", "joined": OWN_IMAGES},
+    ),
 )
 
 

@@ -12,8 +12,8 @@ from .. import cross_replica
 from ..boxes import overlaps
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .box_maps import (
     anchor_grid,
     bounds,
@@ -96,20 +96,18 @@ def detection_accuracy(ctx: Context, x: jax.Array, truth: jax.Array) -> object:
     return shares, mean_overlap(ctx, boxes, labels, 0.0)
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectionAccuracy",
-            bottoms=2,
-            tops=(1, 2),
-            param="detection_accuracy_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        Traced(detection_accuracy),
-        Gradient(exists=False, indices=Indices((1,))),
-        docs=LayerDocs(origin="MS-CNN"),
-    )
+define_layer(
+    Signature(
+        "DetectionAccuracy",
+        bottoms=2,
+        tops=(1, 2),
+        param="detection_accuracy_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    Traced(detection_accuracy),
+    Gradient(exists=False, indices=Indices((1,))),
+    docs=LayerDocs(origin="MS-CNN"),
 )
 
 
@@ -136,20 +134,18 @@ def detection_group_accuracy(ctx: Context, scores: jax.Array, deltas: jax.Array,
     return shares, mean_overlap(ctx, boxes, labels, 1.0)
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectionGroupAccuracy",
-            bottoms=3,
-            tops=(1, 2),
-            param="detection_group_accuracy_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        Traced(detection_group_accuracy),
-        Gradient(exists=False, indices=Indices((2,))),
-        docs=LayerDocs(origin="Cascade R-CNN"),
-    )
+define_layer(
+    Signature(
+        "DetectionGroupAccuracy",
+        bottoms=3,
+        tops=(1, 2),
+        param="detection_group_accuracy_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    Traced(detection_group_accuracy),
+    Gradient(exists=False, indices=Indices((2,))),
+    docs=LayerDocs(origin="Cascade R-CNN"),
 )
 
 
@@ -184,11 +180,9 @@ def bbox_accuracy(ctx: Context, deltas: jax.Array, rois: jax.Array, matched: jax
     return tuple(means[: ctx.n_tops])
 
 
-register(
-    LayerType(
-        Signature("BboxAccuracy", bottoms=3, tops=(1, 2), further_params=("bbox_reg_param",), in_place=False),
-        Traced(bbox_accuracy),
-        Gradient(exists=False, indices=Indices((1, 2))),
-        docs=LayerDocs(origin="Cascade R-CNN"),
-    )
+define_layer(
+    Signature("BboxAccuracy", bottoms=3, tops=(1, 2), further_params=("bbox_reg_param",), in_place=False),
+    Traced(bbox_accuracy),
+    Gradient(exists=False, indices=Indices((1, 2))),
+    docs=LayerDocs(origin="Cascade R-CNN"),
 )

@@ -13,8 +13,8 @@ from .. import cross_replica
 from ..context import Context
 from ..dtypes import promote
 from ..helpers import four_axes
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .box_maps import (
     anchor_grid,
     bounds,
@@ -185,22 +185,18 @@ def detection_loss_backward(
     return loss_weight(ctx, dy) * by_x, None
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectionLoss",
-            bottoms=2,
-            param="detection_loss_param",
-            further_params=("bbox_reg_param",),
-            loss=True,
-            in_place=False,
-        ),
-        Traced(detection_loss),
-        Gradient(
-            detection_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)
-        ),
-        docs=LayerDocs(origin="MS-CNN"),
-    )
+define_layer(
+    Signature(
+        "DetectionLoss",
+        bottoms=2,
+        param="detection_loss_param",
+        further_params=("bbox_reg_param",),
+        loss=True,
+        in_place=False,
+    ),
+    Traced(detection_loss),
+    Gradient(detection_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    docs=LayerDocs(origin="MS-CNN"),
 )
 
 
@@ -287,28 +283,26 @@ def detection_group_loss_backward(
     return weight * by_scores, weight * getattr(ctx.param, "lambda") * by_deltas, None
 
 
-register(
-    LayerType(
-        Signature(
-            "DetectionGroupLoss",
-            bottoms=3,
-            param="detection_group_loss_param",
-            further_params=("bbox_reg_param",),
-            loss=True,
-            in_place=False,
-        ),
-        Traced(detection_group_loss),
-        Gradient(
-            detection_group_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((2,)),
-            exempt_from_force_backward=(2,),
-        ),
-        docs=LayerDocs(
-            origin="Cascade R-CNN",
-            restrictions="Bounding the deltas does not change the bottom, which other layers read.",
-        ),
-    )
+define_layer(
+    Signature(
+        "DetectionGroupLoss",
+        bottoms=3,
+        param="detection_group_loss_param",
+        further_params=("bbox_reg_param",),
+        loss=True,
+        in_place=False,
+    ),
+    Traced(detection_group_loss),
+    Gradient(
+        detection_group_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((2,)),
+        exempt_from_force_backward=(2,),
+    ),
+    docs=LayerDocs(
+        origin="Cascade R-CNN",
+        restrictions="Bounding the deltas does not change the bottom, which other layers read.",
+    ),
 )
 
 

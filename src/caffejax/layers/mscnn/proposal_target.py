@@ -12,8 +12,8 @@ from ...errors import LayerError, require
 from ..boxes import overlaps
 from ..context import Context, Shape
 from ..helpers import no_gradient, numpy_rng, promote_numpy
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerType, OnHost, Signature
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, OnHost, Signature
 from .box_maps import normalization, read_rows, require_rows, with_four_axes
 
 _SMALLEST = 32  # pixels; the shortest side of a random box
@@ -169,23 +169,21 @@ def proposal_target_top_shapes(ctx: Context, rois: Any, truth: Any) -> list[Shap
     return [(rows, n, 1, 1) for n in (5, 1, *[_columns(ctx)] * 3, 6, 1)[: ctx.n_tops]]
 
 
-register(
-    LayerType(
-        Signature(
-            "ProposalTarget",
-            bottoms=2,
-            tops=(6, 7),
-            param="proposal_target_param",
-            further_params=("bbox_reg_param",),
-            in_place=False,
-        ),
-        OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
-        Gradient(no_gradient, overrides_autodiff=True),
-        docs=LayerDocs(
-            origin="Cascade R-CNN",
-            restrictions="Without any ROI one random box is drawn; MS-CNN's first version filled the batch.",
-        ),
-    )
+define_layer(
+    Signature(
+        "ProposalTarget",
+        bottoms=2,
+        tops=(6, 7),
+        param="proposal_target_param",
+        further_params=("bbox_reg_param",),
+        in_place=False,
+    ),
+    OnHost(proposal_target, proposal_target_top_shapes, ragged=True),
+    Gradient(no_gradient, overrides_autodiff=True),
+    docs=LayerDocs(
+        origin="Cascade R-CNN",
+        restrictions="Without any ROI one random box is drawn; MS-CNN's first version filled the batch.",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from ...errors import require
 from ..context import Context, Shape, Site
 from ..dtypes import promote
 from ..helpers import four_axis_shape, no_gradient, promote_numpy
-from ..registry import register
+from ..registry import define_layer
 from ..types import (
     OWN_IMAGES,
     SAME_AS_BOTTOMS,
@@ -75,16 +75,14 @@ def decode_top_shapes(ctx: Context, deltas: Any, rois: Any, *matched: Any) -> li
     return [(rois.shape[0], 5, 1, 1)]
 
 
-register(
-    LayerType(
-        Signature(
-            "DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", further_params=("bbox_reg_param",), in_place=False
-        ),
-        PerLayer(make_decode_bbox),
-        Gradient(no_gradient, overrides_autodiff=True),
-        LayerTraits(row_wise=lambda ctx: not ctx.training),
-        docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
-    )
+define_layer(
+    Signature(
+        "DecodeBBox", bottoms=(2, 3), param="decode_bbox_param", further_params=("bbox_reg_param",), in_place=False
+    ),
+    PerLayer(make_decode_bbox),
+    Gradient(no_gradient, overrides_autodiff=True),
+    LayerTraits(row_wise=lambda ctx: not ctx.training),
+    docs=LayerDocs(origin="Cascade R-CNN", restrictions="In TRAIN it runs on the host."),
 )
 
 
@@ -136,18 +134,16 @@ def route_top_shapes(ctx: Context, rois: Any, *others: Any) -> list[Shape]:
     return [four_axis_shape(x.shape) for x in (rois, *others)]
 
 
-register(
-    LayerType(
-        Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
-        PerLayer(make_scale_route),
-        Gradient(no_gradient, overrides_autodiff=True),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            origin="Cascade R-CNN",
-            restrictions="In TRAIN, and with several bottoms, it runs on the host.",
-            unsupported={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
-        ),
-    )
+define_layer(
+    Signature("ScaleRoute", bottoms=(1, None), tops=SAME_AS_BOTTOMS, param="scale_route_param", in_place=False),
+    PerLayer(make_scale_route),
+    Gradient(no_gradient, overrides_autodiff=True),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        origin="Cascade R-CNN",
+        restrictions="In TRAIN, and with several bottoms, it runs on the host.",
+        unsupported={"shard": "rows change places, padding last", "joined": OWN_IMAGES},
+    ),
 )
 
 
@@ -214,13 +210,11 @@ def hard_mining_top_shapes(ctx: Context, scores: Any, rois: Any, *others: Any) -
     return [(rows, *four_axis_shape(x.shape)[1:]) for x in (rois, *others)]
 
 
-register(
-    LayerType(
-        Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
-        OnHost(hard_mining, hard_mining_top_shapes, ragged=True),
-        Gradient(no_gradient, overrides_autodiff=True),
-        docs=LayerDocs(origin="Cascade R-CNN"),
-    )
+define_layer(
+    Signature("HardMining", bottoms=(2, None), tops=(1, None), param="hard_mining_param", in_place=False),
+    OnHost(hard_mining, hard_mining_top_shapes, ragged=True),
+    Gradient(no_gradient, overrides_autodiff=True),
+    docs=LayerDocs(origin="Cascade R-CNN"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import LayerError, did_you_mean
 from ..context import Context, Site
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerTraits, LayerType, PerLayer, Signature
 from . import host, traced
 from .builtin import builtin_type
@@ -52,13 +52,11 @@ def make_python(ctx: Context, site: Site) -> LayerType:
     )
 
 
-PYTHON = register(
-    LayerType(
-        Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
-        PerLayer(make_python),
-        Gradient(),
-        LayerTraits(accepts_integers=True),  # the user's code decides
-    )
+PYTHON = define_layer(
+    Signature("Python", bottoms=(0, None), tops=(0, None), param="python_param"),
+    PerLayer(make_python),
+    Gradient(),
+    LayerTraits(accepts_integers=True),  # the user's code decides
 )
 
 

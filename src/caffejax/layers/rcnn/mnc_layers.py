@@ -14,7 +14,7 @@ from ...kernels.host_constant import table
 from ..context import Context
 from ..dtypes import promote
 from ..helpers import check_plane_size, no_gradient
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 from .rois import are_rows_of_five
 from .rpn_proposals import clip_boxes, decode_boxes, require_image
@@ -57,14 +57,12 @@ def mask_pooling_backward(
     return dy * mask, jnp.sum(promote(dy) * promote(data), axis=1, keepdims=True)
 
 
-register(
-    LayerType(
-        Signature("MaskPooling", bottoms=2, in_place=False),
-        Traced(mask_pooling),
-        Gradient(mask_pooling_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
-        docs=LayerDocs(origin="MNC"),
-    )
+define_layer(
+    Signature("MaskPooling", bottoms=2, in_place=False),
+    Traced(mask_pooling),
+    Gradient(mask_pooling_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", spatial_map="same"),
+    docs=LayerDocs(origin="MNC"),
 )
 
 
@@ -83,14 +81,12 @@ def mask_resize_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Ar
     return jnp.einsum("ih,ncij,jw->nchw", rows, promote(dy), columns).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("MaskResize", param="mask_resize_param", in_place=False),
-        Traced(mask_resize),
-        Gradient(mask_resize_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True, dtype_policy="bottoms"),
-        docs=LayerDocs(origin="MNC"),
-    )
+define_layer(
+    Signature("MaskResize", param="mask_resize_param", in_place=False),
+    Traced(mask_resize),
+    Gradient(mask_resize_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MNC"),
 )
 
 

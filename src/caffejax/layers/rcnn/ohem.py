@@ -14,10 +14,10 @@ from ..context import Context
 from ..dtypes import promote
 from ..helpers import first_top, four_axes, no_gradient
 from ..loss import classes_along_axis, ignored_label, loss_divisor, require_one_batch
-from ..registry import register
+from ..registry import define_layer
 from ..smooth_l1 import huber, huber_slope
 from ..softmax import softmax_with_losses, softmax_with_losses_backward
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .rois import round_nearest
 
 Arrays = tuple[jax.Array, ...]
@@ -25,25 +25,23 @@ Arrays = tuple[jax.Array, ...]
 _LOSS_ALONE = "Only the loss passes a gradient."
 
 
-register(
-    LayerType(
-        Signature(
-            "SoftmaxWithLossOHEM",
-            bottoms=2,
-            tops=(1, 3),
-            param="softmax_param",
-            loss=True,
-        ),
-        Traced(softmax_with_losses),
-        Gradient(
-            softmax_with_losses_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), classes_along_axis, ignored_label),
-            exempt_from_force_backward=(1,),
-            not_derivative=_LOSS_ALONE,
-        ),
-        docs=LayerDocs(origin="R-FCN"),
-    )
+define_layer(
+    Signature(
+        "SoftmaxWithLossOHEM",
+        bottoms=2,
+        tops=(1, 3),
+        param="softmax_param",
+        loss=True,
+    ),
+    Traced(softmax_with_losses),
+    Gradient(
+        softmax_with_losses_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), classes_along_axis, ignored_label),
+        exempt_from_force_backward=(1,),
+        not_derivative=_LOSS_ALONE,
+    ),
+    docs=LayerDocs(origin="R-FCN"),
 )
 
 
@@ -68,18 +66,16 @@ def smooth_l1_loss_ohem_backward(
     return diff, -diff.reshape(b.shape), *(None,) * len(weights)
 
 
-register(
-    LayerType(
-        Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
-        Traced(smooth_l1_loss_ohem),
-        Gradient(
-            smooth_l1_loss_ohem_backward,
-            overrides_autodiff=True,
-            indices=Indices((2,), ignores_gradient=True),
-            not_derivative=_LOSS_ALONE,
-        ),
-        docs=LayerDocs(origin="R-FCN"),
-    )
+define_layer(
+    Signature("SmoothL1LossOHEM", bottoms=(2, 3), tops=(1, 2), loss=True),
+    Traced(smooth_l1_loss_ohem),
+    Gradient(
+        smooth_l1_loss_ohem_backward,
+        overrides_autodiff=True,
+        indices=Indices((2,), ignores_gradient=True),
+        not_derivative=_LOSS_ALONE,
+    ),
+    docs=LayerDocs(origin="R-FCN"),
 )
 
 
@@ -110,13 +106,11 @@ def box_annotator_ohem(
     return select(labels, ctx.param.ignore_label), select(weights, 0)
 
 
-register(
-    LayerType(
-        Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
-        Traced(box_annotator_ohem),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-        docs=LayerDocs(origin="R-FCN", unsupported={"shard": "the regions of an image are ranked among each other"}),
-    )
+define_layer(
+    Signature("BoxAnnotatorOHEM", bottoms=4, tops=2, param="box_annotator_ohem_param", in_place=False),
+    Traced(box_annotator_ohem),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    docs=LayerDocs(origin="R-FCN", unsupported={"shard": "the regions of an image are ranked among each other"}),
 )
 
 

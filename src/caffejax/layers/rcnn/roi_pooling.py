@@ -16,8 +16,8 @@ from ...kernels.custom_gradient import with_gradient
 from ...kernels.vma import vary_as
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .rois import bins, pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 _TABLE = 1 << 24  # the maximum number of values in the tables of one chunk
@@ -181,17 +181,15 @@ def roi_pooling_backward(
     return scatter_maxima_diff(dy, data, _roi_bins(ctx, data, rois)[0]), None
 
 
-register(
-    LayerType(
-        Signature("ROIPooling", bottoms=2, param="roi_pooling_param", in_place=False),
-        Traced(roi_pooling),
-        Gradient(roi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
-        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-        docs=LayerDocs(
-            origin="py-faster-rcnn",
-            restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
-        ),
-    )
+define_layer(
+    Signature("ROIPooling", bottoms=2, param="roi_pooling_param", in_place=False),
+    Traced(roi_pooling),
+    Gradient(roi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
+    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+    docs=LayerDocs(
+        origin="py-faster-rcnn",
+        restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
+    ),
 )
 
 
@@ -244,17 +242,15 @@ def psroi_pooling_backward(
     return jnp.moveaxis(rows, 0, 2).reshape(data.shape).astype(data.dtype), None
 
 
-register(
-    LayerType(
-        Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
-        Traced(psroi_pooling),
-        Gradient(psroi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
-        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-        docs=LayerDocs(
-            origin="R-FCN",
-            restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
-        ),
-    )
+define_layer(
+    Signature("PSROIPooling", bottoms=2, param="psroi_pooling_param", in_place=False),
+    Traced(psroi_pooling),
+    Gradient(psroi_pooling_backward, indices=Indices((1,), ignores_gradient=True)),
+    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+    docs=LayerDocs(
+        origin="R-FCN",
+        restrictions="Bins have exact borders, where the fork's float32 may count one more row or column.",
+    ),
 )
 
 

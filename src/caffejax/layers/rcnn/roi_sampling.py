@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from ...kernels.vma import vary_as
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .rois import pooled_size, require_maps_and_rois, round_nearest, split_rois, valid_images, widen_boxes
 
 
@@ -83,16 +83,14 @@ def roi_align_backward(
     return scatter_grad(dy, data, image, rows, columns), None
 
 
-register(
-    LayerType(
-        Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
-        Traced(roi_align),
-        Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
-        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-        docs=LayerDocs(
-            origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is another layer."
-        ),
-    )
+define_layer(
+    Signature("ROIAlign", bottoms=2, param="roi_pooling_param", in_place=False),
+    Traced(roi_align),
+    Gradient(roi_align_backward, indices=Indices((1,), ignores_gradient=True)),
+    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+    docs=LayerDocs(
+        origin="MS-CNN", restrictions="Detectron's form, with several samples in each bin, is another layer."
+    ),
 )
 
 
@@ -174,14 +172,12 @@ def roi_warping_backward(
     return dx, diffs.reshape(rois.shape)
 
 
-register(
-    LayerType(
-        Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
-        Traced(roi_warping),
-        Gradient(roi_warping_backward, overrides_autodiff=True),
-        LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
-        docs=LayerDocs(origin="MNC"),
-    )
+define_layer(
+    Signature("ROIWarping", bottoms=2, param="roi_warping_param", in_place=False),
+    Traced(roi_warping),
+    Gradient(roi_warping_backward, overrides_autodiff=True),
+    LayerTraits(row_wise=True, row_bottoms=(1,), dtype_policy="bottoms"),
+    docs=LayerDocs(origin="MNC"),
 )
 
 

@@ -19,7 +19,7 @@ from ..context import Context
 from ..dtypes import promote
 from ..helpers import no_gradient
 from ..param_str import settings
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
 
 Rounding = Callable[[float], float]
@@ -312,21 +312,19 @@ def _decode(base: np.ndarray, stride: int, deltas: jax.Array, image: jax.Array) 
     return clip_boxes(decode_boxes(places, split_anchors(deltas[None], 4)), image[0], image[1]).reshape(-1, 4)
 
 
-register(
-    LayerType(
-        Signature(
-            "Proposal",
-            bottoms=3,
-            tops=(1, 2),
-            param="proposal_param",
-            in_place=False,
-            fork_settings=("ratio", "scale", "base_size", "min_size"),
-        ),
-        Traced(proposal),
-        Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(origin="pva-faster-rcnn"),
-    )
+define_layer(
+    Signature(
+        "Proposal",
+        bottoms=3,
+        tops=(1, 2),
+        param="proposal_param",
+        in_place=False,
+        fork_settings=("ratio", "scale", "base_size", "min_size"),
+    ),
+    Traced(proposal),
+    Gradient(no_gradient, overrides_autodiff=True, stops_gradient=True),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(origin="pva-faster-rcnn"),
 )
 
 

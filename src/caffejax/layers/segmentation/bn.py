@@ -17,7 +17,7 @@ from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
 from ..normalization import batch_statistics, project_out, sync_axis
-from ..registry import register
+from ..registry import define_layer
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 Arrays = tuple[jax.Array, ...]
@@ -283,20 +283,18 @@ def bn_variant(layer: Any) -> str:
     return "PSPNet, frozen" if p.frozen else "PSPNet"
 
 
-register(
-    LayerType(
-        Signature("BN", tops=(1, 3), param="bn_param"),
-        Variants(
-            bn_variant,
-            {
-                "PSPNet": PSPNET,
-                "PSPNet, frozen": FROZEN,
-                "SegNet": SEGNET,
-                "SegNet, in place": IN_PLACE,
-                "SegNet, with statistics": WITH_STATISTICS,
-            },
-            "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
-        ),
-        docs=LayerDocs(origin="PSPNet, SegNet"),
-    )
+define_layer(
+    Signature("BN", tops=(1, 3), param="bn_param"),
+    Variants(
+        bn_variant,
+        {
+            "PSPNet": PSPNET,
+            "PSPNet, frozen": FROZEN,
+            "SegNet": SEGNET,
+            "SegNet, in place": IN_PLACE,
+            "SegNet, with statistics": WITH_STATISTICS,
+        },
+        "SegNet's has bn_mode, scale_filler or shift_filler, two blobs, or tops for the statistics.",
+    ),
+    docs=LayerDocs(origin="PSPNet, SegNet"),
 )

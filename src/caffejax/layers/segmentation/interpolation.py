@@ -17,8 +17,8 @@ from ...kernels.host_constant import table
 from ..context import Context, Shape
 from ..dtypes import promote
 from ..helpers import check_plane_size
-from ..registry import register
-from ..types import Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
 
 class Positions(NamedTuple):
@@ -125,16 +125,14 @@ def interp_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return jnp.pad(inside, borders).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
-        Traced(interp),
-        Gradient(interp_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(
-            origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork."
-        ),
-    )
+define_layer(
+    Signature("Interp", param="interp_param", in_place=False, aliases=("INTERP",)),
+    Traced(interp),
+    Gradient(interp_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(
+        origin="DeepLab, PSPNet", restrictions="No padding: pad_beg and pad_end are 0 or negative, as in the fork."
+    ),
 )
 
 
@@ -204,16 +202,14 @@ def resize_bilinear_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: ja
     return (diff.transpose(0, 2, 3, 1) if first == 1 else diff).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("ResizeBilinear", param="resize_bilinear_param", in_place=False),
-        Traced(resize_bilinear),
-        Gradient(resize_bilinear_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(
-            origin="synopsys-caffe", restrictions="NCHWD and quantized numbers are not supported. No recorded case."
-        ),
-    )
+define_layer(
+    Signature("ResizeBilinear", param="resize_bilinear_param", in_place=False),
+    Traced(resize_bilinear),
+    Gradient(resize_bilinear_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(
+        origin="synopsys-caffe", restrictions="NCHWD and quantized numbers are not supported. No recorded case."
+    ),
 )
 
 
@@ -271,14 +267,12 @@ def padding_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return _pad(dy, -before, -after)
 
 
-register(
-    LayerType(
-        Signature("Padding", param="padding_param", in_place=False),
-        Traced(padding),
-        Gradient(padding_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
-        docs=LayerDocs(origin="DeepLab"),
-    )
+define_layer(
+    Signature("Padding", param="padding_param", in_place=False),
+    Traced(padding),
+    Gradient(padding_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
+    docs=LayerDocs(origin="DeepLab"),
 )
 
 

@@ -13,7 +13,7 @@ from ...atomic import replace_path
 from ...errors import DataError, Problem, require
 from ..context import Context, Shape, Site
 from ..helpers import four_axes, no_gradient
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, LayerDocs, LayerTraits, LayerType, OnHost, PerLayer, Signature
 
 
@@ -36,14 +36,12 @@ def mat_write_top_shapes(ctx: Context, *bottoms: Any) -> list[Shape]:
     return []
 
 
-register(
-    LayerType(
-        Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
-        PerLayer(make_mat_write, on_host=True),
-        Gradient(no_gradient),
-        LayerTraits(accepts_integers=True),
-        docs=LayerDocs(origin="DeepLab"),
-    )
+define_layer(
+    Signature("MatWrite", bottoms=(1, None), tops=0, param="mat_write_param"),
+    PerLayer(make_mat_write, on_host=True),
+    Gradient(no_gradient),
+    LayerTraits(accepts_integers=True),
+    docs=LayerDocs(origin="DeepLab"),
 )
 
 

@@ -20,8 +20,8 @@ from ...errors import require
 from ...kernels.custom_gradient import with_gradient
 from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 
 # Keys of vertices are compared by two linear hashes of 32 bits: a neighbor's hash is the vertex's plus a constant.
 _BASES = (1664525, 22695477)
@@ -197,14 +197,12 @@ def _draw_image(ctx: Context, random: np.random.Generator, unary: Any, start: An
     return random.normal(size=image.shape)
 
 
-register(
-    LayerType(
-        Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
-        Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
-        Gradient(indices=Indices((2,), ignores_gradient=True, sample=_draw_image)),
-        LayerTraits(row_wise=True, weight_axes=4),
-        docs=LayerDocs(origin="CRF-RNN"),
-    )
+define_layer(
+    Signature("MultiStageMeanfield", bottoms=3, param="multi_stage_meanfield_param", in_place=False),
+    Traced(multi_stage_meanfield, params=multi_stage_meanfield_params),
+    Gradient(indices=Indices((2,), ignores_gradient=True, sample=_draw_image)),
+    LayerTraits(row_wise=True, weight_axes=4),
+    docs=LayerDocs(origin="CRF-RNN"),
 )
 
 

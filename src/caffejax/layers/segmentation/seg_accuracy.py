@@ -11,8 +11,8 @@ from ...errors import require
 from .. import cross_replica
 from ..accuracy import ignored_label
 from ..context import Context, ParamSpec
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 Arrays = tuple[jax.Array, ...]
 
@@ -55,13 +55,11 @@ def _only_ignored_label(ctx: Context) -> int | None:
     return int(ctx.param.ignore_label[0]) if len(ctx.param.ignore_label) == 1 else None
 
 
-register(
-    LayerType(
-        Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
-        Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
-        Gradient(exists=False, indices=Indices((1,), _class_count_if_simple, _only_ignored_label)),
-        docs=LayerDocs(origin="DeepLab, PSPNet"),
-    )
+define_layer(
+    Signature("SegAccuracy", bottoms=2, param="seg_accuracy_param"),
+    Traced(seg_accuracy, params=seg_accuracy_params, stateful=True),
+    Gradient(exists=False, indices=Indices((1,), _class_count_if_simple, _only_ignored_label)),
+    docs=LayerDocs(origin="DeepLab, PSPNet"),
 )
 
 
@@ -108,11 +106,9 @@ def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
     return int(scores.shape[1]) if len(scores.shape) > 1 else None
 
 
-register(
-    LayerType(
-        Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
-        Traced(eltwise_accuracy),
-        Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label)),
-        docs=LayerDocs(origin="DeconvNet"),
-    )
+define_layer(
+    Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
+    Traced(eltwise_accuracy),
+    Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label)),
+    docs=LayerDocs(origin="DeconvNet"),
 )

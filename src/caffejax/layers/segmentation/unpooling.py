@@ -11,7 +11,7 @@ from ...errors import require
 from ...kernels.window import Window
 from ..context import Context, ParamSpec, Shape
 from ..pooling import areas_of, average_windows, pool_diff, window_pair
-from ..registry import register
+from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 
@@ -128,16 +128,14 @@ _WINDOW_UNPOOLING = LayerType(
         unsupported={"symbolic_batch": "the top of the previous pass is added, which has a fixed number of rows"},
     ),
 )
-register(
-    LayerType(
-        Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False, aliases=("UnPooling",)),
-        Variants(
-            lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
-            {"MAX": _MAX_UNPOOLING, "AVE, TILE": _WINDOW_UNPOOLING},
-            "The method `unpool` selects the variant.",
-        ),
-        docs=LayerDocs(origin="DeconvNet"),
-    )
+define_layer(
+    Signature("Unpooling", bottoms=(1, 2), param="unpooling_param", in_place=False, aliases=("UnPooling",)),
+    Variants(
+        lambda layer: "MAX" if layer.unpooling_param.unpool == layer.unpooling_param.MAX else "AVE, TILE",
+        {"MAX": _MAX_UNPOOLING, "AVE, TILE": _WINDOW_UNPOOLING},
+        "The method `unpool` selects the variant.",
+    ),
+    docs=LayerDocs(origin="DeconvNet"),
 )
 
 
@@ -219,16 +217,14 @@ _YOLO = LayerType(
     LayerTraits(row_wise=True, dtype_policy="bottoms", accepts_integers=True),
     docs=LayerDocs(origin="MobileNet-YOLO"),
 )
-register(
-    LayerType(
-        Signature("Upsample", bottoms=(1, 2), param="upsample_param", in_place=False),
-        Variants(
-            lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
-            {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
-            "SegNet's has a mask for a second bottom.",
-        ),
-        docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
-    )
+define_layer(
+    Signature("Upsample", bottoms=(1, 2), param="upsample_param", in_place=False),
+    Variants(
+        lambda layer: "SegNet" if len(layer.bottom) == 2 else "MobileNet-YOLO",
+        {"SegNet": _SEGNET, "MobileNet-YOLO": _YOLO},
+        "SegNet's has a mask for a second bottom.",
+    ),
+    docs=LayerDocs(origin="SegNet, MobileNet-YOLO"),
 )
 
 

@@ -14,7 +14,7 @@ from ...kernels.vma import vary_as
 from ..context import Context, ParamSpec
 from ..dtypes import promote
 from ..recurrent import Arrays, Sequence, gate_diffs, run_lstm
-from ..registry import layer_type, register
+from ..registry import define_layer, layer_type, register
 from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
 
@@ -98,23 +98,21 @@ def select_lstm(layer: Any) -> str:
 
 _BVLC = layer_type("LSTM")
 
-register(
-    LayerType(
-        Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
-        Variants(
-            select_lstm,
-            {
-                "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
-                "MyCaffe": replace(
-                    _BVLC,
-                    signature=replace(_BVLC.signature, name="Lstm"),
-                    docs=replace(_BVLC.docs, origin="MyCaffe"),
-                ),
-            },
-            selection_doc="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
-        ),
-        docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
-    )
+define_layer(
+    Signature("Lstm", bottoms=(1, 5), tops=(1, 3)),
+    Variants(
+        select_lstm,
+        {
+            "caffe-lstm": _type("Lstm", "lstm_param", "caffe-lstm"),
+            "MyCaffe": replace(
+                _BVLC,
+                signature=replace(_BVLC.signature, name="Lstm"),
+                docs=replace(_BVLC.docs, origin="MyCaffe"),
+            ),
+        },
+        selection_doc="With a recurrent_param it is MyCaffe's, which is BVLC's LSTM.",
+    ),
+    docs=LayerDocs(origin="caffe-lstm, MyCaffe"),
 )
 register(_type("LstmSimple", "lstm_simple_param", "MyCaffe"))
 
@@ -185,11 +183,9 @@ def continuation_indicator(ctx: Context) -> jax.Array:
     return jnp.ones((p.time_step, p.batch_size), jnp.float32).at[0].set(0)
 
 
-register(
-    LayerType(
-        Signature("ContinuationIndicator", bottoms=0, param="continuation_indicator_param"),
-        Traced(continuation_indicator),
-        Gradient(exists=False),
-        docs=LayerDocs(origin="warpctc-caffe"),
-    )
+define_layer(
+    Signature("ContinuationIndicator", bottoms=0, param="continuation_indicator_param"),
+    Traced(continuation_indicator),
+    Gradient(exists=False),
+    docs=LayerDocs(origin="warpctc-caffe"),
 )

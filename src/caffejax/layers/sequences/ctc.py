@@ -15,8 +15,8 @@ from .. import cross_replica
 from ..context import Context
 from ..cross_replica import pmean
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 GAP = -1
 
@@ -106,19 +106,17 @@ def _labels(ctx: Context, scores: Any, labels: Any) -> int:
     return int(scores.shape[2])
 
 
-register(
-    LayerType(
-        Signature("CtcLoss", bottoms=2, param="ctc_loss_param", loss=True),
-        Traced(ctc_loss),
-        Gradient(
-            ctc_loss_backward,
-            overrides_autodiff=True,
-            indices=Indices((1,), _labels),
-            exempt_from_force_backward=(1,),
-            not_derivative="The gradient is that of the sum over items; the loss is their mean.",
-        ),
-        docs=LayerDocs(origin="warpctc-caffe"),
-    )
+define_layer(
+    Signature("CtcLoss", bottoms=2, param="ctc_loss_param", loss=True),
+    Traced(ctc_loss),
+    Gradient(
+        ctc_loss_backward,
+        overrides_autodiff=True,
+        indices=Indices((1,), _labels),
+        exempt_from_force_backward=(1,),
+        not_derivative="The gradient is that of the sum over items; the loss is their mean.",
+    ),
+    docs=LayerDocs(origin="warpctc-caffe"),
 )
 
 
@@ -194,16 +192,14 @@ def ctc_greedy_decoder(ctx: Context, scores: jax.Array, going_on: jax.Array, *ta
     return tuple(tops) if len(tops) > 1 else tops[0]
 
 
-register(
-    LayerType(
-        Signature("CTCGreedyDecoder", bottoms=(2, 3), tops=(1, 3), param="ctc_decoder_param", in_place=False),
-        Traced(ctc_greedy_decoder),
-        Gradient(exists=False, indices=Indices((1, 2))),
-        docs=LayerDocs(
-            origin="OpenVINO",
-            restrictions="A sequence that begins with the expected labels and continues is wrong.",
-        ),
-    )
+define_layer(
+    Signature("CTCGreedyDecoder", bottoms=(2, 3), tops=(1, 3), param="ctc_decoder_param", in_place=False),
+    Traced(ctc_greedy_decoder),
+    Gradient(exists=False, indices=Indices((1, 2))),
+    docs=LayerDocs(
+        origin="OpenVINO",
+        restrictions="A sequence that begins with the expected labels and continues is wrong.",
+    ),
 )
 
 
@@ -263,11 +259,9 @@ def labelsequence_accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -
     return jnp.mean(jnp.all(decoded == expected, axis=1).astype(jnp.float32))
 
 
-register(
-    LayerType(
-        Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
-        Traced(labelsequence_accuracy),
-        Gradient(exists=False, indices=Indices((1,))),
-        docs=LayerDocs(origin="warpctc-caffe"),
-    )
+define_layer(
+    Signature("LabelsequenceAccuracy", bottoms=2, param="labelsequence_accuracy_param"),
+    Traced(labelsequence_accuracy),
+    Gradient(exists=False, indices=Indices((1,))),
+    docs=LayerDocs(origin="warpctc-caffe"),
 )

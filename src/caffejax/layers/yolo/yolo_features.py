@@ -10,8 +10,8 @@ from jax import lax
 from ...errors import require
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced
 from .yolo_head import ground_truth
 
 
@@ -37,14 +37,12 @@ def reorg_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return _reorder(dy.reshape(x.shape), ctx.param.stride, together=not ctx.param.reverse)
 
 
-register(
-    LayerType(
-        Signature("Reorg", param="reorg_param", in_place=False),
-        Traced(reorg),
-        Gradient(reorg_backward),
-        LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole"),
-        docs=LayerDocs(origin="MobileNet-YOLO"),
-    )
+define_layer(
+    Signature("Reorg", param="reorg_param", in_place=False),
+    Traced(reorg),
+    Gradient(reorg_backward),
+    LayerTraits(row_wise=True, dtype_policy="bottoms", data_movement="whole"),
+    docs=LayerDocs(origin="MobileNet-YOLO"),
 )
 
 
@@ -77,24 +75,22 @@ def assisted_excitation_backward(
     return dy, None, None
 
 
-register(
-    LayerType(
-        Signature("AssistedExcitation", bottoms=3, in_place=False),
-        Traced(assisted_excitation),
-        Gradient(
-            assisted_excitation_backward,
-            indices=Indices((1, 2), ignores_gradient=True),
-            exempt_from_force_backward=(1, 2),
-            not_derivative="The third bottom gets no gradient.",
-        ),
-        LayerTraits(row_wise=True, spatial_map="same"),
-        docs=LayerDocs(
-            origin="MobileNet-YOLO",
-            restrictions="The addition does not fade during training: the fork multiplies it by "
-            "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
-            "indexes the masks wrongly, only the first is. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("AssistedExcitation", bottoms=3, in_place=False),
+    Traced(assisted_excitation),
+    Gradient(
+        assisted_excitation_backward,
+        indices=Indices((1, 2), ignores_gradient=True),
+        exempt_from_force_backward=(1, 2),
+        not_derivative="The third bottom gets no gradient.",
+    ),
+    LayerTraits(row_wise=True, spatial_map="same"),
+    docs=LayerDocs(
+        origin="MobileNet-YOLO",
+        restrictions="The addition does not fade during training: the fork multiplies it by "
+        "cos(pi / 2 * iter / max_iter), which a net does not know. All images are excited; in the fork, which "
+        "indexes the masks wrongly, only the first is. No recorded case.",
+    ),
 )
 
 

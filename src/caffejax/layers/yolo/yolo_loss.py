@@ -12,8 +12,8 @@ import numpy as np
 from ...errors import require
 from .. import cross_replica
 from ..context import Context
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 from .yolo_head import (
     GroundTruth,
     Head,
@@ -156,17 +156,15 @@ def region_loss_backward(
     ), None
 
 
-register(
-    LayerType(
-        Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
-        Traced(region_loss),
-        Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-        docs=LayerDocs(
-            origin="MobileNet-YOLO",
-            restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
-            "`random` are ignored, as in the fork.",
-        ),
-    )
+define_layer(
+    Signature("RegionLoss", bottoms=2, param="region_loss_param", loss=True),
+    Traced(region_loss),
+    Gradient(region_loss_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    docs=LayerDocs(
+        origin="MobileNet-YOLO",
+        restrictions="`coords` must be 4. `side`, `softmax`, `softmax_tree`, `class_map`, `jitter`, `absolute` and "
+        "`random` are ignored, as in the fork.",
+    ),
 )
 
 
@@ -275,17 +273,15 @@ def yolov3_backward(
     return to_map(dy / max(x.shape[0], 1) * differences, x, p.num).astype(x.dtype), None
 
 
-register(
-    LayerType(
-        Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
-        Traced(yolov3),
-        Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
-        docs=LayerDocs(
-            origin="MobileNet-YOLO",
-            restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` counts with "
-            "`use_logic_gradient` only.",
-        ),
-    )
+define_layer(
+    Signature("Yolov3", bottoms=2, param="yolov3_param", loss=True),
+    Traced(yolov3),
+    Gradient(yolov3_backward, overrides_autodiff=True, indices=Indices((1,)), exempt_from_force_backward=(1,)),
+    docs=LayerDocs(
+        origin="MobileNet-YOLO",
+        restrictions="`side` and `noobject_scale` are ignored, as in the fork; `object_scale` counts with "
+        "`use_logic_gradient` only.",
+    ),
 )
 
 

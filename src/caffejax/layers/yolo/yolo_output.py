@@ -12,8 +12,8 @@ from ...errors import require
 from ..boxes import non_max_suppression, select_best
 from ..context import Context
 from ..dtypes import promote
-from ..registry import register
-from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, LayerType, Signature, Traced, Transform
+from ..registry import define_layer
+from ..types import OWN_IMAGES, Gradient, Indices, LayerDocs, LayerTraits, Signature, Traced, Transform
 from .yolo_head import Head, anchor_sizes, centred_overlaps, ground_truth, head, select_anchors, to_corners
 
 ONE_LIST: dict[Transform, str] = {
@@ -82,18 +82,16 @@ def yolo_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     ).astype(bottoms[0].dtype)
 
 
-register(
-    LayerType(
-        Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
-        Traced(yolo_detection_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(
-            unsupported=ONE_LIST,
-            origin="MobileNet-YOLO",
-            restrictions="`label_map_file` and `side` are ignored.",
-        ),
-    )
+define_layer(
+    Signature("YoloDetectionOutput", bottoms=(1, 2), param="yolo_detection_output_param"),
+    Traced(yolo_detection_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(
+        unsupported=ONE_LIST,
+        origin="MobileNet-YOLO",
+        restrictions="`label_map_file` and `side` are ignored.",
+    ),
 )
 
 
@@ -116,14 +114,12 @@ def yolov3_detection_output(ctx: Context, *bottoms: jax.Array) -> jax.Array:
     return top.astype(bottoms[0].dtype)
 
 
-register(
-    LayerType(
-        Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
-        Traced(yolov3_detection_output),
-        Gradient(exists=False),
-        LayerTraits(pads_rows=True),
-        docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
-    )
+define_layer(
+    Signature("Yolov3DetectionOutput", bottoms=(1, None), param="yolov3_detection_output_param"),
+    Traced(yolov3_detection_output),
+    Gradient(exists=False),
+    LayerTraits(pads_rows=True),
+    docs=LayerDocs(unsupported=ONE_LIST, origin="MobileNet-YOLO", restrictions="No `gaussian_box`."),
 )
 
 
@@ -202,18 +198,16 @@ def eval_detection(ctx: Context, x: jax.Array, labels: jax.Array, *_images: jax.
     return jax.vmap(lambda f, g: _judge(p, f, g))(predicted, labelled).astype(x.dtype)
 
 
-register(
-    LayerType(
-        Signature("EvalDetection", bottoms=(2, 3), param="eval_detection_param", in_place=False),
-        Traced(eval_detection),
-        Gradient(exists=False, indices=Indices((1,))),
-        LayerTraits(row_wise=True),
-        docs=LayerDocs(
-            origin="Intel Caffe, caffe-yolo",
-            restrictions="With `biases`, too, a prediction that overlaps no label enough is wrong, and a negative nms "
-            "keeps all predictions: Intel Caffe omits both. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("EvalDetection", bottoms=(2, 3), param="eval_detection_param", in_place=False),
+    Traced(eval_detection),
+    Gradient(exists=False, indices=Indices((1,))),
+    LayerTraits(row_wise=True),
+    docs=LayerDocs(
+        origin="Intel Caffe, caffe-yolo",
+        restrictions="With `biases`, too, a prediction that overlaps no label enough is wrong, and a negative nms "
+        "keeps all predictions: Intel Caffe omits both. No recorded case.",
+    ),
 )
 
 

@@ -13,8 +13,8 @@ from ..context import Context
 from ..dtypes import promote
 from ..helpers import check_side_length
 from ..loss import require_one_batch
-from ..registry import register
-from ..types import Gradient, Indices, LayerDocs, LayerType, Signature, Traced
+from ..registry import define_layer
+from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
 
 def yolo_seg(ctx: Context, x: jax.Array, labels: jax.Array, *pixels: jax.Array) -> jax.Array:
@@ -33,19 +33,15 @@ def yolo_seg_backward(
     return diff.astype(x.dtype), None, *(None for _ in pixels)
 
 
-register(
-    LayerType(
-        Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
-        Traced(yolo_seg),
-        Gradient(
-            yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)
-        ),
-        docs=LayerDocs(
-            origin="MobileNet-YOLO",
-            restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
-            "the fork. No recorded case.",
-        ),
-    )
+define_layer(
+    Signature("YoloSeg", bottoms=(2, 3), param="yolo_seg_param", loss=True),
+    Traced(yolo_seg),
+    Gradient(yolo_seg_backward, overrides_autodiff=True, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
+    docs=LayerDocs(
+        origin="MobileNet-YOLO",
+        restrictions="`class_scale`, `num_class`, `use_logic_gradient` and `use_hardsigmoid` are ignored, as in "
+        "the fork. No recorded case.",
+    ),
 )
 
 
@@ -92,17 +88,15 @@ def segmentation_evaluate(ctx: Context, x: jax.Array, labels: jax.Array) -> jax.
     return (both / jnp.maximum(either, 1)).reshape(1, 1, 1, -1)
 
 
-register(
-    LayerType(
-        Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
-        Traced(segmentation_evaluate),
-        Gradient(exists=False, indices=Indices((1,))),
-        docs=LayerDocs(
-            origin="MobileNet-YOLO",
-            restrictions="Counts are over all images, in the fork over the first image. `num_classes` is ignored. No "
-            "recorded case; with resized probabilities single pixels may differ.",
-        ),
-    )
+define_layer(
+    Signature("SegmentationEvaluate", bottoms=2, param="segmentation_evaluate_param"),
+    Traced(segmentation_evaluate),
+    Gradient(exists=False, indices=Indices((1,))),
+    docs=LayerDocs(
+        origin="MobileNet-YOLO",
+        restrictions="Counts are over all images, in the fork over the first image. `num_classes` is ignored. No "
+        "recorded case; with resized probabilities single pixels may differ.",
+    ),
 )
 
 
