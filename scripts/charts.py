@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 COLORS = ("#00796b", "#4db6ac", "#8d99ae", "#f4a259", "#5b6c8f")  # the site's teal first
@@ -27,28 +28,34 @@ mpl.rcParams.update(
 )
 
 
-def new_figure(columns: int = 1, width: float = 9.0, height: float = 4.0, **more: Any) -> tuple[Figure, list[Any]]:
-    """Return a figure of inches, and its axes in one row."""
+def new_figure(
+    columns: int = 1, rows: int = 1, width: float = 9.0, height: float = 4.0, **more: Any
+) -> tuple[Figure, list[Any]]:
+    """Return a figure of `width` x `height` inches, and its axes row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(1, columns, squeeze=False, **more)
+    axes = figure.subplots(rows, columns, squeeze=False, **more)
     return figure, list(axes.flat)
 
 
 def save(figure: Figure, name: str) -> None:
-    """Write a picture of the documentation, in few colors.
+    """Write a figure as a picture of the documentation; see `keep`."""
+    path = PICTURES / f"{name}.png"
+    figure.savefig(path)
+    keep(path, name)
+
+
+def keep(file: Path, name: str, colors: int = 128) -> None:
+    """Keep a file as a picture of the documentation, in few colors.
 
     Raises:
         SystemExit: if the file would be too large for a repository.
     """
-    from PIL import Image
-
     path = PICTURES / f"{name}.png"
-    figure.savefig(path)
-    with Image.open(path) as image:
-        image.convert("RGB").quantize(128).save(path, optimize=True)
+    with Image.open(file) as image:
+        image.convert("RGB").quantize(colors).save(path, optimize=True)
     if (size := path.stat().st_size) > MOST_BYTES:
         raise SystemExit(f"{path} has {size} bytes, more than {MOST_BYTES}")
-    print(f"wrote {path.name}, {size // 1000} kB")
+    print(f"wrote {path.name}, {size // 1000} kB", flush=True)
 
 
 def draw_bars(

@@ -25,7 +25,7 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str]
     A console block's output is compared where it is given, with ... for what differs. Where it is an error, the command
     fails with it. Python blocks share names. A block with a title is a file.
     """
-    for name in ("configs", "scripts", "tests"):
+    for name in ("configs", "docs", "scripts", "tests"):
         os.symlink(REPOSITORY / name, name)
     names: dict[str, object] = {"__name__": "page"}
     ran = 0

@@ -1,21 +1,13 @@
-"""Draw the pictures of solvers: docs/pictures/lr_policies.png and same_as_caffe.png.
-
-The second shows training runs of caffejax beside the runs that were recorded from Caffe 1.0: on the left solvers that
-begin with Caffe's weights, on the right LeNet on the digits with random weights.
-
-python scripts/make_solver_pictures.py    # some minutes on two cores
-"""
+"""Pictures of solvers: learning rates, and runs of caffejax beside runs that were recorded from Caffe 1.0."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
+from charts import new_figure, save
 
 from caffejax import Solver
 from caffejax.schema import read_solver
@@ -24,7 +16,6 @@ from caffejax.training import Callback, Scores
 from caffejax.training.lr_schedules import rate_schedule
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PICTURES = REPOSITORY / "docs" / "pictures"
 GOLDEN = REPOSITORY / "tests" / "golden"
 DIGITS = REPOSITORY / "configs" / "digits" / "lenet_solver.prototxt"
 CASES = {
@@ -60,18 +51,18 @@ class Accuracies(Callback):
         self.values[solver.iteration] = float(results[0].outputs["accuracy"])
 
 
-def draw_policies() -> None:
-    """Write lr_policies.png."""
-    figure, axes = plt.subplots(3, 3, figsize=(9, 5.5), layout="constrained", sharex=True, sharey=True)
-    for axis, (name, settings) in zip(axes.flat, POLICIES.items(), strict=True):
+def lr_policies() -> None:
+    """Draw the learning rate of each policy."""
+    figure, axes = new_figure(3, rows=3, height=5.5, sharex=True, sharey=True)
+    for axis, (name, settings) in zip(axes, POLICIES.items(), strict=True):
         schedule = rate_schedule(SolverParameter(base_lr=0.01, lr_policy=name.split(",")[0], **settings))
         axis.plot([schedule(i) for i in range(1001)], linewidth=1.8)
         label = ", ".join(f"{key} {value}" for key, value in settings.items())
-        axis.set_title(f"{name}\n", fontsize=10, weight="bold")
+        axis.set_title(f"{name}\n")
         axis.text(0.5, 1.02, label, transform=axis.transAxes, ha="center", fontsize=7, color="gray")
     figure.supxlabel("iteration")
     figure.supylabel("learning rate, base_lr 0.01")
-    figure.savefig(PICTURES / "lr_policies.png", dpi=100)
+    save(figure, "lr_policies")
 
 
 def losses(case: str) -> list[float]:
@@ -97,36 +88,24 @@ def accuracies(seed: int) -> dict[int, float]:
     return record.values
 
 
-def main() -> None:
-    """Draw, train, and write the pictures."""
-    draw_policies()
-    os.chdir(REPOSITORY)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    left: Any = axes[0]
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for number, (case, label) in enumerate(CASES.items()):
-            recorded = np.load(GOLDEN / "solver" / case / "expected.npz")["loss"]
-            left.plot(recorded, "o", color=f"C{number}", markersize=5, alpha=0.45)
-            left.plot(losses(case), color=f"C{number}", linewidth=1.4, label=label)
-        os.chdir(REPOSITORY)
-        runs = [accuracies(seed) for seed in SEEDS]
+def same_as_caffe() -> None:
+    """Draw losses of solvers that begin with Caffe's weights, and accuracies of LeNet on the digits, beside Caffe's."""
+    figure, (left, right) = new_figure(2, width=11)
+    for number, (case, label) in enumerate(CASES.items()):
+        recorded = np.load(GOLDEN / "solver" / case / "expected.npz")["loss"]
+        left.plot(recorded, "o", color=f"C{number}", markersize=5, alpha=0.45)
+        left.plot(losses(case), color=f"C{number}", linewidth=1.4, label=label)
     left.plot([], [], "o", color="gray", alpha=0.5, label="Caffe 1.0")
     left.set(title="Loss, from the same weights: lines caffejax, circles Caffe 1.0", xlabel="iteration", yscale="log")
-    right: Any = axes[1]
     reference = json.loads((GOLDEN / "digits" / "caffe_reference.json").read_text())["runs"]
     for number, run in enumerate(reference):
         label = f"Caffe 1.0, {len(reference)} seeds" if not number else None
         right.plot(run["iterations"], run["test_accuracy"], color="gray", alpha=0.5, linewidth=1, label=label)
-    for number, run in enumerate(runs):
-        label = f"caffejax, {len(runs)} seeds" if not number else None
-        right.plot(list(run), list(run.values()), color="C3", linewidth=1.4, label=label)
+    for number, values in enumerate(map(accuracies, SEEDS)):
+        label = f"caffejax, {len(SEEDS)} seeds" if not number else None
+        right.plot(list(values), list(values.values()), linewidth=1.4, color="C0", label=label)
     right.set(title="LeNet on handwritten digits: test accuracy", xlabel="iteration", ylim=(0.94, 1), xlim=(0, 1000))
     left.set_ylim(bottom=1e-3)
     left.legend(fontsize=8, ncols=3, loc="lower left")
     right.legend(loc="lower right", fontsize=9)
-    figure.savefig(PICTURES / "same_as_caffe.png", dpi=110)
-
-
-if __name__ == "__main__":
-    main()
+    save(figure, "same_as_caffe")
