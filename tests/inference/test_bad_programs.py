@@ -13,6 +13,7 @@ import pytest
 from broken_programs import PROGRAMS, parse
 
 from caffejax.kernels import onednn_program
+from caffejax.kernels.packed_weights import PackedWeights
 
 pytestmark = pytest.mark.skipif(not onednn_program.available(), reason="needs oneDNN")
 
@@ -74,22 +75,26 @@ def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
     for arguments in ([x[:, :8]], [x[..., :5]], [x[0]], [x[:0]], [x, x], [], [x.astype(np.float64)]):
         with pytest.raises(ValueError, match="argument"):
             executable(packed, arguments)
-    with pytest.raises(ValueError, match="packed"):
-        executable(packed[:-1], [x])
+    for other in (PackedWeights(packed.arrays[:-1], packed.mark), PackedWeights(packed.arrays, packed.mark + 1)):
+        with pytest.raises(ValueError, match="packed"):
+            executable(other, [x])
+        with pytest.raises(jax.errors.JaxRuntimeError, match="packed"):
+            jax.block_until_ready(onednn_program.run(program, other, [x]))
     assert onednn_program.run(program, packed, [x])[0].shape == out
     for weights_given, arguments, results in (
-        (packed[:-1], [x], [out]),
-        (packed[:0], [x], [out]),
-        (packed, [x[:, :8]], [out]),
-        (packed, [x[..., :5]], [out]),
-        (packed, [x[0]], [out]),
-        (packed, [x, x], [out]),
-        (packed, [x], [(1, 16, 6, 7)]),
-        (packed, [x], [(1, 16, 36)]),
-        (packed, [x], [out, out]),
+        (packed.arrays[::-1], [x], [out]),
+        ([], [x], [out]),
+        (packed.arrays, [x[:, :8]], [out]),
+        (packed.arrays, [x[..., :5]], [out]),
+        (packed.arrays, [x[0]], [out]),
+        (packed.arrays, [x, x], [out]),
+        (packed.arrays, [x], [(1, 16, 6, 7)]),
+        (packed.arrays, [x], [(1, 16, 36)]),
+        (packed.arrays, [x], [out, out]),
     ):
+        given = PackedWeights(weights_given, packed.mark)
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
-            jax.block_until_ready(onednn_program.run(replace(program, results=results), weights_given, arguments))
+            jax.block_until_ready(onednn_program.run(replace(program, results=results), given, arguments))
     for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
         with pytest.raises(ValueError, match="weight"):
             executable.pack(wrong)

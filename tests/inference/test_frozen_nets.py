@@ -19,6 +19,7 @@ from caffejax import CaffejaxError, Net
 from caffejax.inference.constant_folding import host_function
 from caffejax.inference.frozen_net import Frozen
 from caffejax.kernels import onednn_program as kernels
+from caffejax.kernels.packed_weights import aligned_empty
 from caffejax.net import Variables
 
 LAYERS = (
@@ -277,7 +278,7 @@ def test_later_writes_to_an_input_do_not_change_the_result() -> None:
         'layer { name: "y" type: "ReLU" bottom: "x" top: "y" }'
     )
     frozen_net = net.freeze(net.init(jax.random.key(0)), ["x", "y"])
-    given = kernels.aligned_empty((64, 16), np.float32)
+    given = aligned_empty((64, 16), np.float32)
     given[...] = 2
     result = frozen_net({"x": given})
     given[...] = 3

@@ -13,6 +13,7 @@ import numpy as np
 from ..execution import PassInputs, Trees, compute
 from ..execution.schedule import part_of
 from ..graph import Graph, Layer, Param, Slot
+from ..kernels.packed_weights import StoredWeight
 from ..layers import ParamSpec, Traced
 
 Arrays = tuple[Any, ...]
@@ -28,7 +29,7 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 
     Returns:
         The folded graph and its variables. In the folded graph, layers share no parameters. An entry of the variables
-        is an array, or a `ScaledWeight`, whose product is computed when `materialize` or NumPy converts it.
+        is an array, or a `ScaledWeight`, whose product is computed when NumPy converts it.
     """
     graph = _remove_identities(graph)
     folding = _Folding(graph, variables)
@@ -38,11 +39,13 @@ def fold(graph: Graph, variables: Trees) -> tuple[Graph, Trees]:
 
 
 def materialize(variables: Trees) -> Trees:
-    """Return the parameters and state of a folded graph as JAX arrays."""
+    """Return the parameters and state of a folded graph as JAX arrays; packed weights are unpacked."""
 
-    arrays: Trees = jax.tree.map(
-        lambda x: x if isinstance(x, jax.Array) else jax.device_put(np.asarray(x)), tuple(variables)
-    )
+    def array(weight: Any) -> jax.Array:
+        source = weight.source if isinstance(weight, StoredWeight) else weight
+        return source if isinstance(source, jax.Array) else jax.device_put(np.asarray(weight))
+
+    arrays: Trees = jax.tree.map(array, tuple(variables))
     return arrays
 
 
@@ -157,9 +160,10 @@ def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapp
         return None
     if (compute_tops := host_function(layer)) is not None:
         return compute_tops([constants.get(b, _zeros(graph, b)) for b in layer.bottoms])
-    params, state = variables
+    part = part_of([layer])
+    params, state = materialize((part.select(variables[0]), part.select(variables[1])))
     before = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
-    return dict(compute(part_of([layer]), PassInputs(params, state, {}, None, {}), before).values)
+    return dict(compute(part, PassInputs(params, state, {}, None, {}), before).values)
 
 
 def _zeros(graph: Graph, blob: str) -> np.ndarray:

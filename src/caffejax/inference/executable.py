@@ -6,7 +6,7 @@ kind needs XLA. Inside `jax.jit` and other transformations of JAX, all parts are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -23,13 +23,13 @@ from ..execution.schedule import part_of
 from ..graph import Graph, Layer
 from ..human_readable import format_bytes, format_count
 from ..kernels import compiling, onednn_program
+from ..kernels.packed_weights import PackedWeights
 from ..kernels.platform_dispatch import Operation
 from ..options import Run
 from .constant_folding import host_function, materialize, remove_constants
 from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
-Packed = MutableMapping[tuple[Any, str], np.ndarray]
 Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # step(blobs by name, key) adds its results to the blobs
 
 
@@ -38,10 +38,8 @@ class CompiledShapes:
 
     Args:
         graph: the net's graph, for these shapes.
-        variables: the net's parameters and state.
+        variables: the net's parameters and state. `StoredWeight`s are packed once for all shapes.
         options: the run settings.
-        packed: a cache of packed weights by `(part key, packing)`, which nets for several shapes share. New packed
-            weights are added to it.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
 
     Attributes:
@@ -50,9 +48,7 @@ class CompiledShapes:
         compiles: whether XLA compiles any part.
     """
 
-    def __init__(
-        self, graph: Graph, variables: Trees, options: Run, packed: Packed, *, device: jax.Device | None
-    ) -> None:
+    def __init__(self, graph: Graph, variables: Trees, options: Run, *, device: jax.Device | None) -> None:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
         self.schedule: Schedule
@@ -61,7 +57,7 @@ class CompiledShapes:
             self.schedule, self.programs = partition(self.graph, graph, variables)
         else:
             self.schedule, self.programs = plan(self.graph), {}
-        self._packed = {key: _pack(lowered, packed) for key, lowered in self.programs.items()}
+        self._packed = {key: lowered.executable.pack(lowered.weights) for key, lowered in self.programs.items()}
         self.programs = {key: replace(lowered, weights=()) for key, lowered in self.programs.items()}
         self._runner = CompiledParts(options.kernels) if graph.has_host_layers else run_part
         self._compiled = CompiledParts(options.kernels)
@@ -102,7 +98,7 @@ class CompiledShapes:
         if key is not None and not self.may_draw:
             key = None  # a key that no layer uses would still cost time in each call
         if not self.programs:
-            outputs: Values = self._whole((), self._arrays, inputs, key)
+            outputs: Values = self._whole({}, self._arrays, inputs, key)
             return outputs
         values: dict[str, Any] = {**self._constants, **inputs}
         for step in self._steps:
@@ -159,23 +155,19 @@ class CompiledShapes:
         if not self.compiles:  # programs and layers on NumPy draw no random numbers
             return False
         inputs = {name: self.graph.blobs[name] for name in self.graph.input_names}
-        packed = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in self._packed.values())
+        arrays = {key: packed.arrays for key, packed in self._packed.items()}, self._variables
+        packed, variables = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), arrays)
         try:
-            jax.eval_shape(partial(self._run, self._program), packed, materialize(self._variables), inputs, None)
+            jax.eval_shape(partial(self._run, self._program), packed, variables, inputs, None)
         except LayerError:
             return True
         return False
 
     @cached_property
-    def _traced_weights(self) -> Arrays:
-        """The packed weights as JAX arrays, in the order of the programs."""
+    def _traced_weights(self) -> dict[Any, Arrays]:
+        """The packed weights of each program as JAX arrays, by part key."""
         with jax.ensure_compile_time_eval():  # concrete arrays, even during tracing
-            return tuple(map(self._as_jax, self._packed.values()))
-
-    @cached_property
-    def _place(self) -> dict[Any, int]:
-        """The index of each program's packed weights in `_traced_weights`, by part key."""
-        return {key: i for i, key in enumerate(self.programs)}
+            return {key: tuple(map(self._as_jax, packed.arrays)) for key, packed in self._packed.items()}
 
     def traced(self, inputs: Mapping[str, Any], key: jax.Array | None) -> Values:
         """Return the outputs by name, inside a traced function. Differentiable, and works on every platform."""
@@ -184,7 +176,7 @@ class CompiledShapes:
     def _run(
         self,
         run_program: Any,
-        packed: Arrays,
+        packed: Mapping[Any, Arrays],
         variables: Trees,
         inputs: Mapping[str, jax.Array],
         key: jax.Array | None,
@@ -193,9 +185,7 @@ class CompiledShapes:
             lowered = self.programs.get(part.key)
             if lowered is None:
                 return self._runner(part, pass_inputs, before, keep)
-            tops = run_program(
-                lowered, packed[self._place[part.key]], pass_inputs, [before[name] for name in lowered.reads]
-            )
+            tops = run_program(lowered, packed[part.key], pass_inputs, [before[name] for name in lowered.reads])
             return PassOutputs(dict(zip(lowered.makes, tops, strict=True)), {}, jnp.zeros(()))
 
         pass_inputs = PassInputs(*variables, inputs, key, {})
@@ -203,54 +193,46 @@ class CompiledShapes:
         values = run(self.schedule, pass_inputs, before=before, wanted=self.graph.outputs, runner=runner).values
         return {name: values[name] for name in self.graph.outputs}
 
-    def _program(
-        self, lowered: Lowered, packed: jax.Array, _: PassInputs, bottoms: Sequence[jax.Array]
-    ) -> Sequence[Any]:
+    def _program(self, lowered: Lowered, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]) -> Sequence[Any]:
         return _run_program(lowered, packed, bottoms)
 
     def _operation(
-        self, lowered: Lowered, packed: jax.Array, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
+        self, lowered: Lowered, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
         """Return a program's results, as a traced operation.
 
         On CPUs it runs the program. On other platforms, and for derivatives, it runs the program's layers through XLA.
         """
         leaves, tree = jax.tree.flatten((pass_inputs.params, pass_inputs.state))
+        first = len(packed) + len(leaves)  # the number of the first bottom
 
-        def plain(_: jax.Array, *arrays: jax.Array) -> Arrays:
-            params, state = jax.tree.unflatten(tree, arrays[: len(leaves)])
-            before = dict(zip(lowered.reads, arrays[len(leaves) :], strict=True))
+        def plain(*arrays: jax.Array) -> Arrays:
+            params, state = jax.tree.unflatten(tree, arrays[len(packed) : first])
+            before = dict(zip(lowered.reads, arrays[first:], strict=True))
             values = compute(lowered.part, PassInputs(params, state, {}, None, {}), before).values
             return tuple(values[name] for name in lowered.makes)
 
-        def program(packed: jax.Array, *arrays: jax.Array) -> Arrays:
-            return tuple(_run_program(lowered, packed, arrays[len(leaves) :]))
+        def program(*arrays: jax.Array) -> Arrays:
+            return tuple(_run_program(lowered, arrays[: len(packed)], arrays[first:]))
 
         def batched(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
-            if any(axis is not None for axis in axes[: 1 + len(leaves)]) or None in axes[1 + len(leaves) :]:
+            if any(axis is not None for axis in axes[:first]) or None in axes[first:]:
                 return None
             bottoms = [
                 jnp.moveaxis(a, axis, 0)
-                for a, axis in zip(arrays[1 + len(leaves) :], axes[1 + len(leaves) :], strict=True)
+                for a, axis in zip(arrays[first:], axes[first:], strict=True)
                 if axis is not None
             ]
             flat = [b.reshape(-1, *b.shape[2:]) for b in bottoms]
             n = bottoms[0].shape[0]
-            return tuple(top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[0], flat))
+            return tuple(
+                top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], flat)
+            )
 
-        return Operation(plain, program, smooth=False, batched=batched)(packed, *leaves, *bottoms)
-
-
-def _pack(lowered: Lowered, cache: Packed) -> np.ndarray:
-    """Return a program's packed weights from the cache, or pack the weights and add them to the cache."""
-    key = lowered.part.key, lowered.executable.packing
-    packed = cache.get(key)
-    if packed is None:
-        packed = cache[key] = lowered.executable.pack(lowered.weights)
-    return packed
+        return Operation(plain, program, smooth=False, batched=batched)(*packed, *leaves, *bottoms)
 
 
-def _program_step(lowered: Lowered, packed: np.ndarray) -> Step:
+def _program_step(lowered: Lowered, packed: PackedWeights) -> Step:
     run_program, reads, makes = lowered.executable, lowered.reads, lowered.makes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
@@ -298,5 +280,6 @@ def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
     return params, state
 
 
-def _run_program(lowered: Lowered, packed: jax.Array, bottoms: Sequence[jax.Array]) -> list[jax.Array]:
-    return onednn_program.run(lowered.executable.program, packed, bottoms)
+def _run_program(lowered: Lowered, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
+    executable = lowered.executable
+    return onednn_program.run(executable.program, PackedWeights(packed, executable.mark), bottoms)

@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -19,6 +18,7 @@ from ..fork_guard import refuse_in_forks
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus
+from ..kernels.packed_weights import StoredWeight
 from ..options import Run
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
@@ -54,9 +54,9 @@ class Frozen:
         self._set(graph, folded, options)
 
     def _set(self, graph: Graph, variables: Trees, options: Run) -> None:
-        self.graph, self._folded, self._options = graph, variables, options
+        self.graph, self._options = graph, options
+        self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
         self._fed = graph.input_names
-        self._packed: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # the packed weights in use
         self._forget()
 
     def __reduce__(self) -> Any:
@@ -169,7 +169,7 @@ class Frozen:
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return CompiledShapes(graph, self._folded, self._options, self._packed, device=device)
+            return CompiledShapes(graph, self._folded, self._options, device=device)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:

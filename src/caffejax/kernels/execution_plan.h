@@ -4,7 +4,6 @@
 #ifndef CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
 #define CAFFEJAX_KERNELS_EXECUTION_PLAN_H_
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,12 +16,19 @@
 
 namespace caffejax {
 
-// A weight in Caffe's layout and in its packed layout, `offset` bytes from the start of the packed weights.
+// A weight in Caffe's layout and in its packed layout, in a buffer of its own.
 struct Packed {
   int64_t weight;
   memory::desc given, lies;
-  size_t offset;
+  int buffer;
   bool transformed = false;  // first, for Winograd's convolutions
+
+  // The number of the weight, its size in bytes, how it is packed, and its layout. Weights with an equal line, but for the
+  // first number, are packed equally.
+  std::string Describe() const {
+    const char* how = transformed ? "transformed" : given == lies ? "plain" : "reordered";
+    return std::to_string(weight) + " " + std::to_string(lies.get_size()) + " " + how + " " + caffejax::Describe(lies) + "\n";
+  }
 };
 
 using Operands = std::vector<std::pair<int, Place>>;  // by oneDNN's numbers
@@ -64,12 +70,9 @@ class Steps {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Packed> packed;
-  size_t packed_size = 0, arena_size = 0;
+  size_t arena_size = 0;
 
-  Steps() {
-    weights_ = Add(Where::kWeights);
-    scratchpad_ = Add(Where::kArena);
-  }
+  Steps() { scratchpad_ = Add(Where::kArena); }
 
   int Add(Where kind, int64_t number = 0, size_t size = 0) {
     buffers.push_back({kind, number, size});
@@ -108,44 +111,29 @@ class Steps {
 
   Place Weight(int64_t weight, const memory::desc& given, const memory::desc& lies, bool transformed = false) {
     for (const Packed& p : packed) {
-      if (p.weight == weight && p.given == given && p.lies == lies) return {weights_, lies, p.offset};
+      if (p.weight == weight && p.given == given && p.lies == lies) return {p.buffer, lies};
     }
-    packed.push_back({weight, given, lies, packed_size, transformed});
-    packed_size += Aligned(lies.get_size());
-    return {weights_, lies, packed.back().offset};
+    int buffer = Add(Where::kWeights, static_cast<int64_t>(packed.size()));
+    packed.push_back({weight, given, lies, buffer, transformed});
+    return {buffer, lies};
   }
 
   Place Weight(int64_t weight, const memory::desc& lies) { return Weight(weight, lies, lies); }
 
-  void Finish() {
-    arena_size = Arrange(buffers);
-    packed_size += kMark;
-  }
+  void Finish() { arena_size = Arrange(buffers); }
 
-  // The layouts of the packed weights as text; programs with equal texts and weights can share the packed weights.
+  // The packed weights, a line for each.
   std::string Packing() const {
     std::string text;
-    for (const Packed& p : packed) text += std::to_string(p.weight) + Describe(p.lies) + "\n";
+    for (const Packed& p : packed) text += p.Describe();
     return text;
   }
 
-  // Packed weights end with a hash of their layouts, which may depend on the number of threads.
-  void SetMark(char* weights) const {
-    size_t mark = Mark();
-    std::memcpy(weights + packed_size - kMark, &mark, sizeof mark);
-  }
-
-  bool HasMark(const char* weights) const {
-    size_t mark = Mark();
-    return std::memcmp(weights + packed_size - kMark, &mark, sizeof mark) == 0;
-  }
+  // A hash of the layouts of the packed weights, which may depend on the number of threads.
+  int64_t Mark() const { return static_cast<int64_t>(std::hash<std::string>()(Packing())); }
 
  private:
-  static constexpr size_t kMark = 64;
-
-  size_t Mark() const { return std::hash<std::string>()(Packing()); }
-
-  int weights_, scratchpad_;
+  int scratchpad_;
 };
 
 }  // namespace caffejax

@@ -16,7 +16,6 @@ namespace caffejax {
 namespace {
 
 namespace ffi = xla::ffi;
-using Octets = ffi::Buffer<ffi::U8>;
 using Code = ffi::Span<const double>;  // a program, see program.h
 
 // The state of an XLA executable: its program.
@@ -30,9 +29,12 @@ struct State {
 ffi::TypeId State::id = {};
 ffi::TypeInfo State::info = ffi::MakeTypeInfo<State>();
 
-ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t) {
+ffi::ErrorOr<std::unique_ptr<State>> Make(Code program, int64_t mark, int64_t) {
   std::unique_ptr<State> made;
-  ffi::Error error = Guarded("frozen net", [&] { made = std::make_unique<State>(program); });
+  ffi::Error error = Guarded("frozen net", [&] {
+    made = std::make_unique<State>(program);
+    Require(made->frozen.steps.Mark() == mark, "the weights were packed for another number of threads, or another program");
+  });
   if (error.failure()) return ffi::Unexpected(error);
   return ffi::ErrorOr<std::unique_ptr<State>>(std::move(made));
 }
@@ -47,7 +49,8 @@ bool Is(const Array& array, const Dims& dims, int64_t times) {
 }
 
 // Runs a program on each of `times` consecutive parts of its arguments and results.
-void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, char* packed, int64_t times) {
+void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, const std::vector<char*>& packed,
+              int64_t times) {
   const Program& program = frozen.program;
   for (int64_t k = 0; k < times; ++k) {
     frozen.Run(from, to, packed);
@@ -56,18 +59,25 @@ void RunTimes(Frozen& frozen, std::vector<char*> from, std::vector<char*> to, ch
   }
 }
 
-// Takes packed weights, then arguments; the first axis of arguments and results is `times` the program's.
-ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                     Code, int64_t times) {
+// Takes the packed weights, then the arguments; the first axis of arguments and results is `times` the program's.
+ffi::Error RunFrozen(State* state, ffi::RemainingArgs arguments, ffi::RemainingRets results, Code, int64_t,
+                     int64_t times) {
   return Guarded("frozen net", [&] {
     Frozen& frozen = state->frozen;
     const Program& program = frozen.program;
-    Require(packed.element_count() == frozen.steps.packed_size, "the packed weights are of another program");
-    Require(arguments.size() == program.arguments.size() && results.size() == program.results.size() && times > 0,
-            "another number of arguments or results than the program's");
-    std::vector<char*> from, to;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      auto array = arguments.get<Array>(i);
+    const std::vector<Packed>& weights = frozen.steps.packed;
+    Require(arguments.size() == weights.size() + program.arguments.size() && results.size() == program.results.size() &&
+                times > 0,
+            "another number of packed weights, arguments or results than the program's");
+    std::vector<char*> packed, from, to;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      auto array = arguments.get<ffi::AnyBuffer>(i);
+      Require(array.has_value() && array->size_bytes() == weights[i].lies.get_size(), "packed weight ", i,
+              " is of another size");
+      packed.push_back(static_cast<char*>(array->untyped_data()));
+    }
+    for (size_t i = 0; i < program.arguments.size(); ++i) {
+      auto array = arguments.get<Array>(weights.size() + i);
       Require(array.has_value() && Is(*array, program.arguments[i], times), "argument ", i, " is of another shape");
       from.push_back(static_cast<char*>(array->untyped_data()));
     }
@@ -77,15 +87,15 @@ ffi::Error RunFrozen(State* state, Octets packed, ffi::RemainingArgs arguments, 
               " is of another shape");
       to.push_back(static_cast<char*>((*array)->untyped_data()));
     }
-    RunTimes(frozen, from, to, reinterpret_cast<char*>(packed.typed_data()), times);
+    RunTimes(frozen, from, to, packed, times);
   });
 }
 
 // Facts about a built program. The caller must copy the texts before it opens the next program.
 struct Answer {
-  int64_t packed_size, arena_size;
+  int64_t mark, arena_size;
   const char* steps;    // names of the steps, one on each line; an error message if there is no program
-  const char* packing;  // layouts of the packed weights; programs with equal ones can share them
+  const char* packing;  // the packed weights, see `Packed::Describe`
 };
 
 // Calls a function; returns its error message, to be copied before the next call, or null.
@@ -126,7 +136,7 @@ extern "C" void* caffejax_program_open(const double* program, int64_t count, Ans
   if (wrong) made.reset();
   *answer = {0, 0, wrong ? wrong : steps.c_str(), packing.c_str()};
   if (made) {
-    answer->packed_size = made->steps.packed_size;
+    answer->mark = made->steps.Mark();
     answer->arena_size = made->steps.arena_size;
   }
   return made.release();
@@ -134,23 +144,28 @@ extern "C" void* caffejax_program_open(const double* program, int64_t count, Ans
 
 extern "C" void caffejax_program_close(void* program) { delete static_cast<Frozen*>(program); }
 
-// Packs one weight, by its number, from Caffe's layout into `packed`, whose size in bytes the answer has.
-extern "C" const char* caffejax_program_pack(void* program, int64_t number, const float* weight, char* packed) {
-  return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->Pack(number, weight, packed); });
+// Returns the layout of packed weight `i`, which outlives the program.
+extern "C" void* caffejax_program_layout(void* program, int64_t i) {
+  return new Packed(static_cast<const Frozen*>(program)->steps.packed.at(i));
 }
 
-// Marks weights as packed for this program, after the last one is packed.
-extern "C" const char* caffejax_program_mark(void* program, char* packed) {
-  return Attempted("packing weights", [&] { static_cast<const Frozen*>(program)->steps.SetMark(packed); });
+extern "C" void caffejax_program_drop_layout(void* layout) { delete static_cast<Packed*>(layout); }
+
+extern "C" const char* caffejax_program_pack(void* layout, const float* weight, char* packed) {
+  return Attempted("packing weights", [&] { Pack(*static_cast<const Packed*>(layout), weight, packed); });
+}
+
+extern "C" const char* caffejax_program_unpack(void* layout, char* packed, float* weight) {
+  return Attempted("unpacking weights", [&] { Unpack(*static_cast<const Packed*>(layout), packed, weight); });
 }
 
 // Runs a program on arguments and results in memory, whose first axes are `times` the program's.
-extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char* packed,
+extern "C" const char* caffejax_program_call(void* program, char** arguments, char** results, char** packed,
                                             int64_t times) {
   return Attempted("frozen net", [&] {
     Frozen& frozen = *static_cast<Frozen*>(program);
     RunTimes(frozen, {arguments, arguments + frozen.program.arguments.size()},
-             {results, results + frozen.program.results.size()}, packed, times);
+             {results, results + frozen.program.results.size()}, {packed, packed + frozen.steps.packed.size()}, times);
   });
 }
 
@@ -164,14 +179,14 @@ extern "C" void* caffejax_program_type_info() { return &State::info; }
 // XLA passes all attributes of a call to each of its stages.
 template <typename Binding>
 auto WithAttributes(Binding&& binding) {
-  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("times");
+  return std::move(binding).template Attr<Code>("program").template Attr<int64_t>("mark").template Attr<
+      int64_t>("times");
 }
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_make, Make, WithAttributes(ffi::Ffi::BindInstantiate()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_program_run, RunFrozen,
                               WithAttributes(ffi::Ffi::Bind()
                                                  .Ctx<ffi::State<State>>()
-                                                 .Arg<Octets>()
                                                  .RemainingArgs()
                                                  .RemainingRets()));
 

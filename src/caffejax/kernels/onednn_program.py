@@ -2,7 +2,7 @@
 
 `encode` converts a list of operations to a `Program`, an array of numbers that program.h specifies. An `Executable`
 runs a program on NumPy arrays, without compilation by XLA. `run` calls a program in code that XLA compiles. Both take
-the weights as one array of bytes, packed once in the layouts that oneDNN's primitives need.
+the weights packed in the layouts that oneDNN's primitives need.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-import math
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import onednn
+from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligned_empty, raise_if
 
 Shape = tuple[int, ...]
 Numbers = int | float | Sequence[int]
 
-_ALIGNMENT = 64  # bytes; JAX on a CPU shares memory with this alignment instead of copying it
-
 
 class _Answer(ctypes.Structure):
     _fields_ = (
-        ("packed", ctypes.c_int64),
+        ("mark", ctypes.c_int64),
         ("workspace", ctypes.c_int64),
         ("steps", ctypes.c_char_p),
         ("packing", ctypes.c_char_p),
@@ -125,11 +123,11 @@ class Executable:
 
     Attributes:
         program: the program.
+        layouts: the layouts of the packed weights.
         packed_bytes: the size of the packed weights, in bytes.
         workspace_bytes: the memory that each call needs in addition to arguments and results, in bytes.
         steps: the names of oneDNN's implementations, in order.
-        packing: the layouts of the packed weights, as text. Programs with equal weights and packings can share packed
-            weights.
+        mark: a number that tells the layouts from others.
 
     Raises:
         ValueError: if oneDNN cannot compute the program. The message gives the reason.
@@ -141,40 +139,40 @@ class Executable:
             raise ValueError("frozen nets need oneDNN")
         answer = _Answer()
         numbers = program.numbers
-        handle = library.caffejax_program_open(_address(numbers), len(numbers), ctypes.byref(answer))
+        handle = library.caffejax_program_open(address(numbers), len(numbers), ctypes.byref(answer))
         steps = answer.steps.decode()
         if not handle:
             raise ValueError(steps)
         weakref.finalize(
             self, library.caffejax_program_close, handle
         ).atexit = False  # at exit, threads may still run it
-        self.packed_bytes, self.workspace_bytes = int(answer.packed), int(answer.workspace)
-        self.steps, self.packing = tuple(steps.split("\n")[:-1]), answer.packing.decode()
         self.program, self._library, self._handle = program, library, handle
+        self.layouts = tuple(
+            Layout(library, handle, i, line) for i, line in enumerate(answer.packing.decode().splitlines())
+        )
+        self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
+        self.steps, self.workspace_bytes = tuple(steps.split("\n")[:-1]), int(answer.workspace)
+        self.mark = int(answer.mark)
         self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
 
-    def pack(self, weights: Sequence[Any]) -> np.ndarray:
-        """Return the weights packed in the layouts of the primitives, (packed_bytes,) of uint8.
+    def pack(self, weights: Sequence[Any]) -> PackedWeights:
+        """Return the weights packed in the layouts of the primitives.
 
-        The weights are converted to float32 one by one, so that memory need not hold a second copy of all weights.
+        The weights are packed one by one, so that memory need not hold a second copy of all weights.
 
         Args:
-            weights: arrays of the shapes `program.weights`.
+            weights: arrays of the shapes `program.weights`, or `StoredWeight`s, which are packed once for all programs.
 
         Raises:
             ValueError: if the number or the shapes of the weights differ from the program's.
         """
-        packed = aligned_empty((self.packed_bytes,), np.uint8)
         shapes = self.program.weights
-        if len(weights) != len(shapes):
-            raise ValueError(f"{len(weights)} weights given, the program has {len(shapes)}")
-        for i, (weight, shape) in enumerate(zip(weights, shapes, strict=True)):
-            (contiguous,) = _contiguous([np.asarray(weight, np.float32)], [shape], 1, f"weight {i}: array")
-            _raise_if(self._library.caffejax_program_pack(self._handle, i, _address(contiguous), _address(packed)))
-        _raise_if(self._library.caffejax_program_mark(self._handle, _address(packed)))
-        return packed
+        if [tuple(weight.shape) for weight in weights] != list(shapes):
+            raise ValueError(f"weights of shapes {[w.shape for w in weights]} given, the program has {list(shapes)}")
+        stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
+        return PackedWeights([stored[layout.weight].pack(layout) for layout in self.layouts], self.mark)
 
-    def __call__(self, packed: np.ndarray, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, packed: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the program.
 
         Args:
@@ -191,11 +189,11 @@ class Executable:
         program = self.program
         times = arguments[0].shape[0] // program.arguments[0][0] if arguments and arguments[0].ndim else 0
         arrays = _contiguous(arguments, program.arguments, times, "argument")
-        if packed.nbytes != self.packed_bytes:
+        if packed.mark != self.mark or len(packed.arrays) != len(self.layouts):
             raise ValueError(f"packed weights of {packed.nbytes} bytes belong to another program")
         results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
-        sources, targets = self._pointers[0](*map(_address, arrays)), self._pointers[1](*map(_address, results))
-        _raise_if(self._library.caffejax_program_call(self._handle, sources, targets, _address(packed), times))
+        sources, targets = self._pointers[0](*map(address, arrays)), self._pointers[1](*map(address, results))
+        raise_if(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
         return results
 
 
@@ -213,19 +211,8 @@ def suppress(boxes: np.ndarray, threshold: float, eta: float) -> np.ndarray:
     library = _library()
     assert library is not None
     boxes, kept = np.ascontiguousarray(boxes, np.float32), np.empty(len(boxes), np.int64)
-    count = library.caffejax_program_suppress(_address(boxes), len(boxes), threshold, eta, _address(kept))
+    count = library.caffejax_program_suppress(address(boxes), len(boxes), threshold, eta, address(kept))
     return kept[:count]
-
-
-def aligned_empty(shape: Shape, dtype: type[np.generic]) -> np.ndarray:
-    """Return an uninitialized array aligned to 64 bytes, whose memory JAX on a CPU can share."""
-    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, memory, -_address(memory) % _ALIGNMENT)
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: int, what: str) -> list[np.ndarray]:
@@ -243,17 +230,12 @@ def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: in
     return [array if array.flags.c_contiguous else np.ascontiguousarray(array) for array in arrays]
 
 
-def _raise_if(wrong: bytes | None) -> None:
-    if wrong is not None:
-        raise ValueError(wrong.decode())
-
-
-def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> list[jax.Array]:
+def run(program: Program, packed: PackedWeights, arguments: Sequence[jax.Array]) -> list[jax.Array]:
     """Run a program in code that XLA compiles.
 
     Args:
         program: the program.
-        packed: the packed weights, (bytes,) of uint8.
+        packed: the packed weights, as JAX arrays.
         arguments: float32 arrays of the shapes `program.arguments`. Their first axes may be n times as long; then the
             program runs n times.
     """
@@ -261,7 +243,8 @@ def run(program: Program, packed: jax.Array, arguments: Sequence[jax.Array]) -> 
     shapes = [jax.ShapeDtypeStruct((times * s[0], *s[1:]), np.float32) for s in program.results]
     call = jax.ffi.ffi_call("caffejax_program_run", shapes, vmap_method="sequential")
     arrays = [jnp.asarray(a, np.float32) for a in arguments]
-    return list(call(packed, *arrays, program=program.numbers, times=np.int64(times)))
+    attributes = {"program": program.numbers, "mark": np.int64(packed.mark), "times": np.int64(times)}
+    return list(call(*packed.arrays, *arrays, **attributes))
 
 
 @functools.cache
@@ -290,8 +273,10 @@ def _declare(library: ctypes.CDLL) -> None:
     for name, result, *arguments in (
         ("open", pointer, pointer, integer, ctypes.POINTER(_Answer)),
         ("close", None, pointer),
-        ("pack", text, pointer, integer, pointer, pointer),
-        ("mark", text, pointer, pointer),
+        ("layout", pointer, pointer, integer),
+        ("drop_layout", None, pointer),
+        ("pack", text, pointer, pointer, pointer),
+        ("unpack", text, pointer, pointer, pointer),
         ("call", text, pointer, pointer, pointer, pointer, integer),
         ("names", text),
         ("type_id", pointer),

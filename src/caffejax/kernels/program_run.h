@@ -18,7 +18,7 @@ namespace caffejax {
 // A location whose address is known only during a call.
 struct Moving {
   dnnl_memory_t memory;
-  int64_t number;  // of the argument or result
+  int64_t number;  // of the argument, result or packed weight
   size_t offset;
 };
 
@@ -33,12 +33,11 @@ class Workspace {
     }
   }
 
-  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {
+  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, const std::vector<char*>& weights) {
     for (const Moving& m : arguments_) Set(m, arguments[m.number]);
     for (const Moving& m : results_) Set(m, results[m.number]);
     if (weights != bound_) {
-      Require(steps_.HasMark(weights), "the weights were packed for another number of threads, or for another program");
-      for (const Moving& m : weights_) Set(m, weights);
+      for (const Moving& m : weights_) Set(m, weights[m.number]);
       bound_ = weights;
     }
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -85,11 +84,33 @@ class Workspace {
   std::vector<memory> memories_;
   std::vector<Moving> arguments_, results_, weights_;
   std::vector<std::vector<dnnl_exec_arg_t>> operands_;
-  char* bound_ = nullptr;  // where the weights were last time
+  std::vector<char*> bound_;  // where the weights were last time
 };
+
+inline void Reorder(const memory::desc& from, void* source, const memory::desc& to, void* target) {
+  memory read(from, Engine(), source), written(to, Engine(), target);
+  dnnl::reorder(read, written).execute(Stream(), read, written);
+  Stream().wait();
+}
 
 // Bytes of a weight up to which one thread packs it faster than several.
 inline constexpr int64_t kSmallWeight = 1 << 20;
+
+// Reorders a weight from Caffe's layout to a packed layout.
+inline void Pack(const Packed& p, const float* weight, char* packed) {
+  OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
+  std::vector<float> transformed;
+  if (p.transformed) transformed = TransformedWeight(weight, p.given.get_dims());
+  auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;
+  Reorder(given, const_cast<float*>(p.transformed ? transformed.data() : weight), p.lies, packed);
+}
+
+// Reorders a packed weight back to Caffe's layout.
+inline void Unpack(const Packed& p, char* packed, float* weight) {
+  Require(!p.transformed, "a transformed weight cannot be unpacked");
+  OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
+  Reorder(p.lies, packed, p.given, weight);
+}
 
 // A built program, and the workspaces that are free for the next calls.
 class Frozen {
@@ -99,22 +120,7 @@ class Frozen {
   const Program program;
   const Steps steps;
 
-  // Reorders a weight from Caffe's layout to the layouts that the steps need.
-  void Pack(int64_t number, const float* weight, char* packed) const {
-    for (const Packed& p : steps.packed) {
-      if (p.weight != number) continue;
-      OneThread one(static_cast<int64_t>(p.lies.get_size()) <= kSmallWeight);
-      std::vector<float> transformed;
-      if (p.transformed) transformed = TransformedWeight(weight, p.given.get_dims());
-      auto given = p.transformed ? Plain(p.lies.get_dims()) : p.given;
-      memory from(given, Engine(), const_cast<float*>(p.transformed ? transformed.data() : weight));
-      memory to(p.lies, Engine(), packed + p.offset);
-      dnnl::reorder(from, to).execute(Stream(), from, to);
-      Stream().wait();
-    }
-  }
-
-  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, char* weights) {
+  void Run(const std::vector<char*>& arguments, const std::vector<char*>& results, const std::vector<char*>& weights) {
     std::unique_ptr<Workspace> own = Take();
     own->Run(arguments, results, weights);
     std::lock_guard<std::mutex> lock(mutex_);
