@@ -51,6 +51,7 @@ def pytest_collection_finish() -> None:
     """Leave what is there for all of the session out of what the garbage collector goes through each time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few cycles
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,13 @@
 import os
 
 # A program of a test is compiled in far more time than it runs. Without LLVM's optimizations and the emitters of fused
-# loops, which go through MLIR, it takes less than half the time, and computes the same but for roundings.
+# loops, which go through MLIR, it takes less than half the time, and computes the same but for roundings. Without these
+# emitters, dividing a program into modules for several threads takes as long again as compiling it.
 FLAGS = {
     "--xla_backend_optimization_level": "0",
     "--xla_llvm_disable_expensive_passes": "true",
     "--xla_cpu_use_fusion_emitters": "false",
+    "--xla_cpu_parallel_codegen_split_count": "1",
 }
 
 

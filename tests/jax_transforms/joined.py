@@ -48,7 +48,7 @@ class Joined:
         """Have no label of the first device count, and of the second's the first not."""
         for layer in self.one.net.graph.layers:
             ignored = ignored_label(layer.context)
-            for name in {layer.bottoms[i] for i in layer.index_bottoms} & set(self.one.inputs):
+            for name in self.one.labels & set(self.one.inputs):
                 if ignored is not None and self.case.axis(name) == 0:
                     self.one.inputs[name][: SHARE + 1] = ignored
 

@@ -1,5 +1,6 @@
 """What else is asked of devices whose batches count as one: all ways to normalise a loss, and to reduce a batch."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +14,13 @@ LABELS: Shape = (ROWS,)
 
 WEIGHTS = "loss_weight: 1 loss_weight: 0"
 
-NORMALIZATIONS = {
-    "FULL": "normalization: FULL",
-    "VALID": "normalization: VALID",
-    "BATCH_SIZE": "normalization: BATCH_SIZE",
-    "NONE": "normalization: NONE",
-    "PRE_FIXED": "normalization: PRE_FIXED pre_fixed_normalizer: 7",
-}
+NORMALIZATIONS = (
+    "normalization: FULL",
+    "normalization: VALID",
+    "normalization: BATCH_SIZE",
+    "normalization: NONE",
+    "normalization: PRE_FIXED pre_fixed_normalizer: 7",
+)
 NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
     "SoftmaxWithLoss": ((MAP, PLACES), {"classes": 3}),
     "InfogainLoss": ((MAP, PLACES, (1, 1, 3, 3)), {"classes": 3}),
@@ -28,13 +29,14 @@ NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
 }
 
 
-def _normalised() -> list[Case]:
-    return [
-        layer(kind, f"loss_param {{ {text} {ignored} }}", *shapes, name=f"{name}{'_ignore' * bool(ignored)}", **options)
-        for kind, (shapes, options) in NORMALISED.items()
-        for name, text in NORMALIZATIONS.items()
-        for ignored in ("", "ignore_label: 1")
+def _in_all_ways(loss: Case, more: str = "") -> Case:
+    """The loss over the same bottoms with each way to normalise it: one net, whose program has what they share once."""
+    ways = [
+        re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
+        + f"loss_param {{ {way} {more} }} }}"
+        for i, way in enumerate(NORMALIZATIONS)
     ]
+    return replace(loss, name=f"{loss.name}_normalised{'_ignore' * bool(more)}", layers="\n".join(ways), whole=True)
 
 
 def _multibox() -> list[Case]:
@@ -44,17 +46,15 @@ def _multibox() -> list[Case]:
         for case in LAYERS + FURTHER
         if case.name.startswith("MultiBoxLoss")
     ]
-    first, text = own[0], "multibox_loss_param"
-    assert text in first.layers
-    ways = [
-        replace(first, name=f"{first.name}_{name}", layers=first.layers.replace(text, f"loss_param {{ {way} }} {text}"))
-        for name, way in NORMALIZATIONS.items()
-    ]
-    return own + ways
+    return [*own, _in_all_ways(own[0])]
 
 
 MORE = [
-    *_normalised(),
+    *(
+        _in_all_ways(layer(kind, "", *shapes, **options), more)
+        for kind, (shapes, options) in NORMALISED.items()
+        for more in ("", "ignore_label: 1")
+    ),
     *_multibox(),
     *(
         layer("Reduction", f"reduction_param {{ operation: {name} coeff: 0.3 }}", MATRIX, name=name)

@@ -59,7 +59,9 @@ class Subject:
     def labels(self) -> set[str]:
         """The fed blobs that hold whole numbers, along which nothing can be differentiated."""
         layers = self.net.graph.layers
-        return {layer.bottoms[i] for layer in layers for i in layer.index_bottoms}
+        copied = {top: layer.bottoms[0] for layer in layers if layer.type.name == "Split" for top in layer.tops}
+        names = (layer.bottoms[i] for layer in layers for i in layer.index_bottoms)
+        return {copied.get(name, name) for name in names}
 
     def cannot(self, question: str) -> str | None:
         """Why its types do not do what is asked, as their registrations say; None if they do."""
