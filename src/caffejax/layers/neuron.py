@@ -17,6 +17,7 @@ from ..schema.caffe_pb2 import FillerParameter
 from .context import Context, ParamSpec
 from .dtypes import promote
 from .helpers import same_shape
+from .implementation import Function
 from .registry import define_layer
 from .types import Gradient, LayerDocs, LayerTraits, Signature, Traced
 
@@ -81,6 +82,18 @@ def _along_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 
+def _define_elementwise(
+    name: str, forward: Function, backward: Function, *, origin: str = LayerDocs.origin, **signature: Any
+) -> None:
+    define_layer(
+        Signature(name, **signature),
+        Traced(forward, top_shapes=same_shape),
+        Gradient(backward),
+        LayerTraits(elementwise=True, dtype_policy="bottoms"),
+        LayerDocs(origin),
+    )
+
+
 def elu(ctx: Context, x: jax.Array) -> jax.Array:
     """x where x > 0, else alpha * (exp(x) - 1). At 0 the gradient is alpha."""
     below = jnp.where(x > 0, 0, x)  # an overflow in the branch that is not selected would reach the gradient
@@ -91,12 +104,7 @@ def elu_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -> 
     return dy * jnp.where(x > 0, 1, y + ctx.param.alpha)
 
 
-define_layer(
-    Signature("ELU", param="elu_param"),
-    Traced(elu, top_shapes=same_shape),
-    Gradient(elu_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-)
+_define_elementwise("ELU", elu, elu_backward, param="elu_param")
 
 
 def sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
@@ -108,12 +116,7 @@ def sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array)
     return dy * y * (1 - y)
 
 
-define_layer(
-    Signature("Sigmoid", param="sigmoid_param"),
-    Traced(sigmoid, top_shapes=same_shape),
-    Gradient(sigmoid_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-)
+_define_elementwise("Sigmoid", sigmoid, sigmoid_backward, param="sigmoid_param")
 
 
 def tanh(ctx: Context, x: jax.Array) -> jax.Array:
@@ -125,12 +128,7 @@ def tanh_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * (1 - y * y)
 
 
-define_layer(
-    Signature("TanH", param="tanh_param"),
-    Traced(tanh, top_shapes=same_shape),
-    Gradient(tanh_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-)
+_define_elementwise("TanH", tanh, tanh_backward, param="tanh_param")
 
 
 def swish(ctx: Context, x: jax.Array) -> jax.Array:
@@ -143,12 +141,7 @@ def swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (beta * y + jax.nn.sigmoid(beta * x) * (1 - beta * y))
 
 
-define_layer(
-    Signature("Swish", param="swish_param"),
-    Traced(swish, top_shapes=same_shape),
-    Gradient(swish_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-)
+_define_elementwise("Swish", swish, swish_backward, param="swish_param")
 
 
 def bnll(ctx: Context, x: jax.Array) -> jax.Array:
@@ -172,12 +165,7 @@ def absval_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) 
     return dy * ((x > 0).astype(dy.dtype) - (x < 0).astype(dy.dtype))
 
 
-define_layer(
-    Signature("AbsVal", in_place=False),
-    Traced(absval, top_shapes=same_shape),
-    Gradient(absval_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-)
+_define_elementwise("AbsVal", absval, absval_backward, in_place=False)
 
 
 def clip(ctx: Context, x: jax.Array) -> jax.Array:
@@ -294,13 +282,7 @@ def mish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) ->
     return dy * (bend + x * (1 - jnp.square(bend)) * jax.nn.sigmoid(x))
 
 
-define_layer(
-    Signature("Mish"),
-    Traced(mish),
-    Gradient(mish_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="YOLOv4"),
-)
+_define_elementwise("Mish", mish, mish_backward, origin="YOLOv4")
 
 
 def relu6(ctx: Context, x: jax.Array) -> jax.Array:
@@ -312,13 +294,7 @@ def relu6_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Array) -
     return dy * (((x > 0) & (x < 6)) + ctx.param.negative_slope * (x <= 0)).astype(dy.dtype)
 
 
-define_layer(
-    Signature("ReLU6", param="relu6_param"),
-    Traced(relu6),
-    Gradient(relu6_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="MobileNet-SSD, MobileNet-YOLO"),
-)
+_define_elementwise("ReLU6", relu6, relu6_backward, param="relu6_param", origin="MobileNet-SSD, MobileNet-YOLO")
 
 
 def hard_sigmoid(ctx: Context, x: jax.Array) -> jax.Array:
@@ -331,12 +307,8 @@ def hard_sigmoid_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.A
     return jnp.where((y > 0) & (y < 1), ctx.param.alpha * dy, 0)
 
 
-define_layer(
-    Signature("HardSigmoid", param="hard_sigmoid_param"),
-    Traced(hard_sigmoid),
-    Gradient(hard_sigmoid_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="synopsys-caffe"),
+_define_elementwise(
+    "HardSigmoid", hard_sigmoid, hard_sigmoid_backward, param="hard_sigmoid_param", origin="synopsys-caffe"
 )
 
 
@@ -349,10 +321,4 @@ def hard_swish_backward(ctx: Context, x: jax.Array, *, y: jax.Array, dy: jax.Arr
     return dy * jnp.where(x > -3, jnp.where(x < 3, (2 * x + 3) / 6, 1), 0)
 
 
-define_layer(
-    Signature("HardSwish", aliases=("HSwish",)),
-    Traced(hard_swish),
-    Gradient(hard_swish_backward),
-    LayerTraits(elementwise=True, dtype_policy="bottoms"),
-    docs=LayerDocs(origin="MobileNetV3"),
-)
+_define_elementwise("HardSwish", hard_swish, hard_swish_backward, aliases=("HSwish",), origin="MobileNetV3")

@@ -290,10 +290,10 @@ def _make_workspaces(setup: Setup, start: TrainState, workspaces: dict[PureNet, 
         tests.net_variables[i] = partial(_current, evaluator, workspaces[evaluator.net])
 
 
-def _current(evaluator: Evaluator | MeshEvaluator, workspace: Workspace) -> Variables:
+def _current(evaluator: Evaluator, workspace: Workspace) -> Variables:
     """Move a test net and its evaluator to the current device; return the net's parameters and state."""
     workspace.follow()
-    if isinstance(evaluator, Evaluator):
+    if not isinstance(evaluator, MeshEvaluator):
         evaluator.device = workspace.memories.device
     return workspace.memories.variables
 

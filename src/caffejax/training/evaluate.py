@@ -93,26 +93,34 @@ class Evaluator:
             batches: the number of passes.
             key: the random key of the test.
             each: called as `each(number, scores)` after each pass, with the number of the pass, from 0.
-            stopping: called before each pass. The test ends when it returns True.
+            stopping: called before each pass. The test ends when it returns True. It must return the same value in all
+                processes.
 
         Raises:
+            DataError: if a batch cannot be read, or with several devices has another shape than the net's.
             Stopped: if `stopping` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
-        state = self._add_recurrent_state(variables.state)
-        forward = (self._freeze and self._compile_inference(variables)) or self._forward
+        passes = self._passes(variables, batches, key)
         for i in range(batches):
             if stopping():
                 raise Stopped
+            results.append(next(passes))
+            if each is not None:
+                each(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
+        return mean_scores(results, self.net.graph, self._ap_version)
+
+    def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
+        """Yield `(loss, outputs)` of each batch, in the order of the data."""
+        state = self._add_recurrent_state(variables.state)
+        forward = (self._freeze and self._compile_inference(variables)) or self._forward
+        for i in range(batches):
             batch = jax.device_put(next(self.loader), self.device)
             arguments = variables.params, state, batch, jax.random.fold_in(key, i)
             self._check_indices(*arguments)
             result, state = forward(*arguments)
-            results.append(result)
-            if each is not None:
-                each(i, Scores(float(result[0]), jax.tree.map(np.asarray, result[1])))
-        self._last = state
-        return mean_scores(results, self.net.graph, self._ap_version)
+            self._last = state
+            yield result
 
     def get_state(self) -> dict[str, Any]:
         """Return the position in the data, and the recurrent state after the last batch, as `{layer: JSON values}`."""
@@ -333,8 +341,10 @@ def supports_parallel_eval(net: Net) -> bool:
     return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
 
 
-class MeshEvaluator:
+class MeshEvaluator(Evaluator):
     """Tests a net on the devices of a mesh; each row of the mesh takes another batch.
+
+    All processes must call it together.
 
     Args:
         net: the test net. `supports_parallel_eval` must be true for it, and its `reading.share` must be
@@ -348,9 +358,8 @@ class MeshEvaluator:
     """
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
-        self.net, self.loader = net, loader
-        self._mesh, self._share, self._ap_version = mesh, local_share(mesh), ap_version
-        check_outputs(net, ap_version)
+        super().__init__(net, mesh.devices.flat[0], loader, ap_version)
+        self._mesh, self._share = mesh, local_share(mesh)
         self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
         scores = output_scores(net)
 
@@ -362,44 +371,8 @@ class MeshEvaluator:
         run = jax.shard_map(per_device, mesh=mesh, in_specs=specs, out_specs=_EACH, axis_names={DATA}, check_vma=False)
         self._forward = net.jit(run)
 
-    def __call__(
-        self,
-        variables: Variables,
-        batches: int,
-        key: jax.Array,
-        each: Callable[[int, Scores], object] | None = None,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> Scores:
-        """Average the scores of several forward passes; all processes must call it together.
-
-        Args:
-            variables, batches, key, each: as for `Evaluator`.
-            stopping: as for `Evaluator`. It must return the same value in all processes.
-
-        Raises:
-            DataError: if a batch cannot be read, or its shape differs from the net's.
-            Stopped: if `stopping` returned True.
-        """
+    def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
         params, state = self._replicate(variables)
-        results: list[Any] = []
-        for result in self._rounds(params, state, batches, key):
-            if stopping():
-                raise Stopped
-            if each is not None:
-                each(len(results), Scores(float(result[0]), result[1]))
-            results.append(result)
-        return mean_scores(results, self.net.graph, self._ap_version)
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the position in the data, `{layer: JSON values}`."""
-        return self.loader.get_state()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state that `get_state` returned; raise `DataError` if it is not such a state."""
-        self.loader.set_state(state)
-
-    def _rounds(self, params: Params, state: Params, batches: int, key: jax.Array) -> Iterator[Any]:
-        """Yield `(loss, outputs)` of each batch, in the order of the data."""
         n, done = self._share.of, 0
         spare: dict[str, np.ndarray] | None = None
         while done < batches:

@@ -67,7 +67,7 @@ class Tests:
         self._param, self._train, self._key = param, train, key
         ap_version = param.ap_version if param.eval_type == "detection" else None
 
-        def evaluator(net: Net) -> Evaluator | MeshEvaluator:
+        def evaluator(net: Net) -> Evaluator:
             if mesh is not None and supports_parallel_eval(net):
                 return MeshEvaluator(net, mesh, open_loader(net), ap_version)
             return Evaluator(net, device, open_loader(net), ap_version)
@@ -157,7 +157,7 @@ class Tests:
     def _run(self, i: int, iteration: int, variables: Variables, stopping: Callable[[], bool]) -> Scores:
         evaluator, graph = self.evaluators[i], self.evaluators[i].net.graph
         log.info(f"Iteration {iteration}, Testing net (#{i})")
-        if isinstance(evaluator, Evaluator):
+        if not isinstance(evaluator, MeshEvaluator):
             variables = to_first_device(all_gather(variables))
         test_variables = share_trained(graph, self.net_variables[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
