@@ -155,7 +155,7 @@ def test_images_of_different_sizes_are_named(folder, open_source):
         (layer("nowhere"), "nowhere: .*the list of images cannot be read: No such file"),
         (layer("x", batch_size=0), "batch_size must be 1 or more"),
         (layer("x", "new_height: 3"), "only one of new_height and new_width"),
-        (layer("x", "short_side: 3"), "image_data_param.short_side is not supported yet"),
+        (layer("x", "balance_by: 3"), "image_data_param.balance_by is not supported yet"),
     ],
 )
 def test_bad_settings(open_source, net, message):
@@ -172,3 +172,31 @@ def test_files_that_are_not_lists(open_source, tmp_path, content, message):
     with pytest.raises(DataError, match=message) as caught:
         open_source(layer(tmp_path / "list"))
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "expected"),
+    [
+        ("short_side: 6", (9, 4), (13, 6)),
+        ("short_side: 6 new_height: 2 new_width: 2", (4, 9), (6, 13)),
+        ("new_dim: 6 bicubic: true", (9, 4), (13, 6)),
+        ("new_height: 7 new_width: 5 bicubic: true", (9, 4), (7, 5)),
+        ("min_height: 6 min_width: 8", (5, 3), (13, 8)),  # of the width 5 are missing, of the height 1
+        ("min_height: 9 min_width: 4", (5, 3), (9, 5)),
+        ("min_height: 5 min_width: 3", (5, 3), (5, 3)),
+        ("min_height: 6 min_width: 8 new_height: 4 new_width: 4", (5, 3), (4, 4)),
+    ],
+)
+def test_sizes_of_forks(tmp_path, open_source, settings, shape, expected):
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/a.png 0\n")
+    data, _ = next(open_source(layer(tmp_path / "list.txt", settings, 1)))
+    method = cv2.INTER_CUBIC if "bicubic" in settings else cv2.INTER_LINEAR
+    resized = cv2.resize(image, expected[::-1], interpolation=method)
+    np.testing.assert_array_equal(np.asarray(data)[0], resized.transpose(2, 0, 1))
+
+
+def test_a_least_size_needs_both_sides(folder, open_source):
+    with pytest.raises(DataError, match="only one of min_height and min_width"):
+        open_source(layer(folder / "list.txt", "min_width: 8"))

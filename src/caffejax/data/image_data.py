@@ -16,8 +16,9 @@ from ..layers.types import Signature
 from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
-from .image_decoding import read_image
+from .image_decoding import read_image, resize
 from .image_list import find_files, list_folders, read_list
+from .opencv import cv2
 from .prefetch import Batches
 
 LIST_SETTINGS = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "root_folder")
@@ -74,8 +75,10 @@ class ListDataset(ImageDataset[Label]):
         return DataError(f"{self.noun} '{self._paths[self._sampler[n]]}' {error}")
 
 
+_FORKS_SIZES = ("short_side", "new_dim", "bicubic", "min_height", "min_width")
 _KNOWN = {
     *LIST_SETTINGS,
+    *_FORKS_SIZES,
     *("scale", "mean_file", "crop_size", "mirror"),  # in old files; Caffe ignores them here
     *("threads", "cache", "precache"),  # ignored settings of forks
 }
@@ -99,8 +102,26 @@ class ImageFileDataset(ListDataset[int]):
     def read_one(self, n: int, i: int) -> tuple[np.ndarray, int]:
         """Read the image (C, H, W) and the label of line i of the list."""
         param = self._param
-        image = read_image(self._paths[i], param.is_color, param.new_height, param.new_width, self._max_pixels)
-        return image, self._labels[i]
+        image = read_image(self._paths[i], param.is_color, max_pixels=self._max_pixels)
+        interpolation = cv2.INTER_CUBIC if param.bicubic else cv2.INTER_LINEAR
+        size = _new_size(param, *image.shape[1:])
+        return resize(image, *size, self._max_pixels, interpolation), self._labels[i]
+
+
+def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
+    """Return the (height, width) to which an image of this size is resized, or zeros if it is not.
+
+    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's. Images smaller
+    than Intel's `min_height` and `min_width` are enlarged to the one of which they lack more.
+    """
+    if side := p.short_side or p.new_dim:
+        return (height * side // width, side) if height > width else (side, width * side // height)
+    if p.new_height or (height >= p.min_height and width >= p.min_width):
+        return p.new_height, p.new_width
+    ratio = np.float32(height) / np.float32(width)
+    if p.min_width - width > p.min_height - height:
+        return int(np.float32(p.min_width) * ratio + 0.5), p.min_width
+    return p.min_height, int(np.float32(p.min_height) * (np.float32(width) / np.float32(height)) + 0.5)
 
 
 class ImageDataLayer(DataLayer):
@@ -111,7 +132,10 @@ class ImageDataLayer(DataLayer):
 
     def probe(self) -> Look:
         """Check the settings and the list, and read the first image. All missing images are reported at once."""
-        check_list_param(self.layer.image_data_param, "image_data_param", _KNOWN)
+        p = self.layer.image_data_param
+        check_list_param(p, "image_data_param", _KNOWN)
+        if bool(p.min_height) != bool(p.min_width):
+            raise DataError("image_data_param has only one of min_height and min_width; give both or none")
         return self._batches().probe(len(self.layer.top))
 
     def open(self, tops: Tops) -> Batches:
@@ -123,4 +147,7 @@ class ImageDataLayer(DataLayer):
         return ImageBatches(self.site, dataset, self.layer.image_data_param.batch_size, self.rng, tops)
 
 
-define_layer(Signature("ImageData", bottoms=0, tops=2, param="image_data_param"), ImageDataLayer.source())
+define_layer(
+    Signature("ImageData", bottoms=0, tops=2, param="image_data_param", fork_settings=_FORKS_SIZES),
+    ImageDataLayer.source(),
+)

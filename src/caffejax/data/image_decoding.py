@@ -398,8 +398,14 @@ def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: 
         return decode_image(data, COLOUR if colour else GREY, max_pixels)
 
 
-def resize(image: np.ndarray, height: int, width: int, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:
-    """Resize an image (C, H, W) bilinearly; return it unchanged if `height` or `width` is 0.
+def resize(
+    image: np.ndarray,
+    height: int,
+    width: int,
+    max_pixels: int = MAX_IMAGE_PIXELS,
+    interpolation: int = cv2.INTER_LINEAR,
+) -> np.ndarray:
+    """Resize an image (C, H, W) by OpenCV's interpolation; return it unchanged if `height` or `width` is 0.
 
     Raises:
         DataError: if the result would have more than `max_pixels`, or memory is exhausted.
@@ -410,7 +416,7 @@ def resize(image: np.ndarray, height: int, width: int, max_pixels: int = MAX_IMA
     if height * width > max_pixels:
         raise DataError(problem)
     try:
-        pixels = cv2.resize(image.transpose(1, 2, 0), (width, height))
+        pixels = cv2.resize(image.transpose(1, 2, 0), (width, height), interpolation=interpolation)
     except (cv2.error, MemoryError) as error:
         raise DataError(problem) from error
     return pixels.reshape(height, width, len(image)).transpose(2, 0, 1)

@@ -1968,7 +1968,7 @@ class HingeLossParameter(_message.Message):
     def __init__(self, norm: _Optional[_Union[HingeLossParameter.Norm, str]] = ...) -> None: ...
 
 class ImageDataParameter(_message.Message):
-    __slots__ = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "scale", "mean_file", "crop_size", "mirror", "root_folder", "face_transform", "max_shear_ratio", "ignore_label", "label_type", "dataset_share_per_node", "max_random_scale", "max_random_shift", "face_mirror", "face_point_num", "balance_class", "balance_by", "label_cut_start", "label_cut_end", "cache", "max_aspect_ratio", "max_rotate_angle", "min_height", "min_random_scale", "min_width", "precache", "short_side", "threads", "new_length", "show_data", "use_image", "use_temporal_jitter", "sampling_rate", "mean_value", "is_flow", "num_truth_channels", "truth_scale")
+    __slots__ = ("source", "batch_size", "rand_skip", "shuffle", "new_height", "new_width", "is_color", "scale", "mean_file", "crop_size", "mirror", "root_folder", "face_transform", "max_shear_ratio", "ignore_label", "label_type", "dataset_share_per_node", "max_random_scale", "max_random_shift", "face_mirror", "face_point_num", "balance_class", "balance_by", "label_cut_start", "label_cut_end", "cache", "max_aspect_ratio", "max_rotate_angle", "min_height", "min_random_scale", "min_width", "precache", "short_side", "threads", "new_length", "show_data", "use_image", "use_temporal_jitter", "sampling_rate", "mean_value", "is_flow", "num_truth_channels", "truth_scale", "new_dim", "bicubic")
     class LabelType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NONE: _ClassVar[ImageDataParameter.LabelType]
@@ -2020,6 +2020,8 @@ class ImageDataParameter(_message.Message):
     IS_FLOW_FIELD_NUMBER: _ClassVar[int]
     NUM_TRUTH_CHANNELS_FIELD_NUMBER: _ClassVar[int]
     TRUTH_SCALE_FIELD_NUMBER: _ClassVar[int]
+    NEW_DIM_FIELD_NUMBER: _ClassVar[int]
+    BICUBIC_FIELD_NUMBER: _ClassVar[int]
     source: str
     batch_size: int
     rand_skip: int
@@ -2063,7 +2065,9 @@ class ImageDataParameter(_message.Message):
     is_flow: bool
     num_truth_channels: int
     truth_scale: float
-    def __init__(self, source: _Optional[str] = ..., batch_size: _Optional[int] = ..., rand_skip: _Optional[int] = ..., shuffle: _Optional[bool] = ..., new_height: _Optional[int] = ..., new_width: _Optional[int] = ..., is_color: _Optional[bool] = ..., scale: _Optional[float] = ..., mean_file: _Optional[str] = ..., crop_size: _Optional[int] = ..., mirror: _Optional[bool] = ..., root_folder: _Optional[str] = ..., face_transform: _Optional[bool] = ..., max_shear_ratio: _Optional[float] = ..., ignore_label: _Optional[int] = ..., label_type: _Optional[_Union[ImageDataParameter.LabelType, str]] = ..., dataset_share_per_node: _Optional[float] = ..., max_random_scale: _Optional[float] = ..., max_random_shift: _Optional[int] = ..., face_mirror: _Optional[bool] = ..., face_point_num: _Optional[int] = ..., balance_class: _Optional[bool] = ..., balance_by: _Optional[int] = ..., label_cut_start: _Optional[int] = ..., label_cut_end: _Optional[int] = ..., cache: _Optional[bool] = ..., max_aspect_ratio: _Optional[float] = ..., max_rotate_angle: _Optional[float] = ..., min_height: _Optional[int] = ..., min_random_scale: _Optional[float] = ..., min_width: _Optional[int] = ..., precache: _Optional[bool] = ..., short_side: _Optional[int] = ..., threads: _Optional[int] = ..., new_length: _Optional[int] = ..., show_data: _Optional[bool] = ..., use_image: _Optional[bool] = ..., use_temporal_jitter: _Optional[bool] = ..., sampling_rate: _Optional[int] = ..., mean_value: _Optional[float] = ..., is_flow: _Optional[bool] = ..., num_truth_channels: _Optional[int] = ..., truth_scale: _Optional[float] = ...) -> None: ...
+    new_dim: int
+    bicubic: bool
+    def __init__(self, source: _Optional[str] = ..., batch_size: _Optional[int] = ..., rand_skip: _Optional[int] = ..., shuffle: _Optional[bool] = ..., new_height: _Optional[int] = ..., new_width: _Optional[int] = ..., is_color: _Optional[bool] = ..., scale: _Optional[float] = ..., mean_file: _Optional[str] = ..., crop_size: _Optional[int] = ..., mirror: _Optional[bool] = ..., root_folder: _Optional[str] = ..., face_transform: _Optional[bool] = ..., max_shear_ratio: _Optional[float] = ..., ignore_label: _Optional[int] = ..., label_type: _Optional[_Union[ImageDataParameter.LabelType, str]] = ..., dataset_share_per_node: _Optional[float] = ..., max_random_scale: _Optional[float] = ..., max_random_shift: _Optional[int] = ..., face_mirror: _Optional[bool] = ..., face_point_num: _Optional[int] = ..., balance_class: _Optional[bool] = ..., balance_by: _Optional[int] = ..., label_cut_start: _Optional[int] = ..., label_cut_end: _Optional[int] = ..., cache: _Optional[bool] = ..., max_aspect_ratio: _Optional[float] = ..., max_rotate_angle: _Optional[float] = ..., min_height: _Optional[int] = ..., min_random_scale: _Optional[float] = ..., min_width: _Optional[int] = ..., precache: _Optional[bool] = ..., short_side: _Optional[int] = ..., threads: _Optional[int] = ..., new_length: _Optional[int] = ..., show_data: _Optional[bool] = ..., use_image: _Optional[bool] = ..., use_temporal_jitter: _Optional[bool] = ..., sampling_rate: _Optional[int] = ..., mean_value: _Optional[float] = ..., is_flow: _Optional[bool] = ..., num_truth_channels: _Optional[int] = ..., truth_scale: _Optional[float] = ..., new_dim: _Optional[int] = ..., bicubic: _Optional[bool] = ...) -> None: ...
 
 class InfogainLossParameter(_message.Message):
     __slots__ = ("source", "axis")
