@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-COLORS = ("#00796b", "#4db6ac", "#8d99ae", "#f4a259", "#5b6c8f")  # the site's teal first
+COLORS = ("#00796b", "#4db6ac", "#8d99ae", "#f4a259", "#5b6c8f", "#c0392b")  # the site's teal first
 MOST_BYTES = 120_000
 mpl.rcParams.update(
     {

@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 from charts import keep, new_figure, save
+from diagrams import bfloat16, pipeline, pooling
 from PIL import Image
 from solver_pictures import lr_policies, same_as_caffe
 
@@ -337,21 +338,9 @@ def report() -> None:
     keep(Path("page.png"), "check_report", 64)
 
 
-DRAWN: dict[str, Callable[[], None]] = {
-    part.__name__: part
-    for part in (
-        plot_digits,
-        filters_digits,
-        features_digits,
-        digit,
-        confusion,
-        saliency,
-        memory,
-        gradcheck,
-        compare,
-        shapes,
-    )
-} | {part.__name__: part for part in (pixels, view, graph, report, lr_policies, same_as_caffe)}
+_TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe
+_OTHERS = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
+DRAWN = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS)}
 
 
 def main() -> None:
