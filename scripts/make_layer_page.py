@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from layer_examples import Examples
 from page_writer import write_or_check
@@ -18,7 +17,7 @@ from caffejax.layers import LayerType, Variants, layer_types, registry
 from caffejax.layers.descriptions import (
     SHARED_MESSAGES,
     description,
-    makes_own_gradient,
+    facts,
     params_of,
     restrictions,
     variants,
@@ -57,22 +56,29 @@ prints the same, without a browser; without a name it lists all types. The types
 [one page](layers_caffe.md), the types of forks on [another](layers_forks.md), and settings that types share
 [at the end of this page](#shared-settings). `scripts/make_layer_page.py` makes these pages from the registry.
 
-**Gradient** says how a type's gradient is known to be right. *Three ways*: autodiff of forward, the hand-written
-Backward and finite differences agree, which [`caffejax gradcheck`](gradients.md) shows for any net and the tests for
-every type. *Two ways*: the layer runs on the host, where there is no autodiff; its Backward agrees with finite
-differences. *Caffe's rule*: Caffe's formula is not the derivative, and autodiff uses it too. *None*: Caffe has no
-gradient either. *Its own*: the gradient of the user's layer, which `caffejax gradcheck` checks.
-Where Caffe stops a gradient that a derivative would have, the type's section says so.
+**Origin** names the project that defined the type: BVLC Caffe, a fork, or another project. Forks use some names for
+different layers; such a type has a row for each variant, and its section says how a variant is chosen.
 
-As any function in JAX, a layer can
+"""
+
+GRADIENTS = """
+## Gradients and transformations
+
+A type's section says how its gradient is known to be right.
+
+| gradient | meaning |
+|---|---|
+| three ways | autodiff of forward, its Backward and finite differences agree ([`caffejax gradcheck`](gradients.md)) |
+| two ways | the layer runs on the host, where there is no autodiff; its Backward agrees with finite differences |
+| Caffe's rule | Caffe's formula is not the derivative, and autodiff uses it too |
+| none | Caffe has no gradient either |
+| its own | the gradient of the user's layer, which `caffejax gradcheck` checks |
+
+Where Caffe stops a gradient that a derivative would have, the section says so. As any function in JAX, a layer can
 
 TRANSFORMS
 
 Tests check this for every type. A type's section names the transformations that it lacks, and its other restrictions.
-
-**Origin** names the project that defined the type: BVLC Caffe, a fork, or another project. Forks use some names for
-different layers; such a type has a row for each variant, and its section says how a variant is chosen.
-
 """
 
 SECTIONS = """# TITLE
@@ -119,14 +125,14 @@ def place(name: str) -> str:
 def overview(tables: Tables) -> str:
     """Write the table of all types, and the settings that they share."""
     lines = [
-        INTRO.replace("TRANSFORMS", "\n".join(f"- {text}" for text in TRANSFORMS.values()))
-        + "| type | family | what it does | bottoms | tops | gradient | origin |",
-        "|---|---|---|---|---|---|---|",
+        INTRO + "| type | family | what it does | origin |",
+        "|---|---|---|---|",
     ]
     for t in layer_types().values():
         name = f"[{t.name}]({place(t.name)})"
         lines += [row(name, t)] if not variants(t) else [row(f"{name}: {v}", t) for v, t in variants(t).items()]
-    lines.append(SETTINGS)
+    transforms = "\n".join(f"- {text}" for text in TRANSFORMS.values())
+    lines += [GRADIENTS.replace("TRANSFORMS", transforms), SETTINGS]
     for message in SHARED_MESSAGES:
         lines += [f"### {message}", "", *tables.of_message(message), ""]
     return "\n".join(lines)
@@ -145,8 +151,7 @@ def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]
 
 def row(name: str, t: LayerType) -> str:
     """Make a type's row in the table of all."""
-    counts = f"{count(t.signature.bottoms)} | {count(t.signature.tops)}"
-    return f"| {name} | {family(t)} | {summary(t)} | {counts} | {gradient(t)} | {t.docs.origin} |"
+    return f"| {name} | {family(t)} | {summary(t)} | {t.docs.origin} |"
 
 
 def family(t: LayerType) -> str:
@@ -157,7 +162,7 @@ def family(t: LayerType) -> str:
 
 def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     """Write what is to say of a type besides, with an example and its parameters."""
-    lines = [description(t)]
+    lines = [description(t), "", facts(t)]
     if t.gradient.not_derivative:
         lines += ["", f"Not the derivative: {t.gradient.not_derivative}"]
     if limits := restrictions(t):
@@ -166,26 +171,6 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
     for param in params_of(t):
         lines += ["", *tables.of_type(t, param, place(t.name))]
     return lines
-
-
-def count(n: Any) -> str:
-    """Format a number of blobs: `2`, `1 to 3`, `1 or more`, `as bottoms`."""
-    if isinstance(n, str):
-        return "as bottoms"
-    if isinstance(n, int):
-        return str(n)
-    low, high = n
-    return f"{low} or more" if high is None else f"{low} to {high}"
-
-
-def gradient(t: LayerType) -> str:
-    """Say how the gradient is known to be right."""
-    rule = t.gradient.backward
-    if rule is None:
-        return "its own" if makes_own_gradient(t) else "none"
-    if t.on_host:
-        return "two ways"
-    return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
 
 
 def summary(t: LayerType) -> str:

@@ -47,6 +47,7 @@ def test_each_meaning_is_of_a_field() -> None:
 def test_the_command_prints_meanings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["layers", "Pooling", "FillerParameter"]) == 0
     out = capsys.readouterr().out
+    assert "Number of bottoms: 1; of tops: 1 to 2; gradient: three ways." in out
     assert re.search(r"kernel_size \(int\)\n +side of the window", out)
     assert re.search(r"std \(float; default: 1\)\n +of gaussian: standard deviation", out)
     assert main(["layers"]) == 0

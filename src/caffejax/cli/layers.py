@@ -1,4 +1,4 @@
-"""Describe layer types: what they do, what they do not do, and what each setting means."""
+"""Describe layer types: what they do and do not do, their bottoms and tops, and what each setting means."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def _lines(title: str, t: LayerType, printed: set[tuple[Setting, ...]]) -> Itera
     yield f"{title} (from {t.docs.origin})" if t.docs.origin != "BVLC" else title
     if t.signature.aliases:
         yield f"Also called {', '.join(t.signature.aliases)}."
-    yield from ("", descriptions.description(t))
+    yield from ("", descriptions.description(t), "", descriptions.facts(t))
     restrictions = " ".join(descriptions.restrictions(t))
     if restrictions:
-        yield from ("", *textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH))
+        yield from textwrap.wrap(f"Restrictions: {restrictions}", _WIDTH)
     for param in descriptions.params_of(t):
         settings = tuple(descriptions.settings_of(t, param))
         if settings in printed:

@@ -64,9 +64,33 @@ def variants(t: LayerType) -> dict[str, LayerType]:
     return dict(t.implementation.types) if isinstance(t.implementation, Variants) else {}
 
 
-def makes_own_gradient(t: LayerType) -> bool:
+def _makes_own_gradient(t: LayerType) -> bool:
     """Return whether each layer of a type makes its gradient itself, as Python layers do."""
     return isinstance(t.implementation, PerLayer) and t.gradient.backward is None and t.gradient.exists
+
+
+def facts(t: LayerType) -> str:
+    """Return a type's numbers of bottoms and tops, and how its gradient is known to be right."""
+    bottoms, tops = _count(t.signature.bottoms), _count(t.signature.tops)
+    return f"Number of bottoms: {bottoms}; of tops: {tops}; gradient: {_gradient(t)}."
+
+
+def _count(n: Any) -> str:
+    """Format a number of blobs: `2`, `1 to 3`, `1 or more`, `as bottoms`."""
+    if isinstance(n, str):
+        return "as bottoms"
+    if isinstance(n, int):
+        return str(n)
+    low, high = n
+    return f"{low} or more" if high is None else f"{low} to {high}"
+
+
+def _gradient(t: LayerType) -> str:
+    if t.gradient.backward is None:
+        return "its own" if _makes_own_gradient(t) else "none"
+    if t.on_host:
+        return "two ways"
+    return "Caffe's rule" if t.gradient.overrides_autodiff else "three ways"
 
 
 def restrictions(t: LayerType) -> list[str]:
@@ -74,7 +98,7 @@ def restrictions(t: LayerType) -> list[str]:
     stated = [t.docs.restrictions] if t.docs.restrictions else []
     if t.on_host:
         return [*stated, f"No transformation but `jax.grad`: {ON_HOST}."]
-    if makes_own_gradient(t):
+    if _makes_own_gradient(t):
         stated.append(f"For a class with pycaffe's methods: no transformation but `jax.grad`: {ON_HOST}.")
     return [*stated, *(f"Cannot {TRANSFORMS[question]}: {reason}." for question, reason in t.unsupported.items())]
 
