@@ -13,7 +13,8 @@ import numpy as np
 CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
 PRODUCTS = ("matmul", "matmul_diffs")
 POOLINGS = ("max_pool", "max_pool_diff")
-FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS
+UPDATES = ("momentum_update",)
+FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
     "convolution": (("x", "weight", "bias"), ("y",)),
@@ -24,6 +25,7 @@ ROLES = {
     "matmul_diffs": (("x", "y", "weight"), ("x", "weight")),
     "max_pool": (("x",), ("y", "places")),
     "max_pool_diff": (("places", "y"), ("x",)),
+    "momentum_update": (("grad", "weight", "slot", "rate"), ("weight", "slot")),
 }
 DTYPES = {"places": jnp.int8}  # of roles; others are float32
 LISTS = ("stride", "dilation", "low", "high")
@@ -63,7 +65,8 @@ def numbers(random: np.random.Generator, array: Array) -> np.ndarray:
 
 def right_call(random: np.random.Generator, function: str) -> Call:
     """One that must work."""
-    draw = _convolution if function in CONVOLUTIONS else _product if function in PRODUCTS else _pooling
+    draws = ((CONVOLUTIONS, _convolution), (PRODUCTS, _product), (POOLINGS, _pooling), (UPDATES, _update))
+    draw = next(draw for functions, draw in draws if function in functions)
     shapes, attributes = draw(random, function)
     if random.random() < 0.5:
         shapes.pop("bias", None)
@@ -116,6 +119,12 @@ def _pooling(random: np.random.Generator, function: str) -> tuple[dict[str, tupl
     return {"x": x, "y": y, "places": y}, attributes
 
 
+def _update(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    shape = (*map(int, random.integers(1, 6, random.integers(1, 5))), int(random.choice([1, 20, 40_000])))
+    attributes = {name: np.float32(random.choice([0, 0.5, 1, 2])) for name in ("lr_mult", "decay", "momentum")}
+    return {"grad": shape, "weight": shape, "slot": shape, "rate": ()}, attributes
+
+
 def altered(random: np.random.Generator, call: Call) -> Call:
     """The call with something about it changed; it may be right by accident, see `is_right`."""
     part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
@@ -137,6 +146,8 @@ def altered(random: np.random.Generator, call: Call) -> Call:
 
 
 def _altered_array(random: np.random.Generator, array: Array) -> Array:
+    if not array.shape:
+        return Array((2,), array.dtype)
     shape, i = list(array.shape), int(random.integers(len(array.shape)))
     match random.choice(["size", "size", "size", "size", "less", "more", "order", "dtype"]):
         case "size":
@@ -178,7 +189,7 @@ def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -
         case "one more":
             return attributes | {"more": np.int64(1)}
         case _:
-            return attributes | {name: np.asarray(attributes[name], np.float32)}
+            return attributes | {name: np.asarray(attributes[name], np.float64)}
 
 
 def is_right(call: Call) -> bool:
@@ -196,6 +207,8 @@ def is_right(call: Call) -> bool:
                 return False
     if call.function in POOLINGS:
         return _pooling_fits(call, shapes)
+    if call.function in UPDATES:
+        return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
     result = _shape_of_convolution(call, shapes) if call.function in CONVOLUTIONS else _shape_of_product(call, shapes)
     return result is not None and shapes.get("bias", result[-1:]) == result[-1:]
 
@@ -257,6 +270,10 @@ def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     inputs = dict(zip(roles, arrays, strict=False))
     if call.function in POOLINGS:
         return _pool(call, inputs)
+    if call.function in UPDATES:
+        lr_mult, decay, momentum = call.attributes.values()
+        step = inputs["rate"] * lr_mult * (inputs["grad"] + decay * inputs["weight"]) + momentum * inputs["slot"]
+        return [inputs["weight"] - step, step]
     results = {role: np.zeros(a.shape, np.float32) for role, a in zip(result_roles, call.results, strict=False)}
     if call.function in CONVOLUTIONS:
         _convolve(call, inputs, results)

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "momentum_update.h"
 #include "onednn_errors.h"
 #include "onednn_pooling.h"
 #include "onednn_primitives.h"
@@ -114,6 +115,17 @@ ffi::Error MaxPoolDiff(Places places, Array dy, Result dx, Numbers kernel, Numbe
   });
 }
 
+// SGD with momentum; the weight decay is that of an L2 norm.
+ffi::Error UpdateByMomentum(Array gradient, Array weight, Array slot, Array rate, Result new_weight, Result new_slot,
+                            float lr_mult, float decay, float momentum) {
+  return Guarded("momentum_update", [&] {
+    Require(rate.element_count() == 1, "rate ", rate, " is not one number");
+    MomentumUpdate u{gradient, weight, slot, *new_weight, *new_slot, rate.typed_data()[0] * lr_mult, decay, momentum};
+    Check(u);
+    Run(u);
+  });
+}
+
 template <typename Binding>
 auto WithPooling(Binding&& binding) {
   return std::move(binding)
@@ -162,6 +174,17 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool, MaxPool,
                               WithPooling(ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Ret<Places>()));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_max_pool_diff, MaxPoolDiff,
                               WithPooling(ffi::Ffi::Bind().Arg<Places>().Arg<Array>().Ret<Array>()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_momentum_update, UpdateByMomentum,
+                              ffi::Ffi::Bind()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Arg<Array>()
+                                  .Ret<Array>()
+                                  .Ret<Array>()
+                                  .Attr<float>("lr_mult")
+                                  .Attr<float>("decay")
+                                  .Attr<float>("momentum"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

@@ -33,6 +33,7 @@ _FUNCTIONS = (
     "matmul_diffs",
     "max_pool",
     "max_pool_diff",
+    "momentum_update",
 )
 
 
@@ -230,6 +231,31 @@ def _pooling_attributes(window: Window) -> dict[str, Any]:
     return _lists(kernel=window.kernel, stride=window.stride, low=low, high=high)
 
 
+def momentum_update(
+    grad: jax.Array,
+    weight: jax.Array,
+    slot: jax.Array,
+    rate: jax.Array,
+    *,
+    lr_mult: float,
+    decay: float,
+    momentum: float,
+) -> tuple[jax.Array, jax.Array]:
+    """Return a weight and its slot after SGD with momentum and weight decay, computed in place where XLA allows it.
+
+    The new slot is `rate * lr_mult * (grad + decay * weight) + momentum * slot`, and is subtracted from the weight.
+
+    Args:
+        grad, weight, slot: arrays of one shape, float32.
+        rate: the learning rate, a scalar, float32.
+        lr_mult, decay, momentum: the settings, rounded to float32.
+    """
+    settings = {name: np.float32(x) for name, x in (("lr_mult", lr_mult), ("decay", decay), ("momentum", momentum))}
+    results = [jax.ShapeDtypeStruct(grad.shape, np.float32)] * 2
+    new, new_slot = _ffi_call("momentum_update", results, [grad, weight, slot, rate], {1: 0, 2: 1}, **settings)
+    return new, new_slot
+
+
 def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
     """Raise `ValueError` if the shapes of inputs, weight and bias do not match.
 
@@ -259,5 +285,13 @@ def _call(
     return _ffi_call(name, [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes], arrays, **attributes)
 
 
-def _ffi_call(name: str, results: Sequence[Any], arrays: Sequence[jax.Array], **attributes: Any) -> list[jax.Array]:
-    return list(jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential")(*arrays, **attributes))
+def _ffi_call(
+    name: str,
+    results: Sequence[Any],
+    arrays: Sequence[jax.Array],
+    in_place: dict[int, int] | None = None,
+    **attributes: Any,
+) -> list[jax.Array]:
+    """Call a foreign function; `in_place` maps operands to the results that may have their memory."""
+    call = jax.ffi.ffi_call(f"caffejax_{name}", results, vmap_method="sequential", input_output_aliases=in_place)
+    return list(call(*arrays, **attributes))

@@ -20,7 +20,7 @@ from ..layers.context import name_key
 from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables
 from ..net.net import average_statistics
-from ..options import Parallel
+from ..options import Kernels, Parallel
 from ..parallel import data_parallel
 
 Arrays = tuple[jax.Array, ...]
@@ -226,7 +226,11 @@ Update = Callable[[Params, TrainState, Any], tuple[TrainState, Params | None]]
 
 
 def make_update(
-    optimizer: optax.GradientTransformationExtraArgs, *, keep_update: bool, most_apart: float = math.inf
+    optimizer: optax.GradientTransformationExtraArgs,
+    *,
+    keep_update: bool,
+    most_apart: float = math.inf,
+    kernels: Kernels = "fast",
 ) -> Update:
     """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
 
@@ -237,16 +241,24 @@ def make_update(
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
         most_apart: the largest number of elements of a parameter updated after a barrier; see `separate_updates`.
+        kernels: "fast" to use the `apply` of an `AppliedOptimizer`, unless `keep_update`; "reference" to use optax.
     """
+    apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
         params, grads = separate_updates(ts.params, grads, most_apart)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
-        updates, opt_state = optimizer.update(grads, ts.opt_state, params, rate=rate, iteration=ts.iteration)
-        subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
+        numbers = {"rate": rate, "iteration": ts.iteration}
+        subtracted = None
+        if apply is not None:
+            params, opt_state = apply(grads, ts.opt_state, params, **numbers)
+        else:
+            updates, opt_state = optimizer.update(grads, ts.opt_state, params, **numbers)
+            params = optax.apply_updates(params, updates)
+            subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
         new: TrainState = ts.replace(  # type: ignore[attr-defined]
-            params=optax.apply_updates(params, updates), opt_state=opt_state, iteration=ts.iteration + 1
+            params=params, opt_state=opt_state, iteration=ts.iteration + 1
         )
         return new, subtracted
 
@@ -331,7 +343,8 @@ def make_step(
     if mesh is not None:
         narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, in_bfloat16=narrow)
-    update = make_update(optimizer, keep_update=keep_update, most_apart=_MOST_APART[net.run.precision])
+    most_apart, kernels = _MOST_APART[net.run.precision], net.run.kernels
+    update = make_update(optimizer, keep_update=keep_update, most_apart=most_apart, kernels=kernels)
 
     def step(
         ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None

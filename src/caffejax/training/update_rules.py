@@ -21,7 +21,9 @@ import jax.numpy as jnp
 import optax
 
 from ..errors import did_you_mean
+from ..kernels import onednn
 from ..kernels.compiling import zeros_like
+from ..kernels.platform_dispatch import Operation
 
 Array = jax.Array
 Slots = tuple[Array, ...]
@@ -211,24 +213,109 @@ def transformation(param: Any, lr_mults: Any) -> optax.GradientTransformationExt
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+class AppliedOptimizer(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
+    """An optimizer that can update the parameters themselves, in one pass over memory on CPUs.
+
+    Attributes:
+        apply: a function `apply(grads, state, params, *, rate, iteration)` that returns `(params, state)`, as `update`
+            and `optax.apply_updates` do, except for rounding.
+    """
+
+    apply: Callable[..., tuple[Any, Any]]
+
+
 def caffe_optimizer(param: Any, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
     """Return the optimizer of a SolverParameter: clipping, division by iter_size, weight decay, update rule and limits.
 
     The optimizer takes gradients that are sums over `iter_size` passes. Weight decay is added after clipping, so the
-    slots of the update rule include it.
+    slots of the update rule include it. For SGD without a fork's settings it is an `AppliedOptimizer`.
 
     Args:
         param: a SolverParameter that `check_solver` accepts.
         lr_mults, decay_mults: trees like the parameters, with the multipliers of each parameter.
     """
     update = optax.chain(add_decay(param, decay_mults), transformation(param, lr_mults))
-    return optax.chain(
+    local = param.larc or param.local_lr_auto
+    before = (
         clip_by_total_norm(param.clip_gradients),
         optax.scale(1 / param.iter_size) if param.iter_size > 1 else optax.identity(),
-        with_local_rates(update, param, lr_mults) if param.larc or param.local_lr_auto else update,
+    )
+    after = (
         decay_apart(param.adamw_decay, lr_mults, decay_mults) if param.type == "AdamW" else optax.identity(),
         limit_weights(param),
     )
+    optimizer = optax.chain(*before, with_local_rates(update, param, lr_mults) if local else update, *after)
+    constant = isinstance(momentum_at(param, 0.0, 0), float) and param.weight_decay_policy != "poly"
+    decay = 0.0 if param.regularization_type == "NONE" else param.weight_decay
+    if (
+        param.type != "SGD"
+        or local
+        or not constant
+        or limits_weights(param)
+        or (decay and param.regularization_type == "L1")
+    ):
+        return optimizer
+    applied = AppliedOptimizer(*optimizer)
+    decays = jax.tree.map(lambda mult: decay * mult, decay_mults)
+    applied.apply = partial(_apply_momentum, optax.chain(*before), param.momentum, lr_mults, decays)
+    return applied
+
+
+def _apply_momentum(
+    before: optax.GradientTransformation,
+    momentum: float,
+    lr_mults: Any,
+    decays: Any,
+    grads: Any,
+    state: Any,
+    params: Any,
+    *,
+    rate: Any,
+    iteration: Any,
+) -> tuple[Any, Any]:
+    """Return parameters and state after SGD with momentum; see `AppliedOptimizer`.
+
+    Args:
+        before: what happens to gradients before weight decay is added.
+        momentum: the momentum.
+        lr_mults, decays: trees like the parameters, with the lr_mult and the weight decay of each parameter.
+        grads, state, params, rate, iteration: as in `optimizer.update`.
+    """
+    del iteration
+    grads, _ = before.update(grads, before.init(params))
+    (slots,) = find_history(state).history
+    rate = jnp.asarray(rate, jnp.float32)
+    results = jax.tree.map(
+        lambda g, p, h, lr_mult, decay: _momentum_update(
+            g, p, h, rate, lr_mult=lr_mult, decay=decay, momentum=momentum
+        ),
+        *(grads, params, slots, lr_mults, decays),
+    )
+    if not jax.tree.leaves(grads):
+        return params, state
+    params, slots = jax.tree.transpose(jax.tree.structure(grads), jax.tree.structure((0, 0)), results)
+    return params, with_history(state, History((slots,)))
+
+
+@partial(jax.jit, static_argnames=("lr_mult", "decay", "momentum"))  # traced once for each shape
+def _momentum_update(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
+    update = Operation(
+        partial(_plain_momentum_update, **settings), partial(_momentum_update_on_cpu, **settings), smooth=False
+    )
+    return update(g, p, h, rate)
+
+
+def _plain_momentum_update(
+    g: Array, p: Array, h: Array, rate: Array, *, lr_mult: float, decay: float, momentum: float
+) -> tuple[Array, ...]:
+    h = rate.astype(g.dtype) * lr_mult * (g + decay * p) + momentum * h
+    return p - h, h
+
+
+def _momentum_update_on_cpu(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
+    if onednn.suits(g, p, h):
+        return onednn.momentum_update(g, p, h, rate, **settings)
+    return _plain_momentum_update(g, p, h, rate, **settings)
 
 
 def decay_apart(decay: float, lr_mults: Any, decay_mults: Any) -> optax.GradientTransformationExtraArgs:
@@ -252,7 +339,7 @@ def limit_weights(param: Any) -> optax.GradientTransformation:
     `clamp_weights_lower` to `clamp_weights_upper`.
     """
     scales, clamps = param.clip_weights >= 0, any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
-    if not (scales or clamps):
+    if not limits_weights(param):
         return optax.identity()
 
     def update(updates: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
@@ -265,6 +352,11 @@ def limit_weights(param: Any) -> optax.GradientTransformation:
         return jax.tree.map(jnp.subtract, weights, params), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def limits_weights(param: Any) -> bool:
+    """Return whether a solver's settings limit the weights; see `limit_weights`."""
+    return param.clip_weights >= 0 or param.HasField("clamp_weights_lower") or param.HasField("clamp_weights_upper")
 
 
 def with_local_rates(

@@ -1,0 +1,91 @@
+"""SGD updates parameters in one pass over memory; the numbers are optax's and Caffe's."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from caffejax.schema.caffe_pb2 import SolverParameter
+from caffejax.training.train_step import TrainState, make_update
+from caffejax.training.update_rules import caffe_optimizer
+
+SHAPES: Any = {"conv": {0: (6, 3, 3, 3), 1: (6,)}, "ip": {0: (300, 130)}, "scale": {0: ()}}
+LR_MULTS: Any = {"conv": {0: 1.0, 1: 2.0}, "ip": {0: 0.0}, "scale": {0: 0.5}}
+DECAY_MULTS: Any = {"conv": {0: 1.0, 1: 0.0}, "ip": {0: 1.0}, "scale": {0: 3.0}}
+APPLIED: list[dict[str, Any]] = [
+    {"momentum": 0.9, "weight_decay": 0.05},
+    {"momentum": 0.5, "weight_decay": 0.05, "iter_size": 4},
+    {"momentum": 0.9, "clip_gradients": 1.5},
+    {"momentum": 0.0, "weight_decay": 0.1, "regularization_type": "NONE"},
+    {},
+]
+NOT_APPLIED: list[dict[str, Any]] = [
+    {"type": "Nesterov", "momentum": 0.9},
+    {"type": "Adam", "momentum": 0.9},
+    {"weight_decay": 0.1, "regularization_type": "L1"},
+    {"momentum": 0.9, "momentum_policy": "poly", "max_momentum": 0.99, "max_iter": 9},
+    {"momentum": 0.9, "larc": True},
+    {"clip_weights": 1.0},
+]
+
+
+def draw(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    shapes, tree = jax.tree.flatten(SHAPES, is_leaf=lambda x: isinstance(x, tuple))
+    return tree.unflatten(jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
+
+
+def updated(param: SolverParameter, steps: int, **options: Any) -> TrainState:
+    optimizer = caffe_optimizer(param, LR_MULTS, DECAY_MULTS)
+    update = jax.jit(make_update(optimizer, **options))
+    ts = TrainState(draw(0), {}, optimizer.init(draw(0)), jnp.int32(0), jax.random.key(0))
+    for i in range(steps):
+        ts, _ = update(draw(i + 1), ts, 0.1 / (i + 1))
+    return ts
+
+
+@pytest.mark.parametrize("settings", APPLIED, ids=str)
+def test_sgd_is_applied_as_optax_would_and_as_numpy_says(settings: dict[str, Any]) -> None:
+    param = SolverParameter(**{"type": "SGD"} | settings)
+    fast = updated(param, 3, keep_update=False)
+    for other in (updated(param, 3, keep_update=True), updated(param, 3, keep_update=False, kernels="reference")):
+        for a, b in ((fast.params, other.params), (fast.opt_state, other.opt_state)):
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), a, b)
+
+    weight, slot = np.asarray(draw(0)["conv"][0], np.float64), np.zeros(SHAPES["conv"][0])
+    decay = 0 if param.regularization_type == "NONE" else param.weight_decay
+    for i in range(3):
+        grads = draw(i + 1)
+        norm = np.sqrt(sum(float((g**2).sum()) for g in jax.tree.leaves(grads)))
+        clipped = 1 if param.clip_gradients < 0 else min(1, param.clip_gradients / norm)
+        grad = np.asarray(grads["conv"][0], np.float64) * clipped / param.iter_size
+        slot = 0.1 / (i + 1) * (grad + decay * weight) + param.momentum * slot
+        weight = weight - slot
+    np.testing.assert_allclose(fast.params["conv"][0], weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("applied", "settings"), [(True, s) for s in APPLIED] + [(False, s) for s in NOT_APPLIED], ids=str
+)
+def test_only_plain_sgd_is_applied(applied: bool, settings: dict[str, Any]) -> None:
+    optimizer = caffe_optimizer(SolverParameter(**{"type": "SGD"} | settings), LR_MULTS, DECAY_MULTS)
+    assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
+    assert hasattr(optimizer, "apply") == applied
+
+
+def test_an_applied_update_can_be_differentiated_and_mapped() -> None:
+    optimizer = caffe_optimizer(SolverParameter(type="SGD", momentum=0.9, weight_decay=0.1), LR_MULTS, DECAY_MULTS)
+    update = make_update(optimizer, keep_update=False)
+
+    def norm_after(rate: Any, grads: Any) -> Any:
+        ts = TrainState(draw(0), {}, optimizer.init(draw(0)), jnp.int32(0), jax.random.key(0))
+        return jnp.sum(update(grads, ts, rate)[0].params["conv"][0] ** 2)
+
+    slope = jax.grad(norm_after)(0.1, draw(1))
+    steps = [jax.jit(norm_after)(rate, draw(1)) for rate in (0.09, 0.11)]
+    np.testing.assert_allclose(slope, (steps[1] - steps[0]) / 0.02, rtol=1e-2)
+    both = jax.vmap(norm_after, (0, None))(jnp.array([0.09, 0.11]), draw(1))
+    np.testing.assert_allclose(both, steps, rtol=1e-5)
