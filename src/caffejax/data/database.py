@@ -175,7 +175,4 @@ class DatabaseLayer(DataLayer):
         return ImageBatches(self.site, dataset, self.layer.data_param.batch_size, self.rng, tops)
 
 
-define_layer(
-    Signature("Data", bottoms=0, tops=(1, 2), param="data_param"),
-    DatabaseLayer.source(),
-)
+define_layer(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), DatabaseLayer.source())

@@ -235,10 +235,7 @@ class Hdf5DataLayer(DataLayer):
         return Hdf5Batches(self.site, _read_file_list(self.site.path(self.layer.hdf5_data_param.source)), tops)
 
 
-define_layer(
-    Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"),
-    Hdf5DataLayer.source(),
-)
+define_layer(Signature("HDF5Data", bottoms=0, tops=(1, None), param="hdf5_data_param"), Hdf5DataLayer.source())
 
 
 _OUTPUT_NAMES = ("data", "label")

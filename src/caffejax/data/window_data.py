@@ -394,7 +394,4 @@ class WindowDataLayer(DataLayer):
         return WindowBatches(self.site, tops)
 
 
-define_layer(
-    Signature("WindowData", bottoms=0, tops=2, param="window_data_param"),
-    WindowDataLayer.source(),
-)
+define_layer(Signature("WindowData", bottoms=0, tops=2, param="window_data_param"), WindowDataLayer.source())

@@ -28,10 +28,7 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     problem = label_shape_problem(scores.shape, labels.shape, axis)
     require(problem is None, problem or "")
     classes = scores.shape[axis]
-    require(
-        p.top_k <= classes,
-        f"top_k must be at most the number of classes {classes}, not {p.top_k}",
-    )
+    require(p.top_k <= classes, f"top_k must be at most the number of classes {classes}, not {p.top_k}")
     rows = jnp.moveaxis(-scores if p.min_is_better else scores, axis, -1).reshape(-1, classes)
     index = labels.astype(jnp.int32).reshape(-1)
     valid = valid_labels(p, index)

@@ -22,6 +22,7 @@ from ..kernels.window import Window
 from .context import Context, Epilogue, ParamSpec, Shape
 from .dtypes import promote
 from .helpers import as_tuple, canonical_axis, is_after_first_axis
+from .implementation import Function
 from .registry import define_layer
 from .types import SAME_AS_BOTTOMS, Fusion, Gradient, LayerDocs, LayerTraits, Signature, Traced
 from .weights import fold_scale_bias, weight_and_bias
@@ -462,38 +463,24 @@ def convolution_depthwise(ctx: Context, blobs: Arrays, x: jax.Array) -> Arrays:
     return convolution(depthwise_context(ctx, x), blobs, x)
 
 
-def convolution_depthwise_params(ctx: Context, x: Any) -> list[ParamSpec]:
-    return convolution_params(depthwise_context(ctx, x), x)
+def _depthwise(function: Function, bottom: int = 0) -> Function:
+    """Return a function of Convolution for ConvolutionDepthwise; `bottom` is the bottom's number after the context."""
 
+    def with_groups(ctx: Context, *arguments: Any, **tops: Any) -> Any:
+        return function(depthwise_context(ctx, arguments[bottom]), *arguments, **tops)
 
-def convolution_depthwise_backward(ctx: Context, blobs: Arrays, x: jax.Array, *, y: Any, dy: Any) -> tuple[Any, ...]:
-    return convolution_backward(depthwise_context(ctx, x), blobs, x, y=y, dy=dy)
-
-
-def convolution_depthwise_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
-    """Count the epilogues that Convolution can fuse."""
-    return convolution_fusible(depthwise_context(ctx, x), x, epilogues)
-
-
-def convolution_depthwise_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute the layer with the epilogues that `convolution_depthwise_fusible` counts."""
-    return convolution_fused(depthwise_context(ctx, x), blobs, x, epilogues)
-
-
-def convolution_depthwise_window(ctx: Context, x: Any) -> Window:
-    """Return the window over the spatial axes."""
-    return convolution_window_of(depthwise_context(ctx, x), x)
+    return with_groups
 
 
 define_layer(
     Signature("ConvolutionDepthwise", param="convolution_param"),
     Traced(
         convolution_depthwise,
-        params=convolution_depthwise_params,
-        fusion=Fusion(convolution_depthwise_fusible, convolution_depthwise_fused),
+        params=_depthwise(convolution_params),
+        fusion=Fusion(_depthwise(convolution_fusible), _depthwise(convolution_fused, 1)),
     ),
-    Gradient(convolution_depthwise_backward),
-    replace(CONVOLUTION_TRAITS, row_wise=True, window=convolution_depthwise_window),
+    Gradient(_depthwise(convolution_backward, 1)),
+    replace(CONVOLUTION_TRAITS, row_wise=True, window=_depthwise(convolution_window_of)),
     LayerDocs(origin="Tiny-DSOD, ShuffleNet"),
     settings=read_convolution,
 )

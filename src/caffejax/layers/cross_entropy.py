@@ -159,11 +159,7 @@ def _sigmoid_loss_variant(layer: Any) -> str:
 
 
 WEIGHTED_SIGMOID = LayerType(
-    Signature(
-        "SigmoidCrossEntropyLoss",
-        bottoms=3,
-        loss=True,
-    ),
+    Signature("SigmoidCrossEntropyLoss", bottoms=3, loss=True),
     Traced(weighted_sigmoid_loss),
     Gradient(weighted_sigmoid_loss_backward, indices=Indices((1, 2)), exempt_from_force_backward=(1, 2)),
     docs=LayerDocs(origin="MNC"),

@@ -349,11 +349,7 @@ SCALED_BATCH_NORM = LayerType(
         fusion=Fusion(scaled_batch_norm_fusible, scaled_batch_norm_fused),
     ),
     Gradient(scaled_batch_norm_backward),
-    LayerTraits(
-        dtype_policy="bottoms",
-        spatial_map="same",
-        by_channel=ByChannel(is_by_channel, scaled_by_channel),
-    ),
+    LayerTraits(dtype_policy="bottoms", spatial_map="same", by_channel=ByChannel(is_by_channel, scaled_by_channel)),
     docs=LayerDocs(origin="NVIDIA Caffe, Intel Caffe"),
     settings=read_scaled_batch_norm,
 )

@@ -118,10 +118,7 @@ define_layer(
         exempt_from_force_backward=(2, 3),
         not_derivative="Below FLT_MIN the probability is clamped, which the gradient ignores.",
     ),
-    docs=LayerDocs(
-        origin="SSD",
-        restrictions="NVIDIA's ignore_difficult_gt is refused.",
-    ),
+    docs=LayerDocs(origin="SSD", restrictions="NVIDIA's ignore_difficult_gt is refused."),
 )
 
 

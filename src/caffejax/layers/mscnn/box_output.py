@@ -289,13 +289,7 @@ def frcnn_output(
 
 
 define_layer(
-    Signature(
-        "FrcnnOutput",
-        bottoms=4,
-        param="frcnn_output_param",
-        further_params=("bbox_reg_param",),
-        in_place=False,
-    ),
+    Signature("FrcnnOutput", bottoms=4, param="frcnn_output_param", further_params=("bbox_reg_param",), in_place=False),
     Traced(frcnn_output),
     Gradient(exists=False),
     LayerTraits(pads_rows=True),

@@ -26,13 +26,7 @@ _LOSS_ALONE = "Only the loss passes a gradient."
 
 
 define_layer(
-    Signature(
-        "SoftmaxWithLossOHEM",
-        bottoms=2,
-        tops=(1, 3),
-        param="softmax_param",
-        loss=True,
-    ),
+    Signature("SoftmaxWithLossOHEM", bottoms=2, tops=(1, 3), param="softmax_param", loss=True),
     Traced(softmax_with_losses),
     Gradient(
         softmax_with_losses_backward,
