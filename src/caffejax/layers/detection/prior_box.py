@@ -114,26 +114,15 @@ def priors(p: Any, boxes: Callable[[], Sequence[CellBox]], x: jax.Array, image: 
 
 
 class _Grid:
-    """The boxes around the cells of a map.
-
-    Args:
-        p: the PriorBoxParameter.
-        boxes: the boxes of a cell in pixels.
-        x: the map (N, C, H, W).
-        image: the boxes are fractions of its height and width.
-
-    Attributes:
-        shape: the shape of the top.
-
-    Raises:
-        LayerError: if bottoms or settings are invalid.
-    """
+    """The boxes around the cells of a map, of the arguments of `priors`; `shape` is the shape of the top."""
 
     def __init__(self, p: Any, boxes: Sequence[CellBox], x: Any, image: Any) -> None:
         for name, shape in (("bottom 0", x.shape), ("bottom 1", image.shape)):
             require(len(shape) == 4, f"{name} must have 4 axes (num, channels, height, width), not shape {shape}")
-        self._p, self._cells, self._size = p, tuple(x.shape[2:]), _size(p, tuple(image.shape[2:]))
-        self._step = _step(p, tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True)))
+        self._p, self._cells = p, tuple(x.shape[2:])
+        self._size = _height_and_width(p, "img_size", ("img_h", "img_w"), tuple(image.shape[2:]))
+        apart = tuple(_FLOAT(a) / _FLOAT(b) for a, b in zip(self._size, self._cells, strict=True))
+        self._step = tuple(map(_FLOAT, _height_and_width(p, "step", ("step_h", "step_w"), apart)))  # in pixels
         self._boxes, self._variances = np.asarray(boxes, _FLOAT), _variances(p)
         self.shape = 1, 2, math.prod(self._cells) * len(boxes) * (1 + p.denser_prior_boxes) * 4
 
@@ -222,26 +211,15 @@ def _variances(p: Any) -> np.ndarray:
     return np.asarray(variances, _FLOAT)
 
 
-def _size(p: Any, image: Shape) -> Shape:
-    """Return the image's (height, width): img_size, or img_h and img_w, or else `image`, the size of the bottom."""
-    either = p.HasField("img_h") or p.HasField("img_w")
-    require(not (either and p.HasField("img_size")), "give either img_size or img_h and img_w, not both")
-    if not either and not p.HasField("img_size"):
-        return image
-    size = (p.img_h, p.img_w) if either else (p.img_size, p.img_size)
-    require(all(n > 0 for n in size), f"img_size, or img_h and img_w, must be positive: {size}")
-    return size
-
-
-def _step(p: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the distances (down, right) of cells in pixels: step, or step_h and step_w, or else `otherwise`."""
-    either = p.HasField("step_h") or p.HasField("step_w")
-    require(not (either and p.HasField("step")), "give either step or step_h and step_w, not both")
-    if not either and not p.HasField("step"):
+def _height_and_width(p: Any, name: str, names: tuple[str, str], otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a pair (height, width) of a setting for both, or of one for each, or else `otherwise`."""
+    text, either = f"{name}, or {' and '.join(names)},", any(map(p.HasField, names))
+    require(not (either and p.HasField(name)), f"give either {name} or {' and '.join(names)}, not both")
+    if not either and not p.HasField(name):
         return otherwise
-    step = (p.step_h, p.step_w) if either else (p.step, p.step)
-    require(all(s > 0 for s in step), f"step, or step_h and step_w, must be positive: {step}")
-    return tuple(map(_FLOAT, step))
+    pair = tuple(getattr(p, each) for each in (names if either else (name, name)))
+    require(all(n > 0 for n in pair), f"{text} must be positive: {pair}")
+    return pair
 
 
 def prior_box_clustered(ctx: Context, x: jax.Array, image: jax.Array) -> jax.Array:
