@@ -1,0 +1,59 @@
+"""MNIST's and CIFAR-10's files, which commands convert to databases."""
+
+from __future__ import annotations
+
+import struct
+from argparse import Namespace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from caffejax.cli.convert_datasets import convert_cifar_data, convert_mnist_data
+from caffejax.data import Lmdb
+from caffejax.schema.caffe_pb2 import Datum
+
+from ..harness import Files, Harness, one_file
+from ..mutators.raw import change_bytes, damage
+
+_IMAGE = 3 * 32 * 32
+_CIFAR = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+
+
+def _intact() -> list[Files]:
+    draw = Random(0)
+    images = struct.pack(">4I", 2051, 5, 4, 3) + draw.randbytes(5 * 4 * 3)
+    labels = struct.pack(">2I", 2049, 5) + draw.randbytes(5)
+    return [{"images": images, "labels": labels}, {name: draw.randbytes(2 * (1 + _IMAGE)) for name in _CIFAR}]
+
+
+def _mutate(draw: Random, content: bytes) -> bytes:
+    return change_bytes(draw, content[:16]) + content[16:] if draw.random() < 0.5 else damage(draw, content)
+
+
+def _read(folder: Path) -> Any:
+    if (folder / "images").exists():
+        paths = {name: str(folder / name) for name in ("images", "labels", "database")}
+        convert_mnist_data.run(Namespace(**paths, backend="lmdb"))
+        return _records(folder / "database")
+    convert_cifar_data.run(Namespace(input=str(folder), output=str(folder), db_type="lmdb"))
+    return [record for name in ("train", "test") for record in _records(folder / f"cifar10_{name}_lmdb")]
+
+
+def _records(database: Path) -> list[tuple[int, bytes]]:
+    datums = [Datum.FromString(value) for _, value in Lmdb(database)]
+    return [(datum.label % 256, datum.data) for datum in datums]
+
+
+def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+    if "images" in damaged:
+        _, count, height, width = struct.unpack_from(">4I", damaged["images"])
+        size, pixels, labels = height * width, damaged["images"][16:], damaged["labels"][8:]
+        expected = [(labels[i], pixels[i * size : (i + 1) * size]) for i in range(count)]
+    else:
+        rows = b"".join(damaged[name] for name in _CIFAR)
+        starts = range(0, len(rows), 1 + _IMAGE)
+        expected = [(rows[at], rows[at + 1 : at + 1 + _IMAGE]) for at in starts]
+    return None if found == expected else "other than the file: labels or pixels"
+
+
+HARNESS = Harness(_intact, one_file(_mutate), _read, _complaint)

@@ -1,0 +1,68 @@
+"""Databases of images with the joints of people, under a CPMData layer."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from caffejax.data import write_lmdb
+from caffejax.schema.caffe_pb2 import Datum
+
+from ..harness import Files, Harness, read_files
+from ..mutators.numbers import edge
+from ..mutators.raw import damage
+from ..mutators.wire import change_fields
+from ._sources import batches
+
+_NET = """layer { name: "d" type: "CPMData" top: "data" top: "label"
+  data_param { source: "db" backend: LMDB batch_size: 2 }
+  cpm_transform_param { num_parts: 43 np_in_lmdb: 16 stride: 8 crop_size_x: 32 crop_size_y: 24 } }"""
+_SHAPE = (6, 40, 72)
+_ROWS = 3 * 40 * 72  # where the channel that describes the people begins
+
+
+def _intact() -> list[Files]:
+    draw = np.random.default_rng(0)
+    files = {}
+    for others in range(3):
+        channels = draw.integers(0, 256, _SHAPE, np.uint8)
+        rows = channels[3]
+        rows[2, 1] = others
+        joints = draw.uniform(1, 40, (5 + 4 * (1 + others), 16)).astype("<f4")
+        numbers = {1: (40, 72), 3: (36, 20), 4: (0.5,)}
+        for row in (*range(5, 8), *range(9, 9 + 4 * others)):
+            numbers[row] = tuple(joints[row % len(joints)])
+        for row, values in numbers.items():
+            data = struct.pack(f"<{len(values)}f", *values)
+            rows[row, : len(data)] = np.frombuffer(data, np.uint8)
+        datum = Datum(channels=6, height=_SHAPE[1], width=_SHAPE[2], data=channels.tobytes())
+        files[f"records/{others}"] = datum.SerializeToString()
+    return [files]
+
+
+def _mutate(draw: Random, files: Files) -> Files:
+    name = draw.choice(sorted(files))
+    if draw.random() < 0.3:
+        return {**files, name: draw.choice((damage, change_fields))(draw, files[name])}
+    datum = Datum.FromString(files[name])
+    data = bytearray(datum.data)
+    for _ in range(draw.choice((1, 2, 8))):
+        at = _ROWS + 72 * draw.randrange(25) + 4 * draw.randrange(16)
+        special = draw.choice((float("nan"), float("inf"), -1e30, 0.0, 1e7))
+        data[at : at + 4] = struct.pack("<f", special) if draw.random() < 0.5 else edge(draw, 32).to_bytes(4, "big")
+    datum.data = bytes(data)
+    return {**files, name: datum.SerializeToString()}
+
+
+def _read(folder: Path) -> Any:
+    values = read_files(folder / "records")
+    write_lmdb(folder / "db", [(name.encode(), value) for name, value in sorted(values.items())])
+    batches(_NET, folder, 3, "TRAIN")
+    return batches(_NET, folder, 3)
+
+
+HARNESS = Harness(_intact, _mutate, _read)
