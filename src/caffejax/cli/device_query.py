@@ -18,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(
         parser, "gpu", "only the GPUs with these numbers, separated by commas, or all GPUs (default: all devices)"
     )
-    flags.add_json(parser)
+    flags.add_json(parser, "print JSON; the log goes to stderr")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of batches to run", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision", "workers", "skip_bad")
-    flags.add_json(parser)
+    flags.add_json(parser, "print the mean scores as JSON; the log goes to stderr")
     device_flags.add_device_flag(parser)
 
 

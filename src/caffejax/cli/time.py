@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     net_flags.add_strict_flag(parser)
     flags.add(parser, "iterations", "the number of passes to time", type=flags.positive, default=50, metavar="N")
     flags.add_options(parser, "kernels", "precision")
-    flags.add_json(parser)
+    flags.add_json(parser, "print the mean times as JSON, in milliseconds; the log goes to stderr")
     device_flags.add_device_flag(parser)
 
 
