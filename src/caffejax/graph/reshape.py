@@ -29,7 +29,8 @@ def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: r
         if inputs and all(graph.blobs[name].shape == shape for name, shape in inputs.items()):
             return graph
         layers = range(len(graph.layers))
-    blobs = {name: jax.ShapeDtypeStruct(inputs.get(name, b.shape), b.dtype) for name, b in graph.blobs.items()}
+    blobs = dict(graph.blobs)
+    blobs |= {name: jax.ShapeDtypeStruct(shape, blobs[name].dtype) for name, shape in inputs.items() if name in blobs}
     reshaped: list[Layer] = []
     problems: list[Problem] = []
     unknown: set[str] = set()  # tops of layers with errors
@@ -73,5 +74,6 @@ def _reshape_layer(
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
     declared = check_param_shapes(layer.context, [param.spec for param in layer.params], bottoms)
     carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
-    layer = replace(layer, carried=carried)
+    if carried or layer.carried:
+        layer = replace(layer, carried=carried)
     return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)

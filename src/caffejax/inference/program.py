@@ -140,6 +140,8 @@ def hoist_strides(
         that are read both with and without a stride.
     """
     first = len(arguments)
+    if not any(_skips(o, -1, weights) and max(_many(o.fields["stride"])) > 1 for o in operations):
+        return list(operations), list(range(first + len(operations)))
     hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
     subsampled: list[dict[int, Steps]] = [
         {} for _ in hoisted
@@ -226,4 +228,4 @@ def _every(shape: Shape, steps: Steps) -> Shape:
 
 
 def _many(numbers: Numbers) -> tuple[int, ...]:
-    return tuple(int(n) for n in numbers) if isinstance(numbers, Sequence) else (int(numbers),)
+    return tuple(int(n) for n in numbers) if isinstance(numbers, tuple | list) else (int(numbers),)

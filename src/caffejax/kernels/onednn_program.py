@@ -23,7 +23,7 @@ from . import onednn
 from .packed_weights import Layout, PackedWeights, StoredWeight, address, aligned_empty, raise_if
 
 Shape = tuple[int, ...]
-Numbers = int | float | Sequence[int]
+Numbers = int | float | tuple[int, ...] | list[int]
 
 
 class _Answer(ctypes.Structure):
@@ -91,7 +91,7 @@ def encode(
         yield words[word]
         yield len(fields)
         for name, values in fields.items():
-            several = values if isinstance(values, Sequence) else [values]
+            several = values if isinstance(values, tuple | list) else [values]
             yield from [names[name], len(several), *several]
 
     numbers: list[float] = [len(arguments), len(weights), len(operations), len(results)]
