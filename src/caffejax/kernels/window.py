@@ -71,6 +71,8 @@ class Window:
 
     def drop_rest(self, size: Sequence[int]) -> Window:
         """Return the window without negative high padding, if the number of windows stays the same; else `self`."""
+        if all(high >= 0 for _, high in self.padding):
+            return self
         window = replace(self, padding=tuple((low, max(high, 0)) for low, high in self.padding))
         return window if window.output(size) == self.output(size) else self
 

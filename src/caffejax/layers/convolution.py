@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -110,11 +111,15 @@ class ConvolutionSettings:
         Raises:
             LayerError: for sizes that are missing, zero, set twice, or do not match the number of axes.
         """
-        sizes = (self.kernel, self.stride, self.pad, self.dilation)
-        kernel, stride, pad, dilation = (each.resolve(n_axes) for each in sizes)
-        for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
-            require(all(n > 0 for n in size), f"{name} must be positive: {size}")
-        return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
+        return _window(n_axes, self.kernel, self.stride, self.pad, self.dilation)
+
+
+@lru_cache(4096)  # few windows, in many layers, for each input size
+def _window(n_axes: int, *sizes: AxisSizes) -> Window:
+    kernel, stride, pad, dilation = (each.resolve(n_axes) for each in sizes)
+    for name, size in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
+        require(all(n > 0 for n in size), f"{name} must be positive: {size}")
+    return Window.symmetric(kernel=kernel, stride=stride, pad=pad, dilation=dilation)
 
 
 def read_convolution(ctx: Context) -> ConvolutionSettings:
