@@ -6,6 +6,7 @@ python scripts/make_layer_page.py --check    # fails if one is out of date
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]
 
 def row(name: str, t: LayerType) -> str:
     """Make a type's row in the table of all."""
-    return f"| {name} | {family(t)} | {summary(t)} | {t.docs.origin} |"
+    return f"| {name} | {family(t)} | {summary(t)} | {t.docs.origin.replace('/', '/<wbr>')} |"
 
 
 def family(t: LayerType) -> str:
@@ -174,8 +175,8 @@ def section(t: LayerType, examples: Examples, tables: Tables) -> list[str]:
 
 
 def summary(t: LayerType) -> str:
-    """Return the first line of the docstring."""
-    return description(t).splitlines()[0].replace("|", "\\|") if description(t) else ""
+    """Return the first line of the docstring, without the name of Caffe's file, which would not fit a column."""
+    return re.sub(r" \(\S+\.cpp\)", "", description(t).partition("\n")[0]).replace("|", "\\|")
 
 
 if __name__ == "__main__":
