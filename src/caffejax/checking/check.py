@@ -8,17 +8,17 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..checkpoints.caffe_hdf5 import is_hdf5
 from ..checkpoints.caffemodel import read_caffemodel
@@ -177,7 +177,6 @@ def weights_report(graph: Graph, path: Path) -> WeightsReport:
 
 
 _START = 120  # seconds for a process to start
-_LENGTH = 8  # bytes of the length that precedes each reply
 
 
 class _Worker:
@@ -186,14 +185,13 @@ class _Worker:
     def __init__(self, imports: Sequence[str]) -> None:
         self._imports = imports
         self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection
 
     def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
         """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
-            process = self._start()
-            assert process.stdin is not None
-            pickle.dump((os.fspath(path), list(weights), reading), process.stdin)
-            process.stdin.flush()
+            self._start()
+            self._pipe.send((os.fspath(path), list(weights), reading))
             report = self._reply(timeout)
         except TimeoutError:
             self.end(hangs=True)
@@ -209,46 +207,32 @@ class _Worker:
         process, self._process = self._process, None
         if process is None:
             return None
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()  # the process ends when its input is closed
+        self._pipe.close()  # the process ends when its pipe is closed
         with suppress(subprocess.TimeoutExpired):
             return process.wait(0 if hangs else 2)
         process.kill()
         return process.wait()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> None:
         if self._process is None:
             places = [p for p in (_package_folder(), os.environ.get("PYTHONPATH")) if p]
             environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(places)}
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import serve_stdin; serve_stdin()", *self._imports],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
+            self._pipe, other = Pipe()
+            with other:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", f"from {__name__} import serve; serve({other.fileno()})", *self._imports],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # of users' modules
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[other.fileno()],
+                    env=environment,
+                )
             self._reply(_START)
-        return self._process
 
     def _reply(self, timeout: float) -> Any:
-        end = time.monotonic() + timeout
-        return pickle.loads(self._read(int.from_bytes(self._read(_LENGTH, end)), end))
-
-    def _read(self, size: int, end: float) -> bytes:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        pipe, content = self._process.stdout.fileno(), bytearray()
-        while len(content) < size:
-            ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            piece = os.read(pipe, size - len(content))
-            if not piece:
-                raise EOFError
-            content += piece
-        return bytes(content)
+        if not self._pipe.poll(timeout):
+            raise TimeoutError
+        return self._pipe.recv()
 
 
 def check_files(
@@ -301,34 +285,25 @@ def _package_folder() -> str:
     return str(Path(__file__).parents[2])
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer each request, `(path, weights, reading)`, with a report, until the input ends."""
+def serve(pipe_number: int) -> None:
+    """Import the modules named on the command line, and answer the requests of a pipe until it is closed.
+
+    Each request, `(path, weights, reading)`, is answered with a report.
+    """
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     from .check import check_file
 
-    _send("ready", replies)
+    pipe = Connection(pipe_number)
+    pipe.send("ready")
     while True:
         try:
-            path, weights, reading = pickle.load(requests)
-        except EOFError:
+            path, weights, reading = pipe.recv()
+        except (EOFError, ConnectionError):
             return
         try:
             report = check_file(path, weights, reading)
         except Exception as error:  # users' modules may raise any exception
             message = f"checking it raised {type(error).__name__}: {error}"
             report = Report(path, "net", findings_of([Problem(message)], "crash"))
-        _send(report, replies)
-
-
-def _send(reply: object, replies: BinaryIO) -> None:
-    content = pickle.dumps(reply)
-    replies.write(len(content).to_bytes(_LENGTH) + content)
-    replies.flush()
-
-
-def serve_stdin() -> None:
-    """Import the modules named on the command line, and answer requests on standard input until it is closed."""
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of users' modules must not reach the replies
-    for module in sys.argv[1:]:
-        importlib.import_module(module)
-    serve(sys.stdin.buffer, replies)
+        pipe.send(report)

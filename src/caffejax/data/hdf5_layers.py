@@ -18,6 +18,7 @@ from ..atomic import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, Shape, Site
 from ..layers.data_source import Look, Tops
+from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
 from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, RefusedError, find, open_hdf5_file
@@ -261,14 +262,10 @@ def _output_top_shapes(ctx: Context, data: Any, label: Any) -> list[Shape]:
     return []
 
 
-def _output_backward(ctx: Context, data: np.ndarray, label: np.ndarray, *, y: Any, dy: Any) -> tuple[None, None]:
-    return None, None
-
-
 define_layer(
     Signature("HDF5Output", bottoms=2, tops=0, param="hdf5_output_param"),
     PerLayer(make_hdf5_output, on_host=True),
-    Gradient(_output_backward),
+    Gradient(no_gradient),
     LayerTraits(accepts_integers=True),
 )
 
