@@ -1,11 +1,15 @@
-"""Hooks of the documentation's site: the reference lists what is public, and each example is a page."""
+"""Hooks of the documentation's site: the reference lists what is public, each example is a page, a viewer is live."""
 
 import ast
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from caffejax.view import write_page
 
 REPOSITORY = Path(__file__).parents[1]
 PUBLIC = REPOSITORY / "src" / "caffejax" / "__init__.pyi"
@@ -18,13 +22,18 @@ def public_names() -> list[str]:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add a page for each script in examples/, and their list."""
+    """Add a page for each script in examples/, and their list; and the page of `caffejax view` for GoogLeNet."""
     folder = REPOSITORY / "examples"
     pages = {"README.md": (folder / "README.md").read_text()}
     for script in folder.glob("*.py"):
         pages[f"{script.stem}.md"] = f"# {script.name}\n\n```python\n{script.read_text()}```\n"
     for name, text in pages.items():
         files.append(File.generated(config, f"examples/{name}", content=text))
+    with tempfile.TemporaryDirectory() as place:
+        viewer = Path(place) / "googlenet.html"
+        net = REPOSITORY / "configs" / "googlenet" / "train_val.prototxt"
+        write_page(os.path.relpath(net), viewer)  # the page shows the path
+        files.append(File.generated(config, "viewer/googlenet.html", content=viewer.read_text()))
     return files
 
 
