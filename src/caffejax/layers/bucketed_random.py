@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend.random import define_prng_impl
 
 from ..kernels.compiling import is_tracing_nothing, on_cpu
-from .context import Shape
+from ..kernels.window import Shape
 
 _LEAST = 1 << 10
 _STEP = 1 << 20  # sizes up to here are powers of two, those above multiples of it
@@ -145,7 +145,8 @@ def key_of_seed(seed: int) -> jax.Array:
 
 
 def fold_in(key: jax.Array, number: Any) -> jax.Array:
-    """Return `jax.random.fold_in(key, number)` of an uncommitted key; JAX's default keys take no compilation."""
-    if str(jax.random.key_impl(key)) != "threefry2x32":
+    """Return `jax.random.fold_in(key, number)`; JAX's default keys take no compilation if they are uncommitted."""
+    concrete = not isinstance(key, jax.core.Tracer) and is_tracing_nothing() and not key.committed
+    if not concrete or str(jax.random.key_impl(key)) != "threefry2x32":
         return jax.random.fold_in(key, number)
     return jax.random.wrap_key_data(jax.device_put(threefry(np.asarray(jax.random.key_data(key)), 0, number)))

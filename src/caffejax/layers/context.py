@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import LayerError, require
 from ..options import Reading, Run
 from ..paths import find
+from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
 
 Phase = Literal["TRAIN", "TEST"]
@@ -220,7 +221,7 @@ def resolve_type(context: Context, site: Site) -> Context:
 
 def name_key(key: jax.Array, name: str) -> jax.Array:
     """Derive a random key from a key and a name."""
-    return jax.random.fold_in(key, name_number(name))
+    return fold_in(key, name_number(name))
 
 
 def name_number(name: str) -> np.uint32:

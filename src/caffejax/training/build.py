@@ -27,6 +27,7 @@ from ..graph import Graph
 from ..graph.creation_log import log_creation
 from ..host_memory import device_memory, free_memory, memory_budget
 from ..human_readable import format_bytes, format_count
+from ..layers.bucketed_random import key_of_seed
 from ..layers.context import name_key
 from ..net import Net
 from ..options import Reading, Run, Share, TrainConfig
@@ -210,7 +211,7 @@ def build(
     mesh = make_mesh(devices, parallel.model) if several else None
     device = devices[0] if mesh is None else _first_local_device(mesh)
     seed = _seed(param, config.seed)
-    key = jax.random.key(seed)
+    key = key_of_seed(seed)
 
     reading = replace(config.reading, seed=seed)
     if mesh is not None:

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from ..kernels.compiling import full
 from ..kernels.layout import materialise
 from ..kernels.platform_dispatch import Operation
 from ..kernels.vma import vary_as
@@ -206,7 +207,7 @@ def init_train_state(
         params=variables.params,
         state=variables.state,
         opt_state=optimizer.init(variables.params),
-        iteration=jnp.int32(0),
+        iteration=full((), 0, jnp.int32),
         key=train_key(key),
     )
 
