@@ -163,6 +163,53 @@ def test_yolov3_of_boxes_that_share_a_cell(x: np.ndarray, kind: str, mask: list[
     np.testing.assert_allclose(gradient.reshape(d.shape), d, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rescore", [0, 1])
+@pytest.mark.parametrize("bias_match", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_region_loss_by_loops(rescore: int, bias_match: int, seed: int) -> None:
+    """YOLOv2's differences cell by cell, then label by label; weights and threshold are drawn."""
+    draw, images, side, classes = np.random.default_rng(seed), 2, 4, 3
+    names = ("object_scale", "noobject_scale", "class_scale", "coord_scale", "thresh")
+    of_object, of_rest, of_class, of_box, limit = factors = [*draw.uniform(0.5, 3, 4), draw.uniform(0.1, 0.6)]
+    anchors = draw.uniform(0.5, 4, (5, 2))
+    x = draw.normal(size=(images, 5 * (5 + classes), side, side)).astype(np.float32).astype(np.float64)
+    labels = np.zeros((images, 1, 300, 5))
+    for rows in labels[:, 0]:
+        rows[: draw.integers(1, 5)] = [draw.integers(classes), *draw.uniform(0.1, 0.9, 2), *draw.uniform(0.1, 0.8, 2)]
+        rows[1:4, 1:] *= draw.uniform(0.5, 1, (3, 4))
+    raw = x.reshape(images, 5, 5 + classes, side, side)
+    d = np.zeros_like(raw)
+    for image, rows in enumerate(np.float32(labels[:, 0]).astype(np.float64)):
+        truths = rows[: np.argmin(rows[:, 3])]
+
+        def box(n: int, j: int, i: int, image: int = image) -> np.ndarray:
+            t = raw[image, n, :, j, i]
+            return np.array([i + sigmoid(t[0]), j + sigmoid(t[1]), *(np.exp(t[2:4]) * anchors[n])]) / side
+
+        for n, j, i in np.ndindex(5, side, side):
+            object_ = sigmoid(raw[image, n, 4, j, i])
+            if max(iou(box(n, j, i), truth[1:]) for truth in truths) <= limit:
+                d[image, n, 4, j, i] = of_rest * object_**2 * (1 - object_)
+        for truth in truths:
+            i, j = (truth[1:3] * side).astype(int)
+            shapes = [anchors[n] / side if bias_match else box(n, j, i)[2:] for n in range(5)]
+            n = int(np.argmax([iou(np.array([0, 0, *s]), np.array([0, 0, *truth[3:]])) for s in shapes]))
+            t, out = raw[image, n, :, j, i], d[image, n, :, j, i]
+            at, object_ = sigmoid(t[:2]), sigmoid(t[4])
+            weight = of_box * (1 if rescore else 2 - truth[3] * truth[4])
+            out[:2] = weight * (at - (truth[1:3] * side - [i, j])) * at * (1 - at)
+            out[2:4] = weight * (t[2:4] - np.log(truth[3:] * side / anchors[n]))
+            goal = iou(box(n, j, i), truth[1:]) if rescore else 1
+            out[4] = of_object * (object_ - goal) * object_ * (1 - object_)
+            out[5:] = of_class * (np.exp(t[5:]) / np.exp(t[5:]).sum() - np.eye(classes)[int(truth[0])])
+    text = " ".join(f"{name}: {value}" for name, value in zip(names, factors, strict=True))
+    text += f" rescore: {rescore} bias_match: {bias_match} " + " ".join(f"biases: {a}" for a in anchors.ravel())
+    text = f"region_loss_param {{ num_class: {classes} num: 5 {text} }}"
+    loss, gradient = loss_and_gradient("RegionLoss", text, x, labels)
+    np.testing.assert_allclose(loss, np.sum(d**2) / images, rtol=1e-5)
+    np.testing.assert_allclose(gradient, d.reshape(x.shape) / images, rtol=1e-4, atol=1e-6)
+
+
 def test_region_loss_of_boxes_that_share_a_cell(x: np.ndarray) -> None:
     """The last one has it."""
     _, both = loss_and_gradient("RegionLoss", V2 % "thresh: 1", x, LABELS[None, None, :2])
