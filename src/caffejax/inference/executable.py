@@ -27,6 +27,7 @@ from ..kernels.packed_weights import PackedWeights
 from ..kernels.platform_dispatch import Operation
 from ..options import Run
 from .constant_folding import host_function, materialize, remove_constants
+from .low_precision import LowPrecision
 from .partition import Lowered, partition
 
 Arrays = tuple[jax.Array, ...]
@@ -41,6 +42,7 @@ class CompiledShapes:
         variables: the net's parameters and state. `StoredWeight`s are packed once for all shapes.
         options: the run settings.
         device: the CPU to run on, or None for other platforms, on which XLA compiles all parts.
+        low: the number type of the oneDNN programs; default: float32.
 
     Attributes:
         schedule: the parts of the net.
@@ -48,13 +50,21 @@ class CompiledShapes:
         compiles: whether XLA compiles any part.
     """
 
-    def __init__(self, graph: Graph, variables: Trees, options: Run, *, device: jax.Device | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        variables: Trees,
+        options: Run,
+        *,
+        device: jax.Device | None,
+        low: LowPrecision | None = None,
+    ) -> None:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
         self.schedule: Schedule
         self.programs: dict[Any, Lowered]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
-            self.schedule, self.programs = partition(self.graph, graph, variables)
+            self.schedule, self.programs = partition(self.graph, graph, variables, low)
         else:
             self.schedule, self.programs = plan(self.graph), {}
         self._packed = {key: lowered.executable.pack(lowered.weights) for key, lowered in self.programs.items()}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
+from ..errors import CaffejaxError
 from ..execution import Trees
 from ..execution.memory_check import check_room
 from ..execution.schedule import strip_blob_padding
@@ -23,6 +25,7 @@ from ..options import Run
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes
+from .low_precision import LowPrecision, measure_ranges
 
 _MAX_SHAPES = 16  # combinations of shapes that stay compiled
 
@@ -40,20 +43,57 @@ class Frozen:
         graph: the layers that the outputs need, with one producer for each blob; see `inference_graph`.
         variables: the net's parameters and state, which may contain arrays of other layers.
         options: the run settings.
+        precision: "bfloat16" or "int8", in which oneDNN's programs compute on a CPU. The processor must have the
+            instructions. Default: float32.
+        calibration: batches of inputs by name, from which the steps of int8 are measured.
 
     Attributes:
         graph: the graph after folding.
 
     Raises:
         WeightsError: if parameters or state have wrong shapes.
+        CaffejaxError: if there is no calibration for int8, or one of its batches does not fit the net, or gives NaN or
+            infinity.
     """
 
-    def __init__(self, graph: Graph, variables: Variables, options: Run) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        variables: Variables,
+        options: Run,
+        precision: Literal["bfloat16", "int8"] | None = None,
+        calibration: Iterable[Mapping[str, Any]] | None = None,
+    ) -> None:
         variables = check_variables(graph, *variables)
         graph, folded = fold(graph, variables)
-        self._set(graph, folded, options)
+        self._set(graph, folded, options, None)
+        if precision is not None:
+            ranges = self._measure(calibration or ()) if precision == "int8" else {}
+            self._low: LowPrecision | None = LowPrecision(precision, ranges)
 
-    def _set(self, graph: Graph, variables: Trees, options: Run) -> None:
+    def _measure(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+        """Return the range of each blob over batches of inputs."""
+        names = tuple(dict.fromkeys(top for layer in self.graph.layers for top in layer.tops))
+        with_all = self._with_graph(replace(self.graph, outputs=names))
+
+        def blobs() -> Iterator[Mapping[str, Any]]:
+            for i, batch in enumerate(batches):
+                try:
+                    values = with_all(batch, jax.random.key(0))
+                except CaffejaxError as error:
+                    raise CaffejaxError(f"batch {i} of calibration does not fit the net: {error}") from error
+                yield values
+
+        ranges = measure_ranges(blobs())
+        if not ranges:
+            raise CaffejaxError(
+                'precision="int8" needs calibration: some batches of typical inputs, such as '
+                f"calibration=[{{{', '.join(f'{name!r}: array' for name in self.input_names)}}}]"
+            )
+        return ranges
+
+    def _set(self, graph: Graph, variables: Trees, options: Run, low: LowPrecision | None) -> None:
+        self._low = low
         self.graph, self._options = graph, options
         self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
         self._fed = graph.input_names
@@ -61,7 +101,7 @@ class Frozen:
 
     def __reduce__(self) -> Any:
         # the folded graph; compiled shapes belong to this process and are not pickled
-        return _restore, (type(self), self.graph, self.variables, self._options)
+        return _restore, (type(self), self.graph, self.variables, self._options, self._low)
 
     def __copy__(self) -> Frozen:
         return self._with_graph(self.graph)
@@ -143,7 +183,8 @@ class Frozen:
         return self._compiled_for({name: inputs[name] for name in self._fed}).may_draw
 
     def __repr__(self) -> str:
-        lines = [f"Frozen net '{self.graph.name}': {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
+        kind = f" in {self._low.kind}" if self._low else ""
+        lines = [f"Frozen net '{self.graph.name}'{kind}: {', '.join(self.input_names)} -> {', '.join(self.outputs)}"]
         return "\n".join([*lines, *(f"  {ready}" for ready in self._ready.values())])
 
     def strip_padding(self, blobs: Blobs) -> Blobs:
@@ -169,7 +210,7 @@ class Frozen:
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
         check_room(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
-            return CompiledShapes(graph, self._folded, self._options, device=device)
+            return CompiledShapes(graph, self._folded, self._options, device=device, low=self._low)
 
 
 def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
@@ -180,7 +221,7 @@ def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
         return None
 
 
-def _restore(kind: type[Frozen], graph: Graph, variables: Variables, options: Run) -> Frozen:
+def _restore(kind: type[Frozen], graph: Graph, variables: Variables, options: Run, low: LowPrecision | None) -> Frozen:
     frozen = object.__new__(kind)
-    frozen._set(graph, variables, options)
+    frozen._set(graph, variables, options, low)
     return frozen

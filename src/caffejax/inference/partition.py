@@ -17,6 +17,7 @@ from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
 from .layer_lowerings import LOWERINGS, Call
+from .low_precision import LowPrecision
 from .program import ProgramBuilder, Value
 
 _LARGE = 1 << 20  # bytes of a blob of one image; larger images are computed one by one, to stay in the cache
@@ -41,13 +42,16 @@ class Lowered:
     makes: tuple[str, ...]
 
 
-def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, dict[Any, Lowered]]:
+def partition(
+    graph: Graph, whole: Graph, variables: Trees, low: LowPrecision | None = None
+) -> tuple[Schedule, dict[Any, Lowered]]:
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
         graph: the graph without the layers whose tops are constants.
         whole: the graph with these layers, which is used to compute shapes for a batch of one image.
         variables: the parameters and state of the layers.
+        low: the number type of the programs; default: float32.
 
     Returns:
         The schedule of all parts, and the parts that are oneDNN programs, by key.
@@ -62,7 +66,7 @@ def partition(graph: Graph, whole: Graph, variables: Trees) -> tuple[Schedule, d
             continue
         for stage, builder in _split_for_onednn(part, graph, image, variables, readers):
             parts.append(stage)
-            if builder is not None and (lowered := builder.compile()) is not None:
+            if builder is not None and (lowered := builder.compile(low)) is not None:
                 programs[stage.key] = lowered
     return replace(schedule, parts=tuple(parts)), programs
 
@@ -192,6 +196,7 @@ class _PartBuilder:
         self.part, self._graph, self._variables = part, graph, variables
         self._builder = ProgramBuilder([graph.blobs[name].shape for name in part.reads])
         values = {name: self._builder.argument(i) for i, name in enumerate(part.reads)}
+        self._names = {value.number: name for name, value in values.items()}
         members = {layer.key for layer in part.layers}
         tops = [top for layer in part.layers for top in layer.tops]
         self._makes = tuple(top for top in tops if not readers.get(top, Counter()).keys() <= members)
@@ -203,14 +208,15 @@ class _PartBuilder:
                 lowered = [Value(0, graph.blobs[top].shape) for top in layer.tops]
             for top, value in zip(layer.tops, lowered, strict=True):
                 values[top] = value
+                self._names[value.number] = top
                 if top in self._makes or readers.get(top, Counter()).total() > 1:
                     self._builder.share(value)
         self._results = [values[name] for name in self._makes]
 
-    def compile(self) -> Lowered | None:
+    def compile(self, low: LowPrecision | None) -> Lowered | None:
         """Create the oneDNN primitives of the program, or return None if oneDNN cannot compute it."""
         try:
-            executable = Executable(self._builder.finish(self._results))
+            executable = Executable(self._builder.finish(self._results, self._names, low))
         except ValueError:
             return None
         return Lowered(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)

@@ -9,13 +9,14 @@ without a stride. The unused pixels are then not computed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels.onednn_program import Numbers, Operation, Program, Shape, encode
+from .low_precision import LowPrecision, lower_precision
 
 Steps = tuple[int, ...]
 _FUSES = ("convolution", "deconvolution", "dense", "apply")  # operations that later ones can be fused into
@@ -116,12 +117,25 @@ class ProgramBuilder:
         self._operations[x.number - len(self.arguments)].after.append((word, fields))
         return x
 
-    def finish(self, results: Sequence[Value]) -> Program:
-        """Return the encoded program that returns `results`, after `hoist_strides`."""
+    def finish(
+        self, results: Sequence[Value], names: Mapping[int, str] | None = None, low: LowPrecision | None = None
+    ) -> Program:
+        """Return the encoded program that returns `results`, after `hoist_strides`.
+
+        Args:
+            results: the values to return.
+            names: the blob that each value is, by the value's number, for `low`.
+            low: the number type to compute in; default: float32.
+        """
         weights = [tuple(np.shape(w)) for w in self.weights]
         outputs = [value.number for value in results]
         operations, numbers = hoist_strides(self._operations, self.arguments, weights, outputs)
-        return encode(self.arguments, weights, operations, [numbers[n] for n in outputs])
+        outputs = [numbers[n] for n in outputs]
+        if low is not None:
+            blobs = {numbers[n]: name for n, name in (names or {}).items()}
+            operations, outputs = lower_precision(low, self.arguments, operations, self.weights, outputs, blobs)
+            weights = [tuple(np.shape(w)) for w in self.weights]
+        return encode(self.arguments, weights, operations, outputs)
 
 
 def hoist_strides(
@@ -140,7 +154,7 @@ def hoist_strides(
         that are read both with and without a stride.
     """
     first = len(arguments)
-    if not any(_skips(o, -1, weights) and max(_many(o.fields["stride"])) > 1 for o in operations):
+    if not any(_skips(o, -1, weights) and max(o.values("stride")) > 1 for o in operations):
         return list(operations), list(range(first + len(operations)))
     hoisted = [replace(o, fields=dict(o.fields), after=list(o.after)) for o in operations]
     subsampled: list[dict[int, Steps]] = [
@@ -148,7 +162,7 @@ def hoist_strides(
     ]  # for each operation: the values that it must read subsampled, with their strides
     readers_of: dict[int, list[Operation]] = defaultdict(list)
     for o in hoisted:
-        for number in {*_many(o.fields["in"]), *_epilogue_inputs(o)}:
+        for number in {*o.values("in"), *o.epilogue_inputs}:
             readers_of[number].append(o)
     for i in reversed(range(len(hoisted))):
         o, number = hoisted[i], first + i
@@ -156,12 +170,12 @@ def hoist_strides(
         steps = _steps(readers, number, weights)
         if o.word != "convolution" or number in results or steps is None:
             continue
-        added = [n for n in _epilogue_inputs(o) if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
+        added = [n for n in o.epilogue_inputs if _shape(n, hoisted, arguments)[2:] != (1,) * len(steps)]
         if any(_shape(n, hoisted, arguments) != o.out for n in added):
             continue
         for r in readers:
             r.fields["stride"] = (1,) * len(steps)
-        o.fields["stride"] = tuple(a * b for a, b in zip(_many(o.fields["stride"]), steps, strict=True))
+        o.fields["stride"] = tuple(a * b for a, b in zip(o.values("stride"), steps, strict=True))
         o.out = _every(o.out, steps)
         subsampled[i] = dict.fromkeys(added, steps)
     return _with_subsampling(hoisted, subsampled, arguments)
@@ -185,7 +199,7 @@ def _with_subsampling(
             }
             result.append(Operation("mean", fields, _every(_shape(value, operations, arguments), steps)))
             replacements[value] = len(arguments) + len(result) - 1
-        fields = o.fields | {"in": [numbers[n] for n in _many(o.fields["in"])]}
+        fields = o.fields | {"in": [numbers[n] for n in o.values("in")]}
         after = [
             (
                 word,
@@ -202,21 +216,16 @@ def _with_subsampling(
 
 def _steps(readers: Sequence[Operation], number: int, weights: Sequence[Shape]) -> Steps | None:
     """Return the stride of a value's readers, if all readers are 1x1 convolutions of the same stride, else None."""
-    strides = {_many(r.fields["stride"]) if _skips(r, number, weights) else None for r in readers}
+    strides = {r.values("stride") if _skips(r, number, weights) else None for r in readers}
     steps = strides.pop() if len(strides) == 1 else None
     return steps if steps and max(steps) > 1 else None
 
 
 def _skips(reader: Operation, number: int, weights: Sequence[Shape]) -> bool:
-    if reader.word != "convolution" or number in _epilogue_inputs(reader):
+    if reader.word != "convolution" or number in reader.epilogue_inputs:
         return False
-    kernel = weights[_many(reader.fields["weight"])[0]][2:]
-    return max(*kernel, 1) == 1 and not any(_many(reader.fields["low"]) + _many(reader.fields["high"]))
-
-
-def _epilogue_inputs(o: Operation) -> tuple[int, ...]:
-    """Return the numbers of the values that an operation's epilogue combines with its result."""
-    return tuple(n for _, fields in o.after if isinstance(n := fields.get("value"), int))
+    kernel = weights[reader.values("weight")[0]][2:]
+    return max(*kernel, 1) == 1 and not any(reader.values("low") + reader.values("high"))
 
 
 def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Shape]) -> Shape:
@@ -225,7 +234,3 @@ def _shape(number: int, operations: Sequence[Operation], arguments: Sequence[Sha
 
 def _every(shape: Shape, steps: Steps) -> Shape:
     return (*shape[:2], *(-(n // -step) for n, step in zip(shape[2:], steps, strict=True)))
-
-
-def _many(numbers: Numbers) -> tuple[int, ...]:
-    return tuple(int(n) for n in numbers) if isinstance(numbers, tuple | list) else (int(numbers),)

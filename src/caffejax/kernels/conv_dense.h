@@ -31,6 +31,7 @@ class Weighted : public Values {
   std::vector<Form> Forms(size_t i) {
     const Place& x = X(i);
     Dims in = x.lies.get_dims(), out = program_.operations[i].Out();
+    if (!IsFloat(i)) return NarrowForms(i);
     auto any_in = AnyOrder(in), any_out = AnyOrder(out);
     bool given = made_.buffers[x.buffer].kind == Where::kArgument;
     memory::desc in_blocks = given ? any_in : ByBlocks(in);
@@ -48,6 +49,39 @@ class Weighted : public Values {
     forms.push_back({any_in, any_out, std::nullopt, -1, false});
     return forms;
   }
+
+  bool IsFloat(size_t i) const {
+    return Self(i).ResultType() == Type::f32 && X(i).lies.get_data_type() == Type::f32;
+  }
+
+  // The layouts of a convolution on numbers of less than 32 bits. What oneDNN cannot fuse is applied to float32.
+  std::vector<Form> NarrowForms(size_t i) {
+    Dims out = program_.operations[i].Out();
+    Type type = Self(i).ResultType();
+    auto in = AnyOrder(X(i).lies.get_dims(), X(i).lies.get_data_type());
+    std::vector<Form> forms;
+    int64_t added = Added(i);
+    if (added >= 0 && IsSpent(added, i) && values_[added].buffer != X(i).buffer) {
+      auto lies = values_[added].lies;
+      bool fits = lies.get_data_type() == type || (IsQuantized(lies) && IsQuantized(type));
+      if (fits) forms.push_back({in, WithType(lies, type), std::nullopt, added});
+    }
+    forms.push_back({in, AnyOrder(out, type), std::nullopt});
+    forms.push_back({in, AnyOrder(out), std::nullopt, -1, false});
+    return forms;
+  }
+
+  // The attributes of an operation with a weight: what comes after it, and which operands have steps.
+  dnnl::primitive_attr AttributesOf(size_t i, const Form& form, const After& after) const {
+    auto attributes = after.Attributes();
+    bool groups = Self(i).Has("groups") && Self(i).One("groups") > 1;
+    if (IsQuantized(form.x)) attributes.set_scales_mask(DNNL_ARG_WEIGHTS, groups ? 3 : 1);
+    if (IsQuantized(form.y)) attributes.set_scales_mask(DNNL_ARG_DST, 0);
+    return attributes;
+  }
+
+  // The type of the weight of an operation on `x`.
+  static Type WeightType(const memory::desc& x) { return IsQuantized(x) ? Type::s8 : x.get_data_type(); }
 
   // Returns the number of the value of the same shape that is added to an operation's result, or -1.
   int64_t Added(size_t i) const {
@@ -68,7 +102,7 @@ class Weighted : public Values {
       bool last = &form == &forms.back();
       try {
         After probe = Probe(form.fused ? all : Statements{}, form);
-        auto pd = describe(form, probe.Attributes());
+        auto pd = describe(form, AttributesOf(i, form, probe));
         if (!last && !IsTuned(pd)) continue;
         Emit(i, form, pd, weight, describe);
         return;
@@ -85,13 +119,11 @@ class Weighted : public Values {
       if (Pointwise(s)) {
         after.Add(s);
       } else if (s.Has("value") && s.One("value") == form.in_place) {
-        after.AddInPlace();
+        after.AddInPlace(s, values_[form.in_place]);
       } else if (s.Has("weight")) {
         after.Add(s, {0, AlongChannels(program_.Weight(s.One("weight")).at(0), form.y.get_dims().size())});
       } else {
-        Dims dims = program_.Shape(s.One("value"));
-        bool same = dims == form.y.get_dims() && form.y.get_format_kind() != memory::format_kind::any;
-        after.Add(s, {0, same ? form.y : values_[s.One("value")].lies});
+        after.Add(s, {0, LayoutOf(values_[s.One("value")].lies, form.y)});
       }
     }
     return after;
@@ -102,7 +134,7 @@ class Weighted : public Values {
     const Statement& s = Self(i);
     const Statements& all = program_.operations[i].after;
     After after = AfterAll(form.fused ? all : Statements{}, form.y, form.in_place);
-    auto pd = describe(form, after.Attributes());
+    auto pd = describe(form, AttributesOf(i, form, after));
     Place x = made_.As(X(i), pd.src_desc());
     Place y = ResultOf(form, pd.dst_desc());
     Require(y.lies == pd.dst_desc(), s.name, " gives its result in another order than it was told");
@@ -110,13 +142,20 @@ class Weighted : public Values {
     operands.insert(operands.end(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
     operands.emplace_back(DNNL_ARG_WEIGHTS, made_.Weight(s.One("weight"), weight, pd.weights_desc()));
     AddBias(i, operands);
+    if (IsQuantized(form.x)) {
+      Place steps = made_.Weight(s.One("scales"), Plain({program_.operations[i].Out().at(1)}));
+      operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, steps);
+    }
+    if (IsQuantized(form.y)) operands.emplace_back(DNNL_ARG_ATTR_SCALES | DNNL_ARG_DST, Step(s, "scale"));
     made_.Emit(pd, operands);
-    values_[Own(i)] = form.fused ? y : Passes(y, all, true);
+    values_[Own(i)] = form.fused ? y : AsResult(Passes(y, all, true), s);
   }
 
   // Returns the location that a result of this description is written to.
   Place ResultOf(const Form& form, const memory::desc& lies) {
-    return form.at ? *form.at : form.in_place >= 0 ? values_[form.in_place] : made_.Fresh(lies);
+    if (form.in_place < 0) return form.at ? *form.at : made_.Fresh(lies);
+    const Place& added = values_[form.in_place];
+    return {added.buffer, form.y, added.offset};
   }
 
   void AddBias(size_t i, Operands& operands) {
@@ -142,7 +181,8 @@ class Weighted : public Values {
     if (Transform(i, forms.front())) return;
     InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::convolution_forward::primitive_desc(
-          Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x, AnyOrder(weight),
+          Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, form.x,
+          AnyOrder(weight, WeightType(form.x)),
           bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0), s.Whole("high", axes, 0), attributes);
     });
   }
@@ -152,7 +192,7 @@ class Weighted : public Values {
     const Statement& s = Self(i);
     Dims weight = program_.Weight(s.One("weight")), out = program_.operations[i].Out(), one{1, 1};
     int64_t groups = s.One("groups"), added = -1;
-    if (weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || out.size() != 4 || groups < 1) return false;
+    if (!IsFloat(i) || weight.size() != 4 || weight[2] != 3 || weight[3] != 3 || out.size() != 4 || groups < 1) return false;
     if (s.Whole("stride") != one || s.Whole("dilation") != one || weight[0] != out[1] || out[1] % groups) return false;
     Dims low = s.Whole("low", 2, 0), high = s.Whole("high", 2, 0);
     Dims in{out[0], groups * weight[1], out[2] + 2 - low[0] - high[0], out[3] + 2 - low[1] - high[1]};
@@ -202,7 +242,7 @@ class Weighted : public Values {
     InBestForm(i, Forms(i), weight, [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::deconvolution_forward::primitive_desc(
           Engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, form.x,
-          AnyOrder(weight.get_dims()), bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0),
+          AnyOrder(weight.get_dims(), WeightType(form.x)), bias, form.y, s.Whole("stride", axes, 1), gaps, s.Whole("low", axes, 0),
           s.Whole("high", axes, 0), attributes);
     });
   }
@@ -216,11 +256,11 @@ class Weighted : public Values {
     Require(caffe.size() == 2 && Bytes(weight) == Bytes(caffe), "dense: the weight is not for the rows");
     Dims rows = X(i).lies.get_dims();
     auto bias = BiasOf(i);
-    auto any = AnyOrder(program_.operations[i].Out());
-    auto matrix = rows[0] <= kFewRows && X(i).lies == Plain(rows) ? Plain(weight) : AnyOrder(weight);
-    std::vector<Form> forms{{X(i).lies, any, std::nullopt}, {AnyOrder(rows), any, std::nullopt}};
-    forms.push_back(forms[1]);
-    forms.back().fused = false;
+    auto any = AnyOrder(program_.operations[i].Out(), s.ResultType());
+    auto matrix = rows[0] <= kFewRows && X(i).lies == Plain(rows) ? Plain(weight) : AnyOrder(weight, WeightType(X(i).lies));
+    std::vector<Form> forms{{X(i).lies, any, std::nullopt},
+                            {AnyOrder(rows, X(i).lies.get_data_type()), any, std::nullopt}};
+    forms.push_back({forms[1].x, AnyOrder(any.get_dims()), std::nullopt, -1, false});
     InBestForm(i, forms, Plain(weight), [&](const Form& form, const dnnl::primitive_attr& attributes) {
       return dnnl::inner_product_forward::primitive_desc(Engine(), dnnl::prop_kind::forward_inference, form.x,
                                                          matrix, bias, form.y, attributes);

@@ -26,7 +26,8 @@ struct Packed {
   // The number of the weight, its size in bytes, how it is packed, and its layout. Weights with an equal line, but for the
   // first number, are packed equally.
   std::string Describe() const {
-    const char* how = transformed ? "transformed" : given == lies ? "plain" : "reordered";
+    bool equal = !transformed && lies.get_data_type() == given.get_data_type();
+    const char* how = !equal ? "transformed" : given == lies ? "plain" : "reordered";
     return std::to_string(weight) + " " + std::to_string(lies.get_size()) + " " + how + " " + caffejax::Describe(lies) + "\n";
   }
 };
@@ -96,10 +97,18 @@ class Steps {
     steps.push_back({std::move(what), std::move(operands), name, MaxThreads() == 1});
   }
 
-  void Copy(const Place& from, const Place& to) {
+  // Copies values to another layout or type; `step` is the source's, `to_step` the result's, where they are integers.
+  void Copy(const Place& from, const Place& to, const Place* step = nullptr, const Place* to_step = nullptr) {
+    auto attributes = Attributes(false);
+    Operands operands{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    for (auto [number, scale] : {std::pair{DNNL_ARG_FROM, step}, std::pair{DNNL_ARG_TO, to_step}}) {
+      if (!scale) continue;
+      attributes.set_scales_mask(number, 0);
+      operands.emplace_back(DNNL_ARG_ATTR_SCALES | number, *scale);
+    }
     OneThread one(static_cast<int64_t>(from.lies.get_size() + to.lies.get_size()) <= kSmallBytes);
-    dnnl::reorder::primitive_desc pd(Engine(), from.lies, Engine(), to.lies, Attributes(false));
-    Emit(pd, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    dnnl::reorder::primitive_desc pd(Engine(), from.lies, Engine(), to.lies, attributes);
+    Emit(pd, operands);
   }
 
   Place As(const Place& place, const memory::desc& lies) {

@@ -15,23 +15,38 @@ inline constexpr int64_t kBlock = 16;  // adjacent channels: the floats of an AV
 inline bool IsSpatial(const Dims& dims) { return 3 <= dims.size() && dims.size() <= 5; }
 
 // (batch, channels, *space) in blocks of channels: (batch, channels / block, *space, block).
-inline memory::desc ByBlocks(const Dims& dims) {
+inline memory::desc ByBlocks(const Dims& dims, Type type = Type::f32) {
   Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
   using tag = memory::format_tag;
   tag by_rank[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};
-  return memory::desc(dims, memory::data_type::f32, by_rank[dims.size() - 3]);
+  return memory::desc(dims, type, by_rank[dims.size() - 3]);
 }
 
 // (batch, channels, *space) with the channels last in memory.
-inline memory::desc ByPixels(const Dims& dims) {
+inline memory::desc ByPixels(const Dims& dims, Type type = Type::f32) {
   Require(IsSpatial(dims), "an array of ", dims.size(), " axes has not 1 to 3 of space");
   using tag = memory::format_tag;
   tag by_rank[] = {tag::nwc, tag::nhwc, tag::ndhwc};
-  return memory::desc(dims, memory::data_type::f32, by_rank[dims.size() - 3]);
+  return memory::desc(dims, type, by_rank[dims.size() - 3]);
 }
 
-inline memory::desc AnyOrder(const Dims& dims) {
-  return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
+inline memory::desc AnyOrder(const Dims& dims, Type type = Type::f32) {
+  return memory::desc(dims, type, memory::format_tag::any);
+}
+
+inline bool IsQuantized(Type type) { return type == Type::s8 || type == Type::u8; }
+
+inline bool IsQuantized(const memory::desc& lies) { return IsQuantized(lies.get_data_type()); }
+
+// The layout of numbers of less than 32 bits: channels last, as oneDNN's kernels for them need it.
+inline memory::desc Narrow(const Dims& dims, Type type) {
+  return IsSpatial(dims) ? ByPixels(dims, type) : Plain(dims, type);
+}
+
+// The same layout for another type; the plain one instead of blocks.
+inline memory::desc WithType(const memory::desc& lies, Type type) {
+  if (lies.get_data_type() == type) return lies;
+  return lies.get_inner_nblks() ? Plain(lies.get_dims(), type) : Strided(lies.get_dims(), lies.get_strides(), type);
 }
 
 // One number for each channel, to broadcast over arrays with `rank` axes.
@@ -66,7 +81,7 @@ inline memory::desc Swapped(const Dims& weight, int64_t groups) {
 inline std::string Describe(const memory::desc& lies) {
   std::string text;
   for (const Dims& numbers : {lies.get_dims(), lies.get_padded_dims(), lies.get_strides(), lies.get_inner_blks(),
-                              lies.get_inner_idxs(), Dims{static_cast<int64_t>(lies.get_size())}}) {
+                              lies.get_inner_idxs(), Dims{static_cast<int64_t>(lies.get_size()), static_cast<int64_t>(lies.get_data_type())}}) {
     text += ";";
     for (int64_t number : numbers) text += " " + std::to_string(number);
   }

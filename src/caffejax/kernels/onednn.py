@@ -24,6 +24,7 @@ from .channel_reductions import row_sums
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"
+_INSTRUCTIONS = {"bfloat16": (0xE7,), "int8": (0x67, 0x0F)}  # dnnl_cpu_isa_t: avx512_core_bf16; _vnni, avx2_vnni
 _FUNCTIONS = (
     "convolution",
     "input_diff",
@@ -77,6 +78,17 @@ def missing() -> str | None:
     except Exception as error:  # from the dynamic loader, or from a jaxlib with another interface
         return f"it cannot be loaded: {error}"
     return None
+
+
+def has_instructions(precision: str) -> bool:
+    """Return whether oneDNN is available and this processor multiplies numbers of a type, "bfloat16" or "int8".
+
+    int8 needs AVX512-VNNI or AVX-VNNI, bfloat16 needs AVX512-BF16. `ONEDNN_MAX_CPU_ISA` in the environment limits both.
+    """
+    if not available():
+        return False
+    sets = int(ctypes.CDLL("libdnnl.so.3").dnnl_get_effective_cpu_isa())
+    return any(sets & wanted == wanted for wanted in _INSTRUCTIONS[precision])
 
 
 @functools.cache

@@ -34,16 +34,18 @@ inline dnnl::stream& Stream() {
   return stream;
 }
 
-inline memory::desc Strided(const Dims& dims, const Dims& strides) {
-  return memory::desc(dims, memory::data_type::f32, strides);
+using Type = memory::data_type;
+
+inline memory::desc Strided(const Dims& dims, const Dims& strides, Type type = Type::f32) {
+  return memory::desc(dims, type, strides);
 }
 
 // Contiguous along the last axis.
-inline memory::desc Plain(const Dims& dims) {
+inline memory::desc Plain(const Dims& dims, Type type = Type::f32) {
   Dims strides(dims.size());
   int64_t stride = 1;
   for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
-  return Strided(dims, strides);
+  return Strided(dims, strides, type);
 }
 
 // An array (batch, *space, channels) in memory, described in oneDNN's order of axes (batch, channels, *space).

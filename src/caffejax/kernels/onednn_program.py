@@ -53,6 +53,16 @@ class Operation:
     out: Shape
     after: list[tuple[str, dict[str, Numbers]]] = field(default_factory=list)
 
+    def values(self, name: str) -> tuple[int, ...]:
+        """Return the values of a field as integers."""
+        numbers = self.fields[name]
+        return tuple(int(n) for n in numbers) if isinstance(numbers, tuple | list) else (int(numbers),)
+
+    @property
+    def epilogue_inputs(self) -> tuple[int, ...]:
+        """The numbers of the values that the epilogue combines with the result."""
+        return tuple(n for _, fields in self.after if isinstance(n := fields.get("value"), int))
+
 
 @dataclass(frozen=True, eq=False)
 class Program:

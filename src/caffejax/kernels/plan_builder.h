@@ -28,6 +28,7 @@ class Build : public Weighted {
     using Member = void (Build::*)(size_t);
     static const auto& known = *new std::map<std::string, Member>{
         {"apply", &Build::Apply},     {"concat", &Build::Concatenate},         {"convolution", &Build::Convolve},
+        {"convert", &Build::Convert},
         {"dense", &Build::Multiply},  {"deconvolution", &Build::Deconvolve},   {"lrn", &Build::NormalizeResponse},
         {"max", &Build::Pool},        {"mean", &Build::Pool},                  {"padded_mean", &Build::Pool},
         {"permute", &Build::Permute}, {"reshape", &Build::Reshape},            {"shuffle", &Build::Shuffle},
@@ -55,6 +56,19 @@ class Build : public Weighted {
 
   void Apply(size_t i) { values_[Own(i)] = Passes(X(i), program_.operations[i].after, IsSpent(In(i), i)); }
 
+  // Converts to another type, or integers to another step.
+  void Convert(size_t i) {
+    const Statement& s = Self(i);
+    const Place& x = X(i);
+    Type type = s.ResultType();
+    auto lies = type == Type::f32 ? WithType(x.lies, type) : Narrow(x.lies.get_dims(), type);
+    std::optional<Place> from, to;
+    if (IsQuantized(x.lies)) from = Step(s, "scales");
+    if (IsQuantized(type)) to = Step(s, "scale");
+    values_[Own(i)] = made_.Fresh(lies);
+    made_.Copy(x, values_[Own(i)], from ? &*from : nullptr, to ? &*to : nullptr);
+  }
+
   void Pool(size_t i) {
     using a = dnnl::algorithm;
     const Statement& s = Self(i);
@@ -71,11 +85,13 @@ class Build : public Weighted {
     };
     Place x = X(i);
     auto at = InItsPlace(Own(i));
+    Type type = x.lies.get_data_type();
     if (at) x = made_.As(x, ByBlocks(x.lies.get_dims()));
-    auto pd = describe(x.lies, at ? at->lies : AnyOrder(out));
+    auto pd = describe(x.lies, at ? at->lies : AnyOrder(out, type));
     if (!at && !IsTuned(pd)) {
-      x = made_.As(x, ByBlocks(x.lies.get_dims()));
-      pd = describe(x.lies, AnyOrder(out));
+      Dims dims = x.lies.get_dims();
+      x = made_.As(x, type == Type::f32 ? ByBlocks(dims) : Narrow(dims, type));
+      pd = describe(x.lies, AnyOrder(out, type));
     }
     Place y = at ? *at : made_.Fresh(pd.dst_desc());
     made_.Emit(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}});
@@ -92,9 +108,10 @@ class Build : public Weighted {
     Place x = X(i);
     auto pd = describe(x.lies);
     if (!IsTuned(pd)) {
-      auto blocks = describe(ByBlocks(x.lies.get_dims()));
+      auto lies = ByBlocks(x.lies.get_dims(), x.lies.get_data_type());
+      auto blocks = describe(lies);
       if (IsTuned(blocks)) {
-        x = made_.As(x, ByBlocks(x.lies.get_dims()));
+        x = made_.As(x, lies);
         pd = blocks;
       }
     }
@@ -147,6 +164,7 @@ class Build : public Weighted {
 
   // In blocks of channels if all parts but the last have whole blocks, else with the channels last.
   memory::desc Order(const Statement& s, const Dims& out, size_t axis) const {
+    if (s.ResultType() != Type::f32) return Narrow(out, s.ResultType());
     if (axis != 1 || !IsSpatial(out)) return Plain(out);
     int64_t channel = 0;
     for (int64_t value : s.Whole("in")) {
@@ -157,11 +175,12 @@ class Build : public Weighted {
   }
 
   void Reshape(size_t i) {
-    Place x = made_.As(X(i), Plain(X(i).lies.get_dims()));
+    Type type = X(i).lies.get_data_type();
+    Place x = made_.As(X(i), Plain(X(i).lies.get_dims(), type));
     Dims out = program_.operations[i].Out();
     Require(Bytes(out) == Bytes(x.lies.get_dims()), "reshape: another number of cells");
     made_.buffers[x.buffer].shared = true;
-    values_[Own(i)] = {x.buffer, Plain(out), x.offset};
+    values_[Own(i)] = {x.buffer, Plain(out, type), x.offset};
   }
 
   // Permutes axes: axis `order[j]` becomes axis j. The values are moved at once, because oneDNN computes some functions

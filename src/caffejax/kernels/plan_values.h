@@ -52,7 +52,7 @@ class Values {
   void FindParts(size_t operation) {
     const Statement& s = program_.operations[operation].self;
     Dims out = program_.operations[operation].Out();
-    if (s.name != "concat" || s.One("axis") != 1 || !IsSpatial(out)) return;
+    if (s.name != "concat" || s.One("axis") != 1 || !IsSpatial(out) || s.ResultType() != Type::f32) return;
     by_blocks_ = true;
     int64_t channel = 0;
     for (int64_t value : s.Whole("in")) {
@@ -66,7 +66,8 @@ class Values {
   // Returns whether an operation is a depthwise convolution of whole blocks of channels.
   static bool IsByChannel(const Operation& o) {
     Dims out = o.Out();
-    bool apart = o.self.name == "convolution" && IsSpatial(out) && o.self.One("groups") == out[1];
+    bool floats = o.self.name == "convolution" && !o.self.Has("scales") && o.self.ResultType() == Type::f32;
+    bool apart = floats && IsSpatial(out) && o.self.One("groups") == out[1];
     return apart && out[1] > 1 && out[1] % kBlock == 0;
   }
 
@@ -130,8 +131,34 @@ class Values {
       return made_.Weight(s.One("weight"), AlongChannels(weight[0], rank));
     }
     const Place& value = values_[s.One("value")];
-    bool same = value.lies.get_dims() == like.get_dims() && like.get_format_kind() != memory::format_kind::any;
-    return same ? made_.As(value, like) : value;
+    auto lies = LayoutOf(value.lies, like);
+    return IsQuantized(value.lies) ? Converted(value, lies, s) : made_.As(value, lies);
+  }
+
+  // Returns the layout in which a value is combined with a result: the result's, where all have the same shape. Integers
+  // are converted to float32, because oneDNN combines them without regard to their steps.
+  static memory::desc LayoutOf(const memory::desc& value, const memory::desc& like) {
+    bool same = value.get_dims() == like.get_dims() && like.get_format_kind() != memory::format_kind::any;
+    const memory::desc& lies = same ? like : value;
+    return IsQuantized(value) || IsQuantized(like) ? WithType(lies, Type::f32) : lies;
+  }
+
+  Place Step(const Statement& s, const char* field) { return made_.Weight(s.One(field), Plain({1})); }
+
+  // Returns a value, whose step a statement has, as float32.
+  Place Converted(const Place& value, const memory::desc& lies, const Statement& s) {
+    Place step = Step(s, "scale"), converted = made_.Fresh(lies);
+    made_.Copy(value, converted, &step);
+    return converted;
+  }
+
+  // Converts float32 to the type and step of an operation's result.
+  Place AsResult(const Place& value, const Statement& s) {
+    Type type = s.ResultType();
+    if (!IsQuantized(type)) return made_.As(value, WithType(value.lies, type));
+    Place step = Step(s, "scale"), converted = made_.Fresh(WithType(value.lies, type));
+    made_.Copy(value, converted, nullptr, &step);
+    return converted;
   }
 
   After AfterAll(const Statements& all, const memory::desc& like, int64_t in_place = -1) {
@@ -140,7 +167,7 @@ class Values {
       if (Pointwise(s)) {
         after.Add(s);
       } else if (s.Has("value") && s.One("value") == in_place) {
-        after.AddInPlace();
+        after.AddInPlace(s, values_[in_place]);
       } else {
         after.Add(s, Operand(s, like));
       }

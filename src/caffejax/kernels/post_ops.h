@@ -67,7 +67,10 @@ struct After {
     operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(does.len() - 1) | DNNL_ARG_SRC_1, operand);
   }
 
-  void AddInPlace() { does.append_sum(1); }
+  void AddInPlace(const Statement& s, const Place& value) {
+    bool steps = IsQuantized(value.lies);
+    does.append_sum(steps ? s.Number("a") : 1, 0, value.lies.get_data_type());
+  }
 };
 
 }  // namespace caffejax

@@ -4,6 +4,12 @@
 // sizes); the operations; the number of the value that is each result. An operation is a statement, a count n, and n
 // statements that are applied to its result. A statement is the number of a word, a count n, and n fields; a field is the
 // number of its name, a count, and its values. Values are numbered: the arguments first, then the operations' results.
+//
+// Values are float32, unless an operation has the field "type": 1 for bfloat16, 2 for int8, 3 for uint8. An operation
+// computes in the type of its first input; only "convert" may have an input of another kind than its result. An integer
+// stands for a multiple of a step: "scale" is the weight (1,) that has the result's step, "scales" the source's: (1,) for
+// "convert", elsewhere (outputs,), multiplied by the steps of the weight, which holds integers. A statement that adds an
+// integer value has its step as "a" and as the weight "scale".
 
 #ifndef CAFFEJAX_KERNELS_PROGRAM_H_
 #define CAFFEJAX_KERNELS_PROGRAM_H_
@@ -14,21 +20,19 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "onednn_shapes.h"
+#include "onednn_primitives.h"
 
 namespace caffejax {
 
-using Dims = dnnl::memory::dims;
-
 // Words of statements and names of fields, in the order of their numbers. Python reads both lists from here.
 inline constexpr const char* kWords[] = {
-    "apply", "concat", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "padded_mean", "permute", "reshape",
+    "apply", "concat", "convert", "convolution", "dense", "deconvolution", "lrn", "max", "mean", "padded_mean", "permute", "reshape",
     "shuffle", "slice", "softmax",  // operations; the words below are applied to results
     "plus", "times", "maximum", "prelu", "abs", "clip", "elu", "exp", "hardsigmoid", "hardswish", "linear", "logistic",
     "relu", "softplus", "swish", "tanh", "square", "mish", "log", "power"};
 inline constexpr const char* kFields[] = {
     "in", "out", "weight", "bias", "value", "stride", "dilation", "low", "high", "kernel", "groups", "axis", "from",
-    "order", "size", "within", "alpha", "beta", "k", "a", "b"};
+    "order", "size", "within", "alpha", "beta", "k", "a", "b", "type", "scale", "scales"};
 
 inline Dims Integers(const std::string& name, const std::vector<double>& numbers) {
   Dims integers;
@@ -60,6 +64,13 @@ class Statement {
     Require(numbers.size() == count, name, ": ", field, " has ", numbers.size(), " numbers, not ", count);
     for (int64_t number : numbers) Require(number >= least, name, ": ", field, " ", number, " is less than ", least);
     return numbers;
+  }
+
+  Type ResultType() const {
+    static constexpr Type kTypes[] = {Type::f32, Type::bf16, Type::s8, Type::u8};
+    int64_t type = Has("type") ? One("type") : 0;
+    Require(0 <= type && type < 4, name, ": no type ", type);
+    return kTypes[type];
   }
 
   int64_t One(const std::string& field) const { return Whole(field, 1, 0)[0]; }

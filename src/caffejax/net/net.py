@@ -15,7 +15,7 @@ import numpy as np
 
 from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
-from ..errors import WeightsError
+from ..errors import CaffejaxError, WeightsError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_room
@@ -35,6 +35,7 @@ from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
 from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
+from ..inference.low_precision import resolve_precision
 from ..kernels import compiling
 from ..kernels.vma import varying_axes
 from ..layers import Phase, Source
@@ -227,21 +228,41 @@ class Net:
             self._other_phase, other._other_phase = other, self
         return self._other_phase
 
-    def freeze(self, variables: Variables, outputs: Iterable[str] | None = None) -> Frozen:
+    def freeze(
+        self,
+        variables: Variables,
+        outputs: Iterable[str] | None = None,
+        *,
+        precision: str | None = None,
+        calibration: Iterable[Mapping[str, Any]] | None = None,
+    ) -> Frozen:
         """Compile the net in phase TEST for fixed params and state, as a function from inputs to outputs.
 
         Args:
             variables: params and state.
             outputs: names of the blobs to compute, as for `for_inference`.
+            precision: "bfloat16", "int8", "float32" or "tf32"; default: the net's. In "bfloat16" and "int8", CPUs that
+                have instructions for these types compute convolutions and inner products in them; inputs and outputs
+                are float32. Other CPUs log a warning, and compute in float32.
+            calibration: batches of typical inputs, `{blob: array}`, for "int8". The range of each blob on them is what
+                its integers cover.
 
         Raises:
+            CaffejaxError: for an unknown precision, and for a calibration that is missing, empty, not of the net's
+                inputs, or gives NaN or infinity.
             GraphError: naming the blobs that the net does not have.
             WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
         """
         if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
             raise WeightsError("params and state are one argument: net.freeze((params, state))")
-        net = self.for_inference(outputs)
-        return Frozen(net.graph, variables, net.run)
+        options, low = (self.run, None) if precision is None else resolve_precision(precision, self.run)
+        if (precision == "int8") != isinstance(calibration, Iterable):
+            raise CaffejaxError(
+                'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
+                f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
+            )
+        net = (self if options == self.run else self.with_run(options)).for_inference(outputs)
+        return Frozen(net.graph, variables, options, low, calibration)
 
     def jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Compile a function that runs the net, as `jax.jit` does.

@@ -1,0 +1,295 @@
+"""Frozen nets in bfloat16 and in int8: the number type of each value of a oneDNN program.
+
+In int8, a value is an integer multiple of a step. Each blob has one step, from the range of its numbers on calibration
+batches, and each output of a weight has one. Sums are exact in int32; the result is rounded to the next blob's step.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import CaffejaxError
+from ..glog import log
+from ..kernels import compiling, onednn, onednn_program
+from ..kernels.onednn_program import Numbers, Operation, Shape
+from ..options import Run, quote
+
+Ranges = Mapping[str, tuple[float, float]]  # the least and the largest number of each blob
+_TINY = 1e-30  # the largest number of a blob of zeros, so that its step is not 0
+_PRECISIONS = ("float32", "tf32", "bfloat16", "int8")
+_NEEDS = {"bfloat16": "AVX512-BF16", "int8": "AVX512-VNNI and AVX-VNNI"}
+_TYPES = {"float32": 0, "bfloat16": 1, "int8": 2, "uint8": 3}  # as in program.h
+_WEIGHTED = {"bfloat16": ("convolution", "deconvolution", "dense"), "int8": ("convolution", "dense")}
+_KEEPS_NUMBERS = ("max", "concat", "reshape")  # operations whose results are numbers of their inputs
+_KEEPS_TYPE = {
+    "bfloat16": (*_KEEPS_NUMBERS, "mean", "padded_mean", "lrn", "apply"),
+    "int8": _KEEPS_NUMBERS,
+    "uint8": _KEEPS_NUMBERS,
+}
+
+
+@dataclass(frozen=True)
+class LowPrecision:
+    """A number type of less than 32 bits to compute in.
+
+    Attributes:
+        kind: the type.
+        ranges: the range of each blob, for int8. Blobs without a range are float32.
+    """
+
+    kind: Literal["bfloat16", "int8"]
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The type of a value, and the size of its step if it is an integer."""
+
+    type: str = "float32"
+    step: float = 0
+
+
+def resolve_precision(precision: str, run: Run) -> tuple[Run, Literal["bfloat16", "int8"] | None]:
+    """Return the settings of a frozen net of a precision, and the number type of its oneDNN programs or None.
+
+    Where a type of less than 32 bits is not supported, a warning is logged once, and the net is float32. On other
+    platforms than CPUs, XLA computes bfloat16.
+
+    Args:
+        precision: "float32", "tf32", "bfloat16" or "int8".
+        run: the settings of the net.
+
+    Raises:
+        CaffejaxError: for another precision.
+    """
+    if precision not in _PRECISIONS:
+        wanted = ", ".join(f'"{p}"' for p in _PRECISIONS)
+        raise CaffejaxError(f"precision of a frozen net must be one of {wanted}, not {quote(precision)}")
+    if precision != "bfloat16" and precision != "int8":
+        return replace(run, precision=precision), None  # type: ignore[arg-type]
+    if precision == "bfloat16" and not compiling.on_cpu():
+        return replace(run, precision="bfloat16"), None
+    reason = _reason_against(precision, run)
+    if reason is not None:
+        _warn(f"the net is frozen in float32 instead of {precision}: {reason}")
+    return replace(run, precision="float32"), None if reason else precision  # type: ignore[return-value]
+
+
+def _reason_against(precision: str, run: Run) -> str | None:
+    if not compiling.on_cpu():
+        return "only CPUs have programs for it"
+    if run.kernels != "fast" or not onednn_program.available():
+        return 'it needs oneDNN and kernels="fast"'
+    if not onednn.has_instructions(precision):
+        return f"this processor lacks {_NEEDS[precision]}"
+    return None
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    log.warning("%s", text)
+
+
+def measure_ranges(batches: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Return the range of each float32 blob over batches of blobs.
+
+    Raises:
+        CaffejaxError: if a blob is not finite. It names each such blob of the first such batch.
+    """
+    ranges: dict[str, tuple[float, float]] = {}
+    for i, blobs in enumerate(batches):
+        arrays = {name: np.asarray(blob) for name, blob in blobs.items()}
+        floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.size}
+        ends = {name: (float(array.min()), float(array.max())) for name, array in floats.items()}
+        if wrong := [name for name, pair in ends.items() if not np.all(np.isfinite(pair))]:
+            listed = ", ".join(map(repr, wrong[:3])) + (", ..." if len(wrong) > 3 else "")
+            raise CaffejaxError(
+                f"batch {i} of calibration gives NaN or infinity in {listed}; int8 needs finite numbers"
+            )
+        for name, (low, high) in ends.items():
+            least, largest = ranges.get(name, (low, high))
+            ranges[name] = min(low, least), max(high, largest)
+    return ranges
+
+
+def lower_precision(
+    low: LowPrecision,
+    arguments: Sequence[Shape],
+    operations: Sequence[Operation],
+    weights: list[Any],
+    results: Sequence[int],
+    names: Mapping[int, str],
+) -> tuple[list[Operation], list[int]]:
+    """Choose the type of each value of a program, and insert conversions.
+
+    Args:
+        low: the number type, and for int8 the ranges.
+        arguments: the shapes of the arguments.
+        operations: the operations.
+        weights: the weights; weights of integers replace theirs, and steps are appended.
+        results: the numbers of the values to return, which are float32.
+        names: the blob that each value is, by the value's number.
+
+    Returns:
+        The operations, and the numbers of the results.
+    """
+    names = dict(names)
+    for number, o in enumerate(operations, len(arguments)):
+        if _skips(o) and o.values("in")[0] in names:
+            names.setdefault(number, names[o.values("in")[0]])
+    forms = _forms(low, len(arguments), operations, names)
+    return _Conversion(arguments, operations, weights, forms).convert(results)
+
+
+def _forms(
+    low: LowPrecision,
+    first: int,
+    operations: Sequence[Operation],
+    names: Mapping[int, str],
+) -> list[_Form]:
+    """Return the form that each value has where it is read in low precision; float32 if it is not."""
+    count = first + len(operations)
+    groups = list(range(count))  # values that have one step: the inputs and results of operations that keep numbers
+
+    def root(value: int) -> int:
+        while groups[value] != value:
+            value = groups[value]
+        return value
+
+    for number, o in enumerate(operations, first):
+        if _keeps_numbers(o):
+            for value in o.values("in"):
+                groups[root(value)] = root(number)
+    step_of = _steps(low, [[n for n in range(count) if root(n) == root(value)] for value in range(count)], names)
+    needed = [False] * count
+    for number, o in reversed(list(enumerate(operations, first))):
+        if o.word in _WEIGHTED[low.kind]:
+            inputs = [n for n in o.values("in") if step_of(n) is not None]
+            added = o.epilogue_inputs if needed[number] and low.kind == "int8" else ()
+        else:
+            inputs = list(o.values("in")) if (o.word in _KEEPS_TYPE[low.kind] or _skips(o)) and needed[number] else []
+            added = ()
+        for value in chain(inputs, added):
+            needed[value] = step_of(value) is not None
+    return [(step_of(n) or _Form()) if needed[n] else _Form() for n in range(count)]
+
+
+def _steps(
+    low: LowPrecision, groups: Sequence[Sequence[int]], names: Mapping[int, str]
+) -> Callable[[int], _Form | None]:
+    """Return a function from a value to its form in low precision, or to None if its range is not known."""
+
+    def form(value: int) -> _Form | None:
+        if low.kind == "bfloat16":
+            return _Form("bfloat16")
+        ranges = [low.ranges[names[n]] for n in groups[value] if names.get(n) in low.ranges]
+        if not ranges or names.get(value) not in low.ranges:
+            return None
+        least, largest = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        if least >= 0:
+            return _Form("uint8", max(largest, _TINY) / 255)
+        return _Form("int8", max(-least, largest) / 127)
+
+    return form
+
+
+def _keeps_numbers(o: Operation) -> bool:
+    return o.word in _KEEPS_NUMBERS or _skips(o)
+
+
+def _skips(o: Operation) -> bool:
+    """Return whether an operation is a mean over single cells: it only drops cells."""
+    return o.word == "mean" and set(o.values("kernel")) == {1}
+
+
+class _Conversion:
+    """A program under conversion to the forms of its values."""
+
+    def __init__(
+        self, arguments: Sequence[Shape], operations: Sequence[Operation], weights: list[Any], forms: Sequence[_Form]
+    ) -> None:
+        self._arguments, self._source, self._weights, self._needed = arguments, operations, weights, forms
+        self._forms: list[_Form] = [_Form() for _ in arguments]  # of the new values
+        self._numbers = list(range(len(arguments)))  # the new number of each original value
+        self._result: list[Operation] = []
+        self._converted: dict[tuple[int, _Form], int] = {}
+        self._step_weights: dict[float, int] = {}
+
+    def convert(self, results: Sequence[int]) -> tuple[list[Operation], list[int]]:
+        for o in self._source:
+            self._numbers.append(self._add_converted(o))
+        return self._result, [self._as(self._numbers[n], _Form()) for n in results]
+
+    def _add_converted(self, o: Operation) -> int:
+        original = len(self._numbers)
+        wanted = self._needed[original]
+        inputs, has_weight = o.values("in"), "weight" in o.fields
+        fields = dict(o.fields)
+        if has_weight:
+            form = self._needed[inputs[0]]
+            form = form if not form.step or o.word in _WEIGHTED["int8"] else _Form()
+            result = wanted if form.type != "float32" else _Form()
+        elif wanted.type != "float32" and (_keeps_numbers(o) or o.word in _KEEPS_TYPE[wanted.type]):
+            form = result = wanted
+        else:
+            form = result = _Form()
+        fields |= {"in": [self._as(self._numbers[n], form) for n in inputs]} | self._type_fields(result)
+        if has_weight and form.step:
+            fields["scales"] = self._quantize(o.values("weight")[0], form.step)
+        word = "max" if _skips(o) else o.word
+        after = [(name, self._after_fields(f)) for name, f in o.after]
+        return self._add(replace(o, word=word, fields=fields, after=after), result)
+
+    def _add(self, o: Operation, form: _Form) -> int:
+        self._result.append(o)
+        self._forms.append(form)
+        return len(self._forms) - 1
+
+    def _as(self, number: int, form: _Form) -> int:
+        """Return the number of a value in a form, which is converted once."""
+        before = self._forms[number]
+        if before == form:
+            return number
+        if (number, form) not in self._converted:
+            fields: dict[str, Numbers] = {"in": [number], **self._type_fields(form)}
+            if before.step:
+                fields["scales"] = self._step(before.step)
+            operation = number - len(self._arguments)
+            shape = self._arguments[number] if operation < 0 else self._result[operation].out
+            self._converted[number, form] = self._add(Operation("convert", fields, shape), form)
+        return self._converted[number, form]
+
+    def _type_fields(self, form: _Form) -> dict[str, Numbers]:
+        fields: dict[str, Numbers] = {"type": _TYPES[form.type]} if form.type != "float32" else {}
+        return fields | ({"scale": self._step(form.step)} if form.step else {})
+
+    def _after_fields(self, fields: dict[str, Numbers]) -> dict[str, Numbers]:
+        if not isinstance(value := fields.get("value"), int):
+            return fields
+        number = self._numbers[value]
+        step = self._forms[number].step
+        return fields | {"value": number} | ({"a": step, "scale": self._step(step)} if step else {})
+
+    def _step(self, step: float) -> int:
+        """Return the number of the weight (1,) that holds a step."""
+        if step not in self._step_weights:
+            self._step_weights[step] = self._add_weight(np.array([step], np.float32))
+        return self._step_weights[step]
+
+    def _quantize(self, weight: int, step: float) -> int:
+        """Replace a weight by integers, and return the number of the weight with its steps times `step`."""
+        array = np.asarray(self._weights[weight], np.float32)
+        largest = np.abs(array).reshape(len(array), -1).max(axis=1)
+        steps = np.where(largest > 0, largest, 1) / 127
+        self._weights[weight] = np.rint(array / steps.reshape(-1, *(1,) * (array.ndim - 1))).astype(np.int8)
+        return self._add_weight((steps * step).astype(np.float32))
+
+    def _add_weight(self, array: np.ndarray) -> int:
+        self._weights.append(array)
+        return len(self._weights) - 1
