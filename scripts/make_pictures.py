@@ -1,4 +1,4 @@
-"""Make the documentation's pictures, docs/pictures/*.png, from runs of the configurations; no network is needed.
+"""Make the documentation's pictures, docs/pictures/*.png, from runs of the configurations, without a network.
 
 python scripts/make_pictures.py                    # all, some minutes on two cores
 python scripts/make_pictures.py memory gradcheck   # some
@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,16 +27,18 @@ import jax
 import numpy as np
 from charts import keep, new_figure, save
 from diagrams import bfloat16, pipeline, pooling
+from matplotlib.patches import Rectangle
 from PIL import Image
 from solver_pictures import lr_policies, same_as_caffe
 
 import caffejax
+from caffejax.checkpoints.caffemodel import write_caffemodel
 from caffejax.cli import main as caffejax_command
 from caffejax.cli.demo_shapes import SHAPES, draw_pictures
 from caffejax.data.loader import Loader
 from caffejax.debugging import features, memory_report
 from caffejax.metrics import JsonLines
-from caffejax.schema import read_solver
+from caffejax.schema import read_net, read_solver
 from caffejax.view import write_page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -286,6 +289,31 @@ def _labelled(drawn: tuple[np.ndarray, list[tuple[int, np.ndarray]]]) -> tuple[n
     return image, labels
 
 
+def face() -> None:
+    """Draw what MTCNN finds in a photograph, with its authors' weights, as tests/end_to_end/test_mtcnn.py does."""
+    sys.path.append(str(REPOSITORY / "tests" / "end_to_end"))
+    import test_mtcnn as mtcnn
+
+    with zipfile.ZipFile(REPOSITORY.parent / "shared" / "corpus" / "nets.zip") as archive:
+        texts = {name: archive.read(mtcnn.PUBLISHED.format(file)).decode() for name, file in mtcnn.FILES.items()}
+    nets = {}
+    for name, blobs in mtcnn.read_weights(texts).items():
+        Path(f"{name}.prototxt").write_text(texts[name])
+        write_caffemodel(f"{name}.caffemodel", read_net(f"{name}.prototxt"), blobs)
+        nets[name] = mtcnn.loaded(texts[name], Path(f"{name}.caffemodel"))
+    photograph = mtcnn.astronaut()
+    faces = mtcnn.find_faces(nets, photograph)
+    figure, (axes,) = new_figure(width=3.2, height=3.2)
+    axes.imshow(photograph)
+    for (x1, y1, x2, y2), score, points in zip(faces.boxes, faces.scores, faces.landmarks, strict=True):
+        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor="lime", linewidth=2))
+        axes.text(x1, y1 - 6, f"{score:.3f}", color="lime", weight="bold")
+        axes.plot(*points.T, "o", color="lime", markersize=4)
+    axes.set(xlim=(90, 350), ylim=(270, 10))
+    axes.axis("off")
+    save(figure, "mtcnn_face")
+
+
 @contextlib.contextmanager
 def browser_page(file: Path, width: int, height: int) -> Iterator[Any]:
     """Open a file in Chromium."""
@@ -339,7 +367,7 @@ def report() -> None:
 
 
 _TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe
-_OTHERS = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
+_OTHERS = face, memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
 DRAWN = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS)}
 
 

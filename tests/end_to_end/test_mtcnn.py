@@ -36,6 +36,10 @@ def texts(shared: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def weights(texts: Mapping[str, str]) -> Weights:
+    return read_weights(texts)
+
+
+def read_weights(texts: Mapping[str, str]) -> Weights:
     """The weights that the package mtcnn brings along; importing it takes TensorFlow, reading its files does not."""
     try:
         files = importlib.metadata.files("mtcnn") or []
