@@ -104,14 +104,15 @@ def variables_of(case: Case) -> Variables:
     """Random parameters, and statistics that are not zero."""
     draw = np.random.default_rng(1)
     params, state = plain_net(case).init(KEY)
-    params = jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape), x.dtype), params)
-    return Variables(params, jax.tree.map(lambda x: x + jnp.asarray(draw.uniform(0.5, 1, x.shape), x.dtype), state))
+    params = jax.tree.map(lambda x: jnp.asarray(draw.normal(size=x.shape).astype(x.dtype)), params)
+    drawn = jax.tree.map(lambda x: np.asarray(x) + draw.uniform(0.5, 1, x.shape).astype(x.dtype), state)
+    return Variables(params, jax.tree.map(jnp.asarray, drawn))
 
 
 def inputs_of(net: Net) -> dict[str, jax.Array]:
     draw = np.random.default_rng(2)
     return {
-        name: jnp.asarray(draw.integers(0, 2, shape) if "label" in name else draw.normal(size=shape), jnp.float32)
+        name: jnp.asarray(np.float32(draw.integers(0, 2, shape) if "label" in name else draw.normal(size=shape)))
         for name, shape in ((name, net.graph.blobs[name].shape) for name in net.input_names)
     }
 
@@ -178,8 +179,9 @@ def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
 def assert_same(found: Numbers, wanted: Numbers) -> None:
     """Up to rounding: where gradients cancel out, as those of a bias before BatchNorm, that is all there is."""
     assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    found, wanted = jax.tree.map(np.asarray, (found, wanted))
     for x_part, y_part in zip(found, wanted, strict=True):
-        largest = max((float(jnp.abs(x).max()) for x in jax.tree.leaves(y_part)), default=0.0)
+        largest = max((float(np.abs(x).max(initial=0)) for x in jax.tree.leaves(y_part)), default=0.0)
         for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(x_part), jax.tree.leaves(y_part), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6 * largest, err_msg=jax.tree_util.keystr(path))
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, asked, assert_close, compiled, each, inner, moved, subject
+from subject import Subject, asked, assert_close, compiled, each, inner, moved, numpy, subject
 
 STEP = 1e-5
 
@@ -18,7 +18,7 @@ def test_jvp(case: Case, kernels: str) -> None:
     with asked("jvp", one):
         arrays = one.point, one.direction()
         value, slope = compiled(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(*arrays)
-        (expected, _), gradient = one.compiled(*one.point)
+        (expected, _), gradient = jax.tree.map(np.asarray, one.compiled(*one.point))
         assert_close(value, expected, 1e-5)
         parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, one.direction())
         error = 1e-5 * (1 + sum(jax.tree.leaves(parts)))
@@ -54,6 +54,8 @@ def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
 
 def by_differences(double: Subject) -> tuple[Any, Any]:
     """The same from gradients on either side."""
-    ahead, behind = (double.compiled(*moved(double.point, double.direction(), s))[1] for s in (STEP, -STEP))
-    product = jax.tree.map(lambda a, b: np.asarray(a - b) / (2 * STEP), ahead, behind)
+    ahead, behind = (
+        numpy(double.compiled(*moved(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
+    )
+    product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), ahead, behind)
     return product, np.asarray(inner(ahead, ahead) - inner(behind, behind)) / (4 * STEP)

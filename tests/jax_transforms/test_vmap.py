@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
@@ -21,7 +20,7 @@ def test_vmap(case: Case, kernels: str) -> None:
             stacked = jax.tree.map(lambda *a: np.stack(a), *points)
             arguments = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))
             batched = compiled(jax.vmap(one.value_and_grad, axes), *arguments)
-            expected = jax.tree.map(lambda *a: jnp.stack(a), *(one.compiled(*point) for point in points))
+            expected = jax.tree.map(lambda *a: np.stack(a), *(one.compiled(*point) for point in points))
             assert_close(batched(*arguments), expected, 1e-4 if case.whole else 1e-5)
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 

@@ -31,7 +31,7 @@ FLOAT64, BFLOAT16 = 1e-5, 1e-2
 
 def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
     def cast(tree: Any) -> Any:
-        return jax.tree.map(lambda a: jnp.asarray(a, dtype), tree)
+        return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
     made = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
@@ -47,7 +47,10 @@ def decides(replay: Replay) -> bool:
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
     """The bottoms in that type, but for coordinates in bfloat16."""
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
-    return {name: jnp.asarray(a, jnp.float32 if name in kept else dtype) for name, a in replay.inputs.items()}
+    return {
+        name: jnp.asarray(np.asarray(a).astype(jnp.float32 if name in kept else dtype))
+        for name, a in replay.inputs.items()
+    }
 
 
 def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:

@@ -134,29 +134,33 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, target: st
         plan(Net(LENET, "TRAIN"), target_of(target))
 
 
-def test_the_command(tmp_path: Path) -> None:
-    """It is another process: what it sets is to be set before JAX is used."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "caffejax", "plan", *arguments], capture_output=True, text=True)
-
+def test_the_command_names_what_cannot_be_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("caffejax.cli.compile_for_absent_devices", lambda: None)
     bad = tmp_path / "bad.prototxt"
     bad.write_text('layer { name: "a" typo: 1 }')
     for arguments, message in (
         ([str(bad), "--target", "tpu:v5e:2x2"], "typo"),
         ([str(tmp_path / "none.prototxt"), "--target", "tpu:v5e:2x2"], "none.prototxt"),
         ([str(LENET), "--target", "tpu:v7:2x2"], "no chip is called 'tpu:v7'"),
-        (
-            [str(LENET), "--target", "tpu:v5e:2x2", "--mesh", "data=4,model=2"],
-            "8 devices, but there are 4 in tpu",
-        ),
         ([str(LENET), "--target", "tpu:v5e:2x2", "--phase", "TEST", "--shard=params"], "are for training only"),
     ):
-        result = run(*arguments)
-        assert result.returncode == 1
-        assert message in result.stderr
-        assert "Traceback" not in result.stderr
-        assert not result.stdout
+        assert main(["plan", *arguments]) == 1
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert "Traceback" not in printed.err
+        assert not printed.out
+
+
+def test_the_command_in_its_process() -> None:
+    """Its settings have to be in force before JAX is used."""
+    command = [sys.executable, "-m", "caffejax", "plan", str(LENET), "--target", "tpu:v5e:2x2"]
+    result = subprocess.run([*command, "--mesh", "data=4,model=2"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "8 devices, but there are 4 in tpu" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not result.stdout
 
 
 def test_a_solver_is_distinguished_from_a_net(
