@@ -53,3 +53,25 @@ def content(path: str | os.PathLike[str]) -> bytes:
         if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a device, not a file")
         return file.read()
+
+
+def read_bytes(path: str | os.PathLike[str], error: type[CaffejaxError], what: str = "") -> bytes:
+    """Return the bytes of a file, as `content` does.
+
+    Args:
+        path: the file.
+        error: the class of errors.
+        what: a noun phrase for the file in messages, such as "the label map"; default: none.
+
+    Raises:
+        CaffejaxError: an `error` with the path and the reason.
+    """
+    try:
+        return content(path)
+    except (OSError, ValueError) as cause:
+        if not what and isinstance(cause, FileNotFoundError):
+            raise error(missing_problem(path)) from None
+        if not what and isinstance(cause, IsADirectoryError):
+            raise error(Problem("this is a folder; name the file in it", str(path))) from None
+        reason = getattr(cause, "strerror", None) or cause
+        raise error(Problem(f"{what} cannot be read: {reason}".strip(), str(path))) from cause

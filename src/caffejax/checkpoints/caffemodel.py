@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from ..atomic import replace_file
 from ..errors import Problem, WeightsError
+from ..paths import read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto, read_bytes
+from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
 from .caffe_hdf5 import is_hdf5
 from .matching import fit
@@ -47,7 +48,7 @@ def read_caffemodel(path: str | os.PathLike[str]) -> dict[str, tuple[Array | Non
         from .caffe_hdf5 import read_caffemodel_h5
 
         return read_caffemodel_h5(path)
-    return decode_caffemodel(memoryview(read_bytes(path)), path)
+    return decode_caffemodel(memoryview(read_bytes(path, WeightsError)), path)
 
 
 def decode_caffemodel(data: memoryview, path: str | os.PathLike[str]) -> dict[str, tuple[Array | None, ...]]:

@@ -15,7 +15,8 @@ from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..kernels.compiling import as_jax, cpu_of
 from ..parallel import place
-from ..schema.blob_proto import Array, read_bytes
+from ..paths import read_bytes
+from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
 from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
@@ -267,5 +268,5 @@ def map_file(path: str | os.PathLike[str]) -> tuple[memoryview, Callable[[], obj
         with open(path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):  # an empty file, a pipe, or no file
-        return memoryview(read_bytes(path)), lambda: None
+        return memoryview(read_bytes(path, WeightsError)), lambda: None
     return memoryview(mapped), lambda: mapped.madvise(mmap.MADV_DONTNEED)

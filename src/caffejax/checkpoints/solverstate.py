@@ -14,8 +14,9 @@ from h5py import Dataset, Group
 
 from ..atomic import replace_file
 from ..errors import Problem, WeightsError
+from ..paths import read_bytes
 from ..schema import wire
-from ..schema.blob_proto import Array, decode_blob, encode_blob, read_bytes
+from ..schema.blob_proto import Array, decode_blob, encode_blob
 from ..untrusted_hdf5 import Allowance, find
 from .caffe_hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
@@ -52,7 +53,7 @@ def read_solverstate(path: str | os.PathLike[str]) -> SolverState:
     """
     if is_hdf5(path):
         return _read_hdf5(path)
-    data = read_bytes(path)
+    data = read_bytes(path, WeightsError)
     try:
         return _decode(memoryview(data))
     except ValueError as error:

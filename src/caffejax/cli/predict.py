@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CaffejaxError, DataError, GraphError, Problem, WeightsError
+from ..errors import CaffejaxError, DataError, GraphError, Problem
 from ..glog import log, start_logging
 from . import device_flags, flags, image_flags, net_flags
 
@@ -184,14 +184,16 @@ def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     """
     from ..data.image_decoding import COLOUR, GREY, decode_pixels
     from ..errors import locate_errors
-    from ..schema.blob_proto import read_bytes
+    from ..paths import read_bytes
 
     pictures, problems = [], list[Problem]()
     for image in options.images:
         try:
             with locate_errors(file=image):
-                pictures.append(decode_pixels(read_bytes(image), GREY if gray else COLOUR, options.max_image_pixels))
-        except (DataError, WeightsError) as error:  # read_bytes is shared with readers of weights
+                pictures.append(
+                    decode_pixels(read_bytes(image, DataError), GREY if gray else COLOUR, options.max_image_pixels)
+                )
+        except DataError as error:
             problems += error.problems
     if problems:
         raise DataError(problems)

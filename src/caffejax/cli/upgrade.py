@@ -22,11 +22,12 @@ def add_flags(parser: argparse.ArgumentParser, what: str = "net, solver or .caff
 def run(options: argparse.Namespace, kind: str = "") -> None:
     """Upgrade the file. `kind` is "net", "solver" or "weights"; by default the file's content decides."""
     from ..atomic import replace_file
+    from ..errors import WeightsError
+    from ..paths import read_bytes
     from ..schema import format_text, read_net, read_solver
-    from ..schema.blob_proto import read_bytes
 
     start_logging()
-    data = b"" if kind in ("net", "solver") else read_bytes(options.input)
+    data = b"" if kind in ("net", "solver") else read_bytes(options.input, WeightsError)
     kind = kind or _kind_of(data)
     if kind == "weights":
         message = _upgrade_weights(data, options.input)

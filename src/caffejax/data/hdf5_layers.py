@@ -199,10 +199,7 @@ def _quote_rows(rows: Mapping[str, int]) -> str:
 
 def _read_file_list(path: Path) -> list[Path]:
     """Read a list of files, relative to the working directory, as in Caffe, or otherwise to the list's folder."""
-    try:
-        content = paths.content(path)
-    except OSError as error:
-        raise DataError(Problem(f"the list of files cannot be read: {error.strerror}", str(path))) from error
+    content = paths.read_bytes(path, DataError, "the list of files")
     if content.startswith(b"\x89HDF"):
         message = "is an HDF5 file; source must be a text file that lists HDF5 files, one per line"
         raise DataError(Problem(message, str(path)))

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ..errors import DataError, Problem, locate_errors
+from ..errors import DataError, locate_errors
 from ..options import MAX_IMAGE_PIXELS
-from ..paths import content
+from ..paths import read_bytes
 from ..schema import caffe_pb2
 from .opencv import cv2
 
@@ -377,15 +377,8 @@ def read_image(
 
 
 def read_file(path: str | Path) -> bytes:
-    """Read the bytes of a file.
-
-    Raises:
-        DataError: naming the file, if it cannot be read.
-    """
-    try:
-        return content(path)
-    except (OSError, ValueError) as error:
-        raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', error)}", str(path))) from error
+    """Read the bytes of a file; raise `DataError` naming the file if it cannot be read."""
+    return read_bytes(path, DataError)
 
 
 def decode_file(path: str | Path, data: bytes, colour: bool = True, max_pixels: int = MAX_IMAGE_PIXELS) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import DataError, Problem
 from ..human_readable import format_bytes
 from ..layers.context import Site
-from ..paths import content
+from ..paths import read_bytes
 
 _MAX_PROBLEMS = 20  # the most that one error shows
 _LONGEST = 1 << 16  # bytes of a line; longer than any path
@@ -85,10 +85,7 @@ def read_names(file: Path) -> list[str]:
 
 def _lines(file: Path) -> Iterator[str]:
     """Yield the lines of a text file one by one. A list may have millions of lines."""
-    try:
-        data = content(file)
-    except OSError as error:
-        raise DataError(Problem(f"the list of images cannot be read: {error.strerror}", str(file))) from error
+    data = read_bytes(file, DataError, "the list of images")
     if b"\0" in data:
         raise DataError(Problem("is not a text file; each line of a list has a path, a space and a label", str(file)))
     lines = data.splitlines()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import CaffejaxError, DataError, Problem, WeightsError
+from ..errors import CaffejaxError, DataError, Problem
 from ..glog import collect_warnings
 from ..paths import find
 from ..schema import read_net
@@ -190,12 +190,10 @@ def _parse_mean(text: str, shape: tuple[int, int, int]) -> np.ndarray:
 
 def _read_mean(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     try:
-        stored = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path)
+        stored = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_blob_proto(path, DataError)
     except (OSError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(Problem(f"the mean cannot be read: {reason}", str(path))) from error
-    except WeightsError as error:
-        raise DataError(error.problems) from error
     image = np.asarray(stored, np.float32)
     image = image.reshape(-1, 1, 1) if image.ndim == 1 else image.reshape(image.shape[-3:])
     if image.ndim != 3 or not image.size:

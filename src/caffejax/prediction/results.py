@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..layers.row_padding import strip_padding
-from ..paths import content
+from ..paths import read_bytes
 from ..schema.caffe_pb2 import LabelMap
 from ..schema.text import parse_text
 from ..text_table import align_columns
@@ -29,9 +29,9 @@ def read_names(file: str) -> Names:
         DataError: if the file cannot be read.
     """
     try:
-        text = content(file).decode()
-    except (OSError, ValueError) as error:
-        raise DataError(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", file)) from error
+        text = read_bytes(file, DataError).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(Problem(f"cannot be read: {error}", file)) from error
     if file.endswith((".prototxt", ".pbtxt")):
         labels = parse_text(text, LabelMap, file=file)
         return {item.label: item.display_name or item.name for item in labels.item}

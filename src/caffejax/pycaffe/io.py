@@ -16,9 +16,9 @@ import numpy as np
 
 from ..data.image_decoding import decode_image, decode_pixels
 from ..data.opencv import cv2
-from ..errors import DataError, WeightsError, locate_errors
+from ..errors import DataError, locate_errors
+from ..paths import read_bytes
 from ..schema import caffe_pb2, parse_binary
-from ..schema.blob_proto import read_bytes
 from . import _global_state
 
 __all__ = [
@@ -118,10 +118,7 @@ def load_image(filename: str | os.PathLike[str] | IO[bytes], color: bool = True)
         DataError: for a file that does not exist, is not an image, or has more pixels than `set_limits` allows.
     """
     with locate_errors(file=str(getattr(filename, "name", filename) if hasattr(filename, "read") else filename)):
-        try:
-            content = read_bytes(filename) if isinstance(filename, str | os.PathLike) else filename.read()
-        except WeightsError as error:  # read_bytes is shared with readers of weights
-            raise DataError(error.problems) from error
+        content = read_bytes(filename, DataError) if isinstance(filename, str | os.PathLike) else filename.read()
         if not isinstance(content, bytes):
             raise DataError("it is opened as text; open it in binary mode, as in open(name, 'rb')")
         pixels = decode_pixels(content, max_pixels=_global_state.reading().max_image_pixels)

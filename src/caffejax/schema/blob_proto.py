@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import Problem, WeightsError
-from ..paths import content, missing_problem
+from ..errors import CaffejaxError, Problem, WeightsError
+from ..paths import read_bytes
 from . import wire
 from .caffe_pb2 import BlobShape
 
@@ -72,39 +72,22 @@ def encode_blob(blob: ArrayLike, diff: ArrayLike | None = None) -> list[bytes | 
     return pieces + wire.encode_delimited(_SHAPE, BlobShape(dim=values.shape).SerializeToString())
 
 
-def read_blob_proto(path: str | os.PathLike[str]) -> Array:
+def read_blob_proto(path: str | os.PathLike[str], error: type[CaffejaxError] = WeightsError) -> Array:
     """Read one array from a .binaryproto file, such as a mean image.
 
     Returns:
         The array, float32 and read-only, in the stored shape, which is 4-D in old files.
 
     Raises:
-        WeightsError: for a file that cannot be read, or is not a .binaryproto.
+        CaffejaxError: an `error` for a file that cannot be read, or is not a .binaryproto.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, error)
     try:
         if not data:
             raise ValueError("the file is empty")
         return decode_blob(memoryview(data))
-    except ValueError as error:
-        raise WeightsError(Problem(f"not a .binaryproto file, or damaged or truncated: {error}", str(path))) from error
-
-
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Read the content of a file.
-
-    Raises:
-        WeightsError: with the path and the reason.
-    """
-    try:
-        return content(path)
-    except FileNotFoundError:
-        raise WeightsError(missing_problem(path)) from None
-    except IsADirectoryError:
-        raise WeightsError(Problem("this is a folder; name the file in it", str(path))) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise WeightsError(Problem(f"cannot be read: {reason}", str(path))) from error
+    except ValueError as cause:
+        raise error(Problem(f"not a .binaryproto file, or damaged or truncated: {cause}", str(path))) from cause
 
 
 def _raw(values: Array) -> memoryview:

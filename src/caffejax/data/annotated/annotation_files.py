@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf import text_format
 
 from ...errors import DataError, Problem, locate_errors
-from ...paths import content
+from ...paths import read_bytes
 from ...schema.caffe_pb2 import LabelMap
 from ..image_decoding import read_file
 
@@ -162,9 +162,7 @@ def read_label_map(path: Path) -> Mapping[str, int]:
         DataError: if it cannot be read, or a name or a number occurs twice.
     """
     try:
-        message = text_format.Parse(content(path), LabelMap())
-    except OSError as error:
-        raise DataError(Problem(f"the label map cannot be read: {error.strerror}", str(path))) from error
+        message = text_format.Parse(read_bytes(path, DataError, "the label map"), LabelMap())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise DataError(Problem(f"is not a label map: {error}", str(path))) from error
     numbers: dict[str, int] = {}

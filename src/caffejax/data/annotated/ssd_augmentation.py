@@ -15,8 +15,9 @@ from ...schema.caffe_pb2 import EmitConstraint, ResizeParameter
 from ..opencv import cv2
 from .annotated_image import AnnotatedImage, box_coverage, clip_boxes, mirror_boxes, window_coverage
 
-_RESIZE_FIELDS = {"prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale"} | {
-    *("width_scale", "jitter"),  # the jitter concerns YOLO's own way of reading
+_RESIZE_FIELDS = {
+    *("prob", "resize_mode", "height", "width", "pad_mode", "pad_value", "interp_mode", "height_scale", "width_scale"),
+    "jitter",  # it concerns YOLO's own way of reading
 }
 _MAX_SIDE = 32767  # pixels; OpenCV's limit
 _INTERPOLATION = {
@@ -145,40 +146,30 @@ def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarr
 
     Each change is made with the probability in `param`, a DistortionParameter.
     """
+
+    def draw(name: str) -> float | None:
+        """Return a random shift or factor for a change, or None if it is not made."""
+        if rng.random() >= getattr(param, f"{name}_prob"):
+            return None
+        if name in ("brightness", "hue"):
+            delta = getattr(param, f"{name}_delta")
+            return rng.uniform(-delta, delta)
+        return rng.uniform(getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper"))
+
     contrast_first = rng.random() < _CONTRAST_FIRST
-    image = _brightness(image, param, rng)
-    if contrast_first:
-        image = _contrast(image, param, rng)
-    image = _hue(_saturation(image, param, rng), param, rng)
-    if not contrast_first:
-        image = _contrast(image, param, rng)
+    if (shift := draw("brightness")) is not None:
+        image = _scale_bytes(image, 1, shift)
+    if contrast_first and (factor := draw("contrast")) is not None:
+        image = _scale_bytes(image, factor, 0)
+    if (factor := draw("saturation")) is not None:
+        image = _scale_hsv(image, 1, factor, 0)
+    if (shift := draw("hue")) is not None:
+        image = _scale_hsv(image, 0, 1, shift)
+    if not contrast_first and (factor := draw("contrast")) is not None:
+        image = _scale_bytes(image, factor, 0)
     if rng.random() < param.random_order_prob:
         image = image[:, :, rng.permutation(3)]
     return image
-
-
-def _brightness(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    if rng.random() >= param.brightness_prob:
-        return image
-    return _scale_bytes(image, 1, rng.uniform(-param.brightness_delta, param.brightness_delta))
-
-
-def _contrast(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    if rng.random() >= param.contrast_prob:
-        return image
-    return _scale_bytes(image, rng.uniform(param.contrast_lower, param.contrast_upper), 0)
-
-
-def _saturation(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    if rng.random() >= param.saturation_prob:
-        return image
-    return _scale_hsv(image, 1, rng.uniform(param.saturation_lower, param.saturation_upper), 0)
-
-
-def _hue(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
-    if rng.random() >= param.hue_prob:
-        return image
-    return _scale_hsv(image, 0, 1, rng.uniform(-param.hue_delta, param.hue_delta))
 
 
 def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> np.ndarray:
@@ -197,17 +188,8 @@ def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
 
 
 _NOISE_FIELDS = {
-    "prob",
-    "hist_eq",
-    "inverse",
-    "decolorize",
-    "gauss_blur",
-    "jpeg",
-    "posterize",
-    "erode",
-    "saltpepper",
-} | {
-    *("saltpepper", "saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"),
+    *("prob", "hist_eq", "inverse", "decolorize", "gauss_blur", "jpeg", "posterize", "erode", "saltpepper"),
+    *("saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"),
 }
 _BYTE_VALUES = np.arange(256, dtype=np.uint8)
 _POSTERIZED = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
