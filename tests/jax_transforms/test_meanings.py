@@ -1,8 +1,9 @@
-"""Is a setting an error, or without effect, where its meaning says so?
+"""Is a setting an error, or without effect, where its meaning says so, and does it name the values that are accepted?
 
 Types that read data are left out: their settings are checked with their data.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -56,3 +57,22 @@ def test_settings_do_what_their_meaning_says(case: Case) -> None:
             else:
                 wanted = wanted or shapes(net, case.phase)
                 assert shapes(changed, case.phase) == wanted, setting.name
+
+
+@pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
+def test_accepted_values_are_named(case: Case) -> None:
+    net = read_net(case.text(2))
+    params = params_of(type_of(net.layer[-1]))
+    for param in (p for p in params if net.layer[-1].HasField(p) or len(params) == 1):
+        fields = getattr(net.layer[-1], param).DESCRIPTOR.fields_by_name
+        for setting in settings_of(type_of(net.layer[-1]), param):
+            field = fields.get(setting.name)
+            if field is None or field.enum_type is None or field.is_repeated or setting.meaning.startswith("no effect"):
+                continue
+            for value in field.enum_type.values:
+                if value.number != field.default_value and not re.search(rf"\b{value.name}\b", setting.meaning):
+                    changed = NetParameter()
+                    changed.CopyFrom(net)
+                    setattr(getattr(changed.layer[-1], param), setting.name, value.number)
+                    with pytest.raises(CaffejaxError):
+                        pytest.fail(f"{setting.name}: {value.name} is accepted: {shapes(changed, case.phase)}")

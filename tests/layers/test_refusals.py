@@ -21,6 +21,7 @@ REFUSED = [
     ("Eltwise", "", [(2, 3), (2, 4)], r"bottom 1 has \(2, 4\), bottom 0 has \(2, 3\)"),
     ("Eltwise", "eltwise_param { coeff: 1 }", [(2,), (2,)], "one coeff for each bottom or none, but there are 1 for 2"),
     ("Eltwise", "eltwise_param { operation: PROD coeff: 1 coeff: 1 }", [(2,), (2,)], "only with operation SUM"),
+    ("Eltwise", "eltwise_param { operation: MIN }", [(2,), (2,)], "MIN is not supported"),
     ("BatchNorm", "", [(4,)], "needs a bottom with a channel axis"),
     ("BatchNorm", "param { lr_mult: 1 }", [(4, 2)], "lr_mult must be 0"),
     ("MVN", "", [(1, 2, 3, 4, 5)], "has 5 axes"),

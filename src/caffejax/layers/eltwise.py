@@ -44,10 +44,12 @@ def read_eltwise(ctx: Context) -> EltwiseSettings:
     """Read an EltwiseParameter.
 
     Raises:
-        LayerError: for a number of coefficients other than the number of bottoms, or coefficients with PROD.
+        LayerError: for an operation that only forks have, for a number of coefficients other than the number of
+            bottoms, or for coefficients with PROD.
     """
     p, bottoms = ctx.param, len(ctx.layer.bottom)
     operation, coefficients = str(p.EltwiseOp.Name(p.operation)), tuple(p.coeff)
+    require(operation in ("PROD", "SUM", "MAX"), f"operation {operation} is not supported; use PROD, SUM or MAX")
     n = len(coefficients)
     require(n in (0, bottoms), f"takes one coeff for each bottom or none, but there are {n} for {bottoms} bottoms")
     require(not (n and operation == "PROD"), "takes coeff only with operation SUM, not with PROD")
