@@ -132,7 +132,8 @@ def test_the_page_on_inference_works(capsys: pytest.CaptureFixture[str], monkeyp
     for block in python_blocks("inference.md"):
         exec(block, namespace)
     output = capsys.readouterr().out.splitlines()
-    assert [output[0], output[-1]] == ["(1, 10)", "(1, 1, 28, 28) ()"]
+    assert output[0] == "(1, 10)"
+    assert "(1, 1, 28, 28) ()" in output
     assert output[1] == "Frozen net 'LeNet': data -> prob"
 
 
