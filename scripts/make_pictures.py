@@ -294,7 +294,10 @@ def face() -> None:
     sys.path.append(str(REPOSITORY / "tests" / "end_to_end"))
     import test_mtcnn as mtcnn
 
-    with zipfile.ZipFile(REPOSITORY.parent / "shared" / "corpus" / "nets.zip") as archive:
+    published = REPOSITORY.parent / "shared" / "corpus" / "nets.zip"
+    if not published.exists():
+        raise SystemExit(f"mtcnn_face.png needs {published}, as the tests do")
+    with zipfile.ZipFile(published) as archive:
         texts = {name: archive.read(mtcnn.PUBLISHED.format(file)).decode() for name, file in mtcnn.FILES.items()}
     nets = {}
     for name, blobs in mtcnn.read_weights(texts).items():
@@ -367,8 +370,8 @@ def report() -> None:
 
 
 _TRAINED = plot_digits, filters_digits, features_digits, digit, confusion, saliency, shapes, pixels, same_as_caffe
-_OTHERS = face, memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
-DRAWN = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS)}
+_OTHERS = memory, gradcheck, compare, view, graph, report, lr_policies, pipeline, bfloat16, pooling
+DRAWN = {draw.__name__: draw for draw in (*_TRAINED, *_OTHERS, face)}
 
 
 def main() -> None:
