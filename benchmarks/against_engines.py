@@ -10,6 +10,9 @@ of it, OpenCV up to version 4 the Caffe model): exported by torch and by caffeja
 peer whose outputs differ is left out, and named. Prints milliseconds (medians) and ratios (medians over rounds; more
 than 1: frozen is faster); of the frozen net and the best peer also the seconds from reading the files to the first
 result (of the frozen net without and with a compilation cache), and the MiB that this took beside imported libraries.
+
+`--precision int8` compares the net frozen in int8 with ONNX Runtime's `quantize_static` of the same net, both
+calibrated on the benchmark's batch, and says how far each is from float32.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from turns import Competitor, compiled_before, describe_run, headline, in_turn, 
 
 NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
 OURS = ("frozen", "unfrozen")
-PEERS = tuple(name for name in ENGINES if name not in OURS)
+PEERS = tuple(name for name in ENGINES if not name.startswith(OURS) and not name.endswith("int8"))
 
 
 class Bench:
@@ -43,6 +46,7 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.threads, self.rounds, self.engines = options.threads, options.rounds, options.engines
+        self.precision = options.precision
         self.pythons = dict(pair.split("=", 1) for pair in options.python)
         self.exporters = [e for e in EXPORTERS if e == "caffejax" or importlib.util.find_spec(e)]
         self.notes: list[str] = []
@@ -69,11 +73,14 @@ class Bench:
                 folder.mkdir()
                 write_models(net, batch, folder, exporter)
             ours, cache = folders["caffejax"], Path(top) / "cache"
-            cold, frozen = compiled_before(self.command("frozen", ours), self.threads, cache)
+            cold, frozen = compiled_before(self.command(self._frozen, ours), self.threads, cache)
             started.callback(frozen.process.kill)
             unfrozen = Competitor(self.command("unfrozen", ours), self.threads, cache)
             started.callback(unfrozen.process.kill)
-            np.testing.assert_allclose(frozen.result, unfrozen.result, rtol=1e-4, atol=1e-5, err_msg=net)
+            if self.precision == "float32":
+                np.testing.assert_allclose(frozen.result, unfrozen.result, rtol=1e-4, atol=1e-5, err_msg=net)
+            else:
+                self._note_error(f"{net} ({batch}): frozen", frozen.result, unfrozen.result)
             ready = {"frozen": frozen, "unfrozen": unfrozen}
             for engine in self.engines:
                 made = self._peer(engine, f"{net} ({batch})", folders, unfrozen.result)
@@ -81,6 +88,14 @@ class Bench:
                     started.callback(made.process.kill)
                     ready[engine] = made
             yield ready, cold
+
+    @property
+    def _frozen(self) -> str:
+        return "frozen" if self.precision == "float32" else f"frozen_{self.precision}"
+
+    def _note_error(self, what: str, result: np.ndarray, expected: np.ndarray) -> None:
+        error = np.abs(result - expected).max() / np.abs(expected).max()
+        self.notes.append(f"{what} differs from float32 by {error:.2g} of the largest output")
 
     def _peer(self, engine: str, row: str, folders: Mapping[str, Path], expected: np.ndarray) -> Competitor | None:
         """Start a peer on each model; return the fastest whose outputs are those expected."""
@@ -91,7 +106,10 @@ class Bench:
             except RuntimeError:
                 self.notes.append(f"{row}: {engine} does not read the model by {exporter}")
                 continue
-            if made.result.shape == expected.shape and np.allclose(made.result, expected, rtol=5e-3, atol=1e-5):
+            if self.precision != "float32":
+                self._note_error(f"{row}: {engine}", made.result, expected)
+                ready[exporter] = made
+            elif made.result.shape == expected.shape and np.allclose(made.result, expected, rtol=5e-3, atol=1e-5):
                 ready[exporter] = made
             else:
                 made.process.kill()
@@ -144,12 +162,15 @@ def main() -> None:
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
     parser.add_argument("--nets", type=split, default=list(NETS))
     parser.add_argument("--batches", type=split, default=["1", "large"], help="1, large (the net's own), or numbers")
-    parser.add_argument("--engines", type=split, default=list(PEERS), help="peers: " + ",".join(PEERS))
+    parser.add_argument("--engines", type=split, help="peers: " + ",".join(PEERS) + "; for int8 onnxruntime_int8")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32", help="of the frozen")
     parser.add_argument("--python", action="append", default=[], help="another interpreter for one: opencv=PATH")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     options = parser.parse_args()
+    if options.engines is None:
+        options.engines = ["onnxruntime_int8"] if options.precision == "int8" else list(PEERS)
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # competitors inherit it
     bench = Bench(options)
@@ -171,7 +192,7 @@ def main() -> None:
                 ratios.setdefault(batch, []).append(rows[-1]["ratio"][best])
     means = (f"batch {batch} {statistics.geometric_mean(found):.2f}" for batch, found in ratios.items())
     print("\nGeometric means of best peer / frozen:", ", ".join(means))
-    print("".join(f"\nLeft out: {note}." for note in bench.notes))
+    print("".join(f"\nNote: {note}." for note in bench.notes))
     if options.json:
         options.json.write_text(json.dumps({"run": run, "rows": rows}, indent=1))
 

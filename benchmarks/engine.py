@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ def _variables(folder: Path) -> Any:
     return net, load_export_weights(net, net, [folder / "weights.caffemodel"])
 
 
-def frozen(folder: Path, data: np.ndarray, threads: int) -> Run:
+def frozen(folder: Path, data: np.ndarray, threads: int, precision: str = "float32") -> Run:
     import jax
 
     net, variables = _variables(folder)
-    call, x = net.freeze(variables), jax.numpy.asarray(data)
+    calibration = [{"data": data}] if precision == "int8" else None
+    call, x = net.freeze(variables, precision=precision, calibration=calibration), jax.numpy.asarray(data)
     return lambda: jax.block_until_ready(call({"data": x}))[net.outputs[0]]
 
 
@@ -50,6 +52,29 @@ def onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
     session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
     return lambda: session.run(None, {given.name: data})[0]
+
+
+def onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
+    """Quantize weights by channel, blobs to uint8, calibrated on the same batch."""
+    import onnxruntime
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Batches(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self, batches: list[dict[str, np.ndarray]]) -> None:
+            self._batches = iter(batches)
+
+        def get_next(self) -> Any:
+            return next(self._batches, None)
+
+    simple, small = str(folder / "simple.onnx"), folder / "int8" / "model.onnx"
+    small.parent.mkdir()
+    quant_pre_process(str(folder / "model.onnx"), simple, skip_symbolic_shape=True)
+    session = onnxruntime.InferenceSession(simple, providers=["CPUExecutionProvider"])
+    batches = Batches([{session.get_inputs()[0].name: data}])
+    types = {"activation_type": quantization.QuantType.QUInt8, "weight_type": quantization.QuantType.QInt8}
+    quantization.quantize_static(simple, str(small), batches, per_channel=True, **types)
+    return onnx_runtime(small.parent, data, threads)
 
 
 def openvino(folder: Path, data: np.ndarray, threads: int) -> Run:
@@ -104,9 +129,12 @@ def opencv(folder: Path, data: np.ndarray, threads: int) -> Run:
 
 ENGINES: dict[str, tuple[str, Callable[[Path, np.ndarray, int], Run]]] = {  # the module, and what makes a run
     "frozen": ("caffejax", frozen),
+    "frozen_bfloat16": ("caffejax", partial(frozen, precision="bfloat16")),
+    "frozen_int8": ("caffejax", partial(frozen, precision="int8")),
     "unfrozen": ("caffejax", unfrozen),
     "openvino": ("openvino", openvino),
     "onnxruntime": ("onnxruntime", onnx_runtime),
+    "onnxruntime_int8": ("onnxruntime", onnx_runtime_int8),
     "ncnn": ("ncnn", ncnn),
     "opencv": ("cv2", opencv),
 }
