@@ -90,17 +90,18 @@ def _summary(arrays: Any) -> dict[str, Any]:
     return {"crc": crc, "numbers": [[float(x) for x in a.ravel()[:: max(1, a.size // 3)][:3]] for a in numbers]}
 
 
-def _ways(case: tuple[Any, ...]) -> dict[str, Any]:
-    """The net's arrays, made as they are and, of one case of each filler, in a compiled program of the whole net."""
-    net, key = _net(*case[:4]), jax.random.key(case[4])
-    result = {"init": net.init(key).params["layer"].values()}
-    if (case[1], *case[2:]) == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0]):
-        result["jit"] = jax.jit(net.init)(key).params["layer"].values()
-    return result
-
-
 def _summaries() -> dict[str, Any]:
-    return {_name(case): {way: _summary(arrays) for way, arrays in _ways(case).items()} for case in _cases()}
+    """Summaries of each net's arrays, made as they are and, of one case of each filler, in one compiled program."""
+    nets = {case: _net(*case[:4]) for case in _cases()}
+    result = {
+        case: {"init": _summary(net.init(jax.random.key(case[4])).params["layer"].values())}
+        for case, net in nets.items()
+    }
+    compiled = [case for case in nets if case[1:] == ("Convolution", *SHAPES["Convolution"][1], SEEDS[0])]
+    drawn = jax.jit(lambda key: [nets[case].init(key).params["layer"] for case in compiled])(jax.random.key(SEEDS[0]))
+    for case, arrays in zip(compiled, drawn, strict=True):
+        result[case]["jit"] = _summary(arrays.values())
+    return {_name(case): ways for case, ways in result.items()}
 
 
 def test_first_numbers_are_those_recorded() -> None:
