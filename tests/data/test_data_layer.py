@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caffejax.data import write_leveldb, write_lmdb
+from caffejax.data import Lmdb, write_leveldb, write_lmdb
 from caffejax.errors import DataError
 from caffejax.schema import caffe_pb2
 
@@ -48,6 +48,24 @@ def test_rand_skip_starts_somewhere_else_as_the_seed_says(open_source, data_laye
         assert labels(open_source(net, seed=seed), 1) == [first]
         starts.append(first[0])
     assert set(starts) == set(range(6))
+
+
+@pytest.mark.parametrize("backend", ["LMDB", "LEVELDB"])
+def test_shuffling_draws_an_order_for_each_epoch_by_the_seed(open_source, data_layer, raw_db, tmp_path, backend):
+    source = raw_db
+    if backend == "LEVELDB":
+        source = tmp_path / "db"
+        write_leveldb(source, Lmdb(raw_db))
+    net = data_layer(source, data=f"backend: {backend} shuffle: true rand_skip: 3")
+    got = np.concatenate(labels(open_source(net, seed=1), 16))  # of batches of 4
+    assert np.array_equal(got, np.concatenate(labels(open_source(net, seed=1), 16)))
+    resumed = open_source(net, seed=1)
+    resumed.set_state({"examples": 8})
+    assert np.array_equal(np.concatenate(labels(resumed, 14)), got[8:])
+    skips = [n for n in range(3) if all(len(set(got[k : k + 13])) == 13 for k in (13 - n, 26 - n, 39 - n))]
+    assert skips
+    epochs = [tuple(got[k : k + 13]) for k in (13 - skips[0], 26 - skips[0], 39 - skips[0])]
+    assert len(set(epochs)) == 3
 
 
 def test_layers_draw_different_numbers(open_source, data_layer, raw_db):
@@ -121,7 +139,7 @@ def test_bad_transformations(open_source, data_layer, raw_db, mean_file, tmp_pat
     [
         ("backend: LMDB prefetch: 0", "prefetch must be 1 to 1024 batches, not 0"),
         ("", "is an LMDB, not a LevelDB, which is the default backend; set backend: LMDB"),
-        ("backend: LMDB shuffle: true", "data_param.shuffle is not supported yet"),
+        ("backend: LMDB permute_every_iter: 2", "data_param.permute_every_iter is not supported yet"),
     ],
 )
 def test_bad_settings(open_source, data_layer, raw_db, data, message):

@@ -17,7 +17,7 @@ from ..layers.registry import define_layer
 from ..layers.types import Signature
 from ..schema import caffe_pb2
 from .atomic_folder import Put
-from .common import CounterRng, refuse_unsupported
+from .common import CounterRng, IndexSampler, refuse_unsupported
 from .data_layer import DataLayer
 from .image_batches import ImageBatches, ImageDataset, Label
 from .image_decoding import AS_STORED, COLOUR, GREY, DatumReader, is_compressed
@@ -39,6 +39,7 @@ WRITERS: Mapping[str, Callable[[str | os.PathLike[str]], AbstractContextManager[
 
 _KNOWN = {
     *("source", "batch_size", "backend", "rand_skip", "prefetch"),
+    "shuffle",  # of forks
     *("scale", "mean_file", "crop_size", "mirror", "force_encoded_color"),  # in old files; Caffe ignores them here
     *("threads", "parser_threads", "disk_reader_threads", "cache", "precache", "verbose"),  # ignored settings of forks
 }
@@ -46,6 +47,8 @@ _KNOWN = {
 
 class RecordDataset(ImageDataset[Label]):
     """The records of a layer's database as examples, without end: after the last record the first follows.
+
+    With `shuffle`, of forks, each epoch has another order, drawn by the seed.
 
     Args:
         site: the layer.
@@ -71,6 +74,9 @@ class RecordDataset(ImageDataset[Label]):
         skip = rng.below(param.rand_skip) if param.rand_skip else 0
         self._records = records if max_examples is None else records.head(skip + max_examples)
         self._first = skip % len(self._records)  # opens the database without reading a record
+        self._shuffles = bool(param.shuffle) and max_examples is None
+        order = caffe_pb2.DataParameter(shuffle=self._shuffles)
+        self._sampler = IndexSampler(len(self._records), order, rng)
 
     @abstractmethod
     def decode(self, value: bytes) -> tuple[np.ndarray, Label]:
@@ -86,6 +92,8 @@ class RecordDataset(ImageDataset[Label]):
 
     def read_records(self, start: int, count: int) -> list[Record]:
         """Read the records of `count` examples from example `start` on."""
+        if self._shuffles:
+            return [self._records[self._index(n)] for n in range(start, start + count)]
         records: list[Record] = []
         at = self._index(start)
         while (left := count - len(records)) > 0:
@@ -115,7 +123,7 @@ class RecordDataset(ImageDataset[Label]):
         self._records.close()
 
     def _index(self, n: int) -> int:
-        return (self._first + n) % len(self._records)
+        return self._sampler[self._first + n]
 
     def _name_record(self, key: bytes, error: DataError) -> DataError:
         name = key.decode("utf-8", "backslashreplace")
@@ -175,4 +183,6 @@ class DatabaseLayer(DataLayer):
         return ImageBatches(self.site, dataset, self.layer.data_param.batch_size, self.rng, tops)
 
 
-define_layer(Signature("Data", bottoms=0, tops=(1, 2), param="data_param"), DatabaseLayer.source())
+define_layer(
+    Signature("Data", bottoms=0, tops=(1, 2), param="data_param", fork_settings=("shuffle",)), DatabaseLayer.source()
+)
