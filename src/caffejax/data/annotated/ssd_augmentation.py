@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,25 +271,24 @@ def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator
     return out
 
 
-class EmitConstraintFilter:
-    """Selects the objects to keep when a window is cropped.
+Emit = Callable[[AnnotatedImage, np.ndarray], AnnotatedImage]  # keeps the objects in a window
+
+
+def keep_objects(constraint: Any | None, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
+    """Return the image with only the objects whose center, or a large enough part, is in the window.
 
     Args:
         constraint: the EmitConstraint message, or None to keep every object that is at least partly visible.
+        image: the image.
+        window: float32 (4,), in units of the image.
     """
-
-    def __init__(self, constraint: Any | None) -> None:
-        self._constraint = constraint
-
-    def __call__(self, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
-        """Return the image with only the objects whose center, or a large enough part, is in the window."""
-        constraint, boxes = self._constraint, image.boxes
-        if constraint is None:
-            return image
-        if constraint.emit_type == EmitConstraint.CENTER:
-            centers = (boxes[:, :2] + boxes[:, 2:]) / 2
-            return image.keep(((centers >= window[:2]) & (centers <= window[2:])).all(axis=1))
-        return image.keep(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
+    boxes = image.boxes
+    if constraint is None:
+        return image
+    if constraint.emit_type == EmitConstraint.CENTER:
+        centers = (boxes[:, :2] + boxes[:, 2:]) / 2
+        return image.keep(((centers >= window[:2]) & (centers <= window[2:])).all(axis=1))
+    return image.keep(box_coverage(boxes, window) > np.float32(constraint.emit_overlap))
 
 
 _MIN_EXPANSION = 1e-2  # smaller differences of the ratio from 1 change nothing
@@ -305,7 +305,7 @@ def expansion_problems(param: Any) -> Iterator[str]:
 
 
 def expand(
-    image: AnnotatedImage, param: Any, background: np.ndarray, emit: EmitConstraintFilter, rng: np.random.Generator
+    image: AnnotatedImage, param: Any, background: np.ndarray, emit: Emit, rng: np.random.Generator
 ) -> AnnotatedImage:
     """Paste an image at a random place of a larger background, with the probability `prob`, or return it unchanged.
 
@@ -360,31 +360,24 @@ def sampler_problems(samplers: Sequence[Any]) -> list[str]:
     return problems
 
 
-class BatchSamplers:
-    """Samples windows by a layer's batch samplers, and crops one of them.
+def crop_sample(samplers: Sequence[Any], emit: Emit, image: AnnotatedImage, rng: np.random.Generator) -> AnnotatedImage:
+    """Return the crop of a random window that meets the constraints of a sampler, or the image if no window does.
 
     Args:
         samplers: the BatchSampler messages.
         emit: selects the objects to keep.
+        image: the image.
+        rng: draws the windows and selects one.
     """
-
-    def __init__(self, samplers: Sequence[Any], emit: EmitConstraintFilter) -> None:
-        self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
-        self._emit = emit
-
-    def __call__(self, image: AnnotatedImage, rng: np.random.Generator) -> AnnotatedImage:
-        """Return the crop of a random window that meets the constraints, or the image if no window does."""
-        boxes = image.boxes
-        windows = [window for sampler in self._samplers for window in sampler_windows(sampler, boxes, rng)]
-        return self._crop(image, windows[rng.integers(len(windows))]) if windows else image
-
-    def _crop(self, image: AnnotatedImage, window: np.ndarray) -> AnnotatedImage:
-        height, width = image.pixels.shape[:2]
-        window = clip_boxes(window)
-        pixels = window * np.array([width, height, width, height], np.float32)
-        x, y = (int(v) for v in pixels[:2])
-        w, h = (max(1, int(v)) for v in pixels[2:] - pixels[:2])
-        return self._emit(image, window).crop(window, image.pixels[y : y + h, x : x + w])
+    windows = [window for sampler in samplers for window in sampler_windows(sampler, image.boxes, rng)]
+    if not windows:
+        return image
+    height, width = image.pixels.shape[:2]
+    window = clip_boxes(windows[rng.integers(len(windows))])
+    pixels = window * np.array([width, height, width, height], np.float32)
+    x, y = (int(v) for v in pixels[:2])
+    w, h = (max(1, int(v)) for v in pixels[2:] - pixels[:2])
+    return emit(image, window).crop(window, image.pixels[y : y + h, x : x + w])
 
 
 def sampler_windows(batch_sampler: Any, boxes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -468,9 +461,9 @@ class Augmentation:
             raise DataError(problems)
         self._param = param
         self._background = background
-        self._emit = EmitConstraintFilter(param.emit_constraint if param.HasField("emit_constraint") else None)
+        self._emit = partial(keep_objects, param.emit_constraint if param.HasField("emit_constraint") else None)
         self._as_jpeg = not site.training
-        self._sample = BatchSamplers(samplers, self._emit)
+        self._samplers = [sampler for sampler in samplers if sampler.use_original_image]
         self._resize = param.resize_param[0] if param.resize_param else None
 
     def __call__(self, image: AnnotatedImage, rng: np.random.Generator, compressed: bool) -> Augmented:
@@ -494,7 +487,7 @@ class Augmentation:
             image = store(replace(image, pixels=distort(image.color_pixels(), param.distort_param, rng)))
         if param.HasField("expand_param"):
             image = store(expand(image, param.expand_param, self._background, self._emit, rng))
-        image = store(self._sample(image, rng))
+        image = store(crop_sample(self._samplers, self._emit, image, rng))
         height, width = image.pixels.shape[:2]
         if self._resize is not None:
             image = resize_image(image, self._resize, rng)
