@@ -325,3 +325,10 @@ def test_settings_of_another_fork_are_refused() -> None:
         net('type: "Proposal" ' + text % "max_rois: 9", *shapes)
     with pytest.raises(CaffejaxError, match="tf of another fork"):
         net('type: "PriorBoxClustered" prior_box_param { width: 2 height: 2 tf: true }', (1, 1, 2, 2), (1, 1, 4, 4))
+
+
+def test_intels_concat_permutes_and_flattens() -> None:
+    a, b = (RNG.normal(size=shape).astype("f") for shape in ((2, 3, 4, 5), (2, 2, 1, 3)))
+    one = net('type: "Concat" concat_param { axis: 1 per_fla_fuse: true }', a.shape, b.shape)
+    expected = np.concatenate([x.transpose(0, 2, 3, 1).reshape(2, -1) for x in (a, b)], axis=1)
+    np.testing.assert_array_equal(run(one, (), a, b).blobs["t0"], expected[:, :, None, None])

@@ -64,7 +64,7 @@ HINTS: dict[str, dict[str, str]] = {
         "strict_dim": "all dimensions are checked in any case",
     },
     "BatchNormParameter": {"engine": _LIBRARY},
-    "ConcatParameter": {"engine": _LIBRARY, "per_fla_fuse": _SPEED},
+    "ConcatParameter": {"engine": _LIBRARY},
     "ConvolutionParameter": {
         **dict.fromkeys(("conv_algos_override", "conv_algorithm", "cudnn_enable_tensor_cores"), _LIBRARY),
         **dict.fromkeys(("cudnn_workspace_limit", "cudnn_worspace_limit"), _SPEED),

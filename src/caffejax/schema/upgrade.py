@@ -229,10 +229,11 @@ def _set_field(message: Message, name: str, value: Any) -> None:
 
 
 def expand_layers(net: NetParameter) -> list[str]:
-    """Write layers with settings of MyCaffe as several layers.
+    """Write layers with settings of MyCaffe and Intel as several layers.
 
     After an InnerProduct with min_top_axes a Reshape gives the top axes of size 1. A recurrent layer with num_layers
-    becomes a stack, with Dropout between its layers.
+    becomes a stack, with Dropout between its layers. Before a Concat with Intel's per_fla_fuse each bottom is permuted
+    and flattened.
     """
     layers: list[LayerParameter] = []
     for layer in net.layer:
@@ -240,6 +241,8 @@ def expand_layers(net: NetParameter) -> list[str]:
             layers += _with_axes(layer)
         elif layer.HasField("recurrent_param"):
             layers += _stack_of_layers(layer)
+        elif layer.concat_param.per_fla_fuse:
+            layers += _with_flattened_bottoms(layer)
         else:
             layers.append(layer)
     if len(layers) > len(net.layer):
@@ -261,6 +264,24 @@ def _with_axes(layer: LayerParameter) -> list[LayerParameter]:
     more.reshape_param.shape.dim.extend([0] * lead + [1] * (least - lead))
     layer.top[0] = more.bottom[0]
     return [layer, more]
+
+
+def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
+    p = layer.concat_param
+    before: list[LayerParameter] = []
+    p.ClearField("per_fla_fuse")
+    if (p.concat_dim if p.HasField("concat_dim") else p.axis) != 1:
+        return [layer]  # Intel Caffe then ignores it, too
+    for k, bottom in enumerate(layer.bottom):
+        permuted, flat = f"{layer.name}_permuted_{k}", f"{layer.name}_flat_{k}"
+        rules = {"include": layer.include, "exclude": layer.exclude}
+        permute = LayerParameter(name=permuted, type="Permute", bottom=[bottom], top=[permuted], **rules)
+        permute.permute_param.order.extend([0, 2, 3, 1])
+        reshape = LayerParameter(name=flat, type="Reshape", bottom=[permuted], top=[flat], **rules)
+        reshape.reshape_param.shape.dim.extend([0, -1, 1, 1])
+        layer.bottom[k] = flat
+        before += [permute, reshape]
+    return [*before, layer]
 
 
 def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
