@@ -274,13 +274,15 @@ def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
         return [layer]  # Intel Caffe then ignores it, too
     for k, bottom in enumerate(layer.bottom):
         permuted, flat = f"{layer.name}_permuted_{k}", f"{layer.name}_flat_{k}"
-        rules = {"include": layer.include, "exclude": layer.exclude}
-        permute = LayerParameter(name=permuted, type="Permute", bottom=[bottom], top=[permuted], **rules)
+        permute = LayerParameter(name=permuted, type="Permute", bottom=[bottom], top=[permuted])
         permute.permute_param.order.extend([0, 2, 3, 1])
-        reshape = LayerParameter(name=flat, type="Reshape", bottom=[permuted], top=[flat], **rules)
+        reshape = LayerParameter(name=flat, type="Reshape", bottom=[permuted], top=[flat])
         reshape.reshape_param.shape.dim.extend([0, -1, 1, 1])
         layer.bottom[k] = flat
-        before += [permute, reshape]
+        for step in (permute, reshape):
+            step.include.extend(layer.include)
+            step.exclude.extend(layer.exclude)
+            before.append(step)
     return [*before, layer]
 
 
