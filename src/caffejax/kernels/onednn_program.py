@@ -168,7 +168,8 @@ class Executable:
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
         """Return the weights packed in the layouts of the primitives.
 
-        The weights are packed one by one, so that memory need not hold a second copy of all weights.
+        The weights are packed one by one, so that memory need not hold a second copy of all weights. The largest are the
+        first, so that later ones fit into the memory that is then free.
 
         Args:
             weights: arrays of the shapes `program.weights`, or `StoredWeight`s, which are packed once for all programs.
@@ -180,7 +181,9 @@ class Executable:
         if [tuple(weight.shape) for weight in weights] != list(shapes):
             raise ValueError(f"weights of shapes {[w.shape for w in weights]} given, the program has {list(shapes)}")
         stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
-        return PackedWeights([stored[layout.weight].pack(layout) for layout in self.layouts], self.mark)
+        largest_first = sorted(self.layouts, key=lambda layout: -layout.nbytes)
+        packed = {layout: stored[layout.weight].pack(layout) for layout in largest_first}
+        return PackedWeights([packed[layout] for layout in self.layouts], self.mark)
 
     def __call__(self, packed: PackedWeights, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the program.
