@@ -20,11 +20,10 @@ from answering import Run, serve
 
 
 def _variables(folder: Path) -> Any:
-    from caffejax.export import load_export_weights
     from caffejax.net import Net
 
     net = Net(folder / "deploy.prototxt")
-    return net, load_export_weights(net, net, [folder / "weights.caffemodel"])
+    return net, net.load(folder / "weights.caffemodel")
 
 
 def frozen(folder: Path, data: np.ndarray, threads: int, precision: str = "float32") -> Run:

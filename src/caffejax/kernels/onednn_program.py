@@ -168,7 +168,7 @@ class Executable:
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
         """Return the weights packed in the layouts of the primitives.
 
-        The weights are packed one by one, so that memory need not hold a second copy of all weights. The largest are the
+        The weights are packed one by one, so that memory need not hold a second copy of all weights, and the largest
         first, so that later ones fit into the memory that is then free.
 
         Args:
