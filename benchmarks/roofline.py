@@ -1,0 +1,177 @@
+"""The time of each part of a net beside the least time that this machine would need for it.
+
+    python benchmarks/roofline.py --threads 2
+    python benchmarks/roofline.py --nets resnet50 --rounds 3 --json roofline.json
+
+A part is all layers of a family (`summary.family_of`), forward or backward. Its limit is the larger of two times: its
+operations at the rate of the best convolution here, and its bytes at the rate of the best copy; both rates are measured
+in the same run. Bytes are those of bottoms, tops and params, each read or written once. Layers are timed one by one, as
+`caffejax time` does. The rows "whole step" and "frozen" are of the net as one program, which fuses layers: below them
+the limit counts convolutions and products alone, whose blobs no fusion avoids. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from competitor import BATCHES, CONFIGS, variables_of
+from turns import describe_run, headline, table_head, table_row
+
+import caffejax
+from caffejax.debugging import Timer
+from caffejax.graph import Layer
+from caffejax.kernels import onednn
+from caffejax.kernels.window import Window
+from caffejax.net import Net
+from caffejax.summary.net_summary import layer_summary
+
+NETS = ("lenet", "cifar10_full", "caffenet", "googlenet", "squeezenet", "resnet50", "mobilenet")
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What the machine does at most: operations and bytes per second."""
+
+    operations: float
+    bytes: float
+
+    def limit(self, operations: float, moved: float) -> float:
+        """Return the milliseconds that a part needs at least."""
+        return 1e3 * max(operations / self.operations, moved / self.bytes)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A part of a net: milliseconds, operations and bytes of a pass, and the limit in milliseconds."""
+
+    net: str
+    batch: int
+    part: str
+    ms: float
+    operations: float
+    bytes: float
+    limit: float
+
+
+def measure_peak(rounds: int) -> Peak:
+    """Time convolutions of several shapes and a copy of 256 MiB; return the best rates."""
+    rates = []
+    for size, channels, kernel in (28, 256, 3), (14, 256, 3), (56, 64, 3), (14, 512, 1), (28, 512, 1):
+        x, weight = jnp.ones((8, size, size, channels)), jnp.ones((channels, channels, kernel, kernel))
+        pad = (kernel // 2,) * 2
+        window = Window((kernel, kernel), (1, 1), (pad, pad), (1, 1))
+        convolve = jax.jit(lambda x, weight, window=window: onednn.convolution(x, weight, None, window))
+        rates.append(2 * x.size * weight[0].size / best_seconds(lambda f=convolve, x=x, w=weight: f(x, w), rounds))
+    numbers, double = jnp.ones(1 << 25), jax.jit(lambda a: a * 2)
+    return Peak(max(rates), 2 * numbers.nbytes / best_seconds(lambda: double(numbers), rounds))
+
+
+def best_seconds(run: Callable[[], Any], rounds: int) -> float:
+    jax.block_until_ready(run())
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(run())
+        return time.perf_counter() - began
+
+    return min(seconds() for _ in range(3 * rounds))
+
+
+def parts_of(layer: Layer, net: Net) -> Iterator[tuple[str, float, float]]:
+    """Yield the direction, the operations and the bytes of a layer's forward and backward pass."""
+    summary, blobs = layer_summary(layer, net.graph), net.graph.blobs
+    bottoms, tops = (FLOAT * sum(math.prod(blobs[n].shape) for n in names) for names in (layer.bottoms, layer.tops))
+    params = FLOAT * sum(math.prod(shape) for shape in summary.param_shapes)
+    operations = 2.0 * (summary.multiply_adds or 0)
+    yield "forward", operations, bottoms + tops + params
+    yield "backward", operations * (2 if layer.params else 1), 2 * bottoms + tops + 2 * params
+
+
+def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
+    """Time a net, and yield its rows."""
+    batch = BATCHES[name]
+    net = Net(CONFIGS / name / "train_val.prototxt", "TRAIN").with_batch(batch)
+    timer = Timer(net, variables_of(net), jax.random.key(0))
+    timer.layers()
+    timer.whole()
+    passes, whole = zip(*[(timer.layers(), timer.whole()) for _ in range(rounds)], strict=True)
+    timer.close()
+    median = lambda values: statistics.median(list(values))  # noqa: E731
+    layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_fed}
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 4)
+    for times in zip(*passes, strict=True):
+        layer = layers.get(times[0].name)
+        for direction, operations, moved in parts_of(layer, net) if layer else ():
+            ms = median(getattr(t, direction) for t in times)
+            if ms > 0:
+                key = layer_summary(layer, net.graph).family, direction
+                values = ms, operations, moved, peak.limit(operations, moved)
+                sums[key] = [a + b for a, b in zip(sums[key], values, strict=True)]
+    order = sorted(sums, key=lambda key: sums[key][3] - sums[key][0])  # the most time above the limit first
+    for family, direction in order:
+        yield Row(name, batch, f"{family}, {direction}", *sums[family, direction])
+    weighted = [key for key in sums if key[0] in ("convolution", "product")]
+    step = [sum(sums[key][i] for key in weighted) for i in range(1, 4)]
+    yield Row(name, batch, "whole step", median(w.both for w in whole), *step)
+    test = Net(CONFIGS / name / "train_val.prototxt").for_inference().with_batch(batch)
+    frozen = test.freeze(variables_of(test))
+    inputs = {n: jnp.ones(test.graph.blobs[n].shape) for n in test.input_names}
+    forward = [sum(sums[key][i] for key in weighted if key[1] == "forward") for i in range(1, 4)]
+    yield Row(name, batch, "frozen", 1e3 * best_seconds(lambda: frozen(inputs), rounds), *forward)
+
+
+def cells(row: Row) -> list[str]:
+    rate = row.operations / row.ms / 1e6
+    return [
+        f"{row.net} ({row.batch})",
+        row.part,
+        f"{row.ms:.3g}",
+        f"{row.operations / 1e9:.3g}",
+        f"{row.bytes / 1e6:.3g}",
+        f"{row.limit:.3g}",
+        f"{row.limit / row.ms:.0%}",
+        f"{rate:.0f}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", type=lambda text: text.split(","), default=list(NETS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
+    options = parser.parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    jax.config.update("jax_platforms", "cpu")
+    caffejax.tune_process()
+    run = describe_run(options, {"caffejax": caffejax.__version__})
+    print(f"{headline(run)}\n")
+    peak = measure_peak(options.rounds)
+    print(f"Best convolution: {peak.operations / 1e9:.0f} GFLOP/s; best copy: {peak.bytes / 1e9:.1f} GB/s.\n")
+    print(table_head(["net (batch)", "part", "ms", "GFLOP", "MB", "limit, ms", "limit / time", "GFLOP/s"]))
+    rows = []
+    for name in options.nets:
+        for row in rows_of(name, peak, options.rounds):
+            rows.append(row)
+            print(table_row(cells(row)), flush=True)
+    if options.json:
+        result = {"run": run, "peak": asdict(peak), "rows": list(map(asdict, rows))}
+        options.json.write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
