@@ -138,11 +138,9 @@ def batch_norm_fused(
     mean_estimate = stored_statistics(blobs)[0]
     ones, zeros = jnp.ones_like(mean_estimate), jnp.zeros_like(mean_estimate)
     affine = map(promote, scales[0].factor_and_bias()) if scales else (ones, zeros)
-    guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
     parts = split_batch(ctx, x)
-    by_part = (repeat_channels(c, x, parts) for c in (*affine, guess))
-    how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
-    top, mean, variance = normalize_channels(parts, *by_part, ctx.settings.eps, **how)
+    factor, bias, near = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, near, ctx.settings.eps, relu=relu)
     return join_batch(top, x), update_sums(ctx, blobs, mean, variance, parts)
 
 
@@ -223,6 +221,31 @@ def batch_statistics(ctx: Context, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return mean, variance
 
 
+def normalize_batch(
+    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
+) -> Arrays:
+    """Return the batch-normalized bottom, and the mean and variance of the batch, (channels,) each.
+
+    Args:
+        ctx: the layer.
+        x: the bottom (N, channels, ...).
+        factor, bias: (channels,), applied after the normalization.
+        near: (channels,), an estimate of the mean.
+        eps: added to the variance.
+        relu: whether to compute a ReLU of the top as well, with `ctx.fast`.
+    """
+    if ctx.fast:
+        guess = jax.lax.stop_gradient(promote(near))
+        guess = jnp.where(jnp.isfinite(guess), guess, 0)
+        how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
+        results: Arrays = normalize_channels(x, promote(factor), promote(bias), guess, eps, **how)
+        return results
+    mean, variance = batch_statistics(ctx, x)
+    y = (promote(x) - along(mean, x)) / along(jnp.sqrt(variance + eps), x)
+    y = y * along(factor, x) + along(bias, x)
+    return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
+
+
 def project_out(ctx: Context, dy: jax.Array, y: jax.Array) -> jax.Array:
     """Return `dy` minus its mean and minus its projection on `y`, in each channel of the batch."""
     mean, part = channel_means(ctx, dy, dy * y)
@@ -298,16 +321,9 @@ def scaled_batch_norm_fused(
     """Normalize by batch statistics, with the epilogues that `scaled_batch_norm_fusible` counts."""
     parts = split_batch(ctx, x)
     mean_estimate = stored_statistics(blobs[:3])[0]
-    guess = jnp.where(jnp.isfinite(mean_estimate), mean_estimate, 0)
-    affine = (*map(promote, blobs[3:]), jnp.zeros_like(guess))[:2]
-    factor, bias, guess = (repeat_channels(c, x, parts) for c in (*affine, guess))
-    if ctx.fast:
-        options: Any = {"relu": bool(epilogues), "axis_name": sync_axis(ctx)}
-        top, mean, variance = normalize_channels(parts, factor, bias, guess, ctx.settings.eps, **options)
-    else:
-        mean, variance = batch_statistics(ctx, parts)
-        normalised = (promote(parts) - along(mean, parts)) / along(jnp.sqrt(variance + ctx.settings.eps), parts)
-        top = (normalised * along(factor, parts) + along(bias, parts)).astype(x.dtype)
+    affine = (*map(promote, blobs[3:]), jnp.zeros_like(mean_estimate))[:2]
+    factor, bias, near = (repeat_channels(c, x, parts) for c in (*affine, mean_estimate))
+    top, mean, variance = normalize_batch(ctx, parts, factor, bias, near, ctx.settings.eps, relu=bool(epilogues))
     if ctx.settings.sums:
         return join_batch(top, x), update_sums(ctx, blobs[:3], mean, variance, parts)
     return top, _update_averages(ctx, blobs[:3], mean, variance)

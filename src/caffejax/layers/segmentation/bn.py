@@ -12,11 +12,10 @@ import jax.numpy as jnp
 from ...errors import require
 from ...kernels.affine import by_channel
 from ...kernels.channel_reductions import FIRST
-from ...kernels.normalization_op import normalize_channels
 from ..context import Context, Epilogue, ParamSpec, Shape
 from ..dtypes import promote
 from ..helpers import first_top, rsqrt, stop_gradient
-from ..normalization import batch_statistics, project_out, sync_axis
+from ..normalization import batch_statistics, normalize_batch, project_out
 from ..registry import define_layer
 from ..types import ByChannel, Fusion, Gradient, LayerDocs, LayerTraits, LayerType, Signature, Traced, Variants
 
@@ -34,31 +33,6 @@ def channels_of(blob: jax.Array) -> jax.Array:
 
 def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> jax.Array:
     return by_channel(x, factor, bias, fast=ctx.fast).astype(x.dtype)
-
-
-def normalize_batch(
-    ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array, near: jax.Array, eps: float, *, relu: bool
-) -> Arrays:
-    """Return the batch-normalized bottom, and the mean and variance of the batch, (channels,) each.
-
-    Args:
-        ctx: the layer.
-        x: the bottom (N, channels, ...).
-        factor, bias: (channels,), applied after the normalization.
-        near: (channels,), an estimate of the mean.
-        eps: added to the variance.
-        relu: whether to compute a ReLU of the top as well, with `ctx.fast`.
-    """
-    if ctx.fast:
-        guess = jax.lax.stop_gradient(promote(near))
-        guess = jnp.where(jnp.isfinite(guess), guess, 0)
-        how: Any = {"relu": relu, "axis_name": sync_axis(ctx)}
-        results: Arrays = normalize_channels(x, promote(factor), promote(bias), guess, eps, **how)
-        return results
-    mean, variance = batch_statistics(ctx, x)
-    y = (promote(x) - FIRST.along(mean, x)) / FIRST.along(jnp.sqrt(variance + eps), x)
-    y = y * FIRST.along(factor, x) + FIRST.along(bias, x)
-    return y.astype(x.dtype), jax.lax.stop_gradient(mean), jax.lax.stop_gradient(variance)
 
 
 def normalize_batch_diffs(
