@@ -27,7 +27,7 @@ def layer_of(kind: str, n: int, text: str = "") -> str:
 
 def run(net: Net, *bottoms: Any, params: Any = None, state: Any = None) -> np.ndarray:
     initial = net.init(jax.random.key(0))
-    tops, _ = net.apply(
+    tops, _ = net.forward(
         params or initial.params, state or initial.state, {f"b{i}": np.asarray(b, "f") for i, b in enumerate(bottoms)}
     )
     return np.asarray(tops["y"])
@@ -130,7 +130,7 @@ def trained(text: str, shapes: list[tuple[int, ...]], *bottoms: Any, state: Any 
     net = net_of(text, *shapes, phase=phase)
     fed = {f"b{i}": np.asarray(b, "f") for i, b in enumerate(bottoms)}
     initial = net.init(jax.random.key(0))
-    return net.apply(initial.params, state or initial.state, fed, key=jax.random.key(1))
+    return net.forward(initial.params, state or initial.state, fed, key=jax.random.key(1))
 
 
 POINTS, LABELS = np.array([[0, 0], [4, 4], [0, 2], [8, 4]], "f"), np.array([0, 1, 0, 1])
@@ -194,7 +194,7 @@ def test_mycaffes_contrastive_loss(text: str, labels: Any, distance: int, legacy
     a, b = np.array([[0, 0.5], [1, 1]], "f"), np.array([[0.5, 0], [0.75, 1.5]], "f")
     settings = f'top: "m" loss_weight: 1 loss_weight: 0 contrastive_loss_param {{ {text} }}'
     net = net_of(layer_of("ContrastiveLoss", 3, settings), (2, 2), (2, 2), np.shape(labels))
-    tops, _ = net.apply({}, {}, {"b0": a, "b1": b, "b2": np.asarray(labels, "f")})
+    tops, _ = net.forward({}, {}, {"b0": a, "b1": b, "b2": np.asarray(labels, "f")})
     squared = np.sum(np.abs(a - b) ** distance, axis=1) * [3 if "scale" in text else 1, 1]
     margin = 3 if "margin: 3" in text else 2 if "margin: 2" in text else 1
     gap = margin - (squared if legacy else np.sqrt(squared))
