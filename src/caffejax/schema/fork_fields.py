@@ -94,7 +94,7 @@ HINTS: dict[str, dict[str, str]] = {
     "SoftmaxParameter": dict.fromkeys(("algorithm", "algorithm_train"), _LIBRARY),
     "TransformationParameter": {
         **dict.fromkeys(("use_image_mean", "use_imagedb_mean"), f"{_MYCAFFE_DATA}; name a mean_file"),
-        **dict.fromkeys(("color_order", "label_mapping"), _MYCAFFE_DATA),
+        "color_order": _MYCAFFE_DATA,
     },
     "DistortionParameter": {"use_gpu": _LIBRARY, "random_seed": "randomness comes from the solver's seed"},
     "ReLUParameter": {"fuse": _SPEED},
