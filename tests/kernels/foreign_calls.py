@@ -13,8 +13,8 @@ import numpy as np
 CONVOLUTIONS = ("convolution", "input_diff", "weight_diff", "convolution_diffs")
 PRODUCTS = ("matmul", "matmul_diffs")
 POOLINGS = ("max_pool", "max_pool_diff")
-UPDATES = ("momentum_update",)
-FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES
+UPDATES, SUMS = ("momentum_update",), ("row_sums",)
+FUNCTIONS = CONVOLUTIONS + PRODUCTS + POOLINGS + UPDATES + SUMS
 # which arrays a function takes and which it gives; a bias may come last where there is one
 ROLES = {
     "convolution": (("x", "weight", "bias"), ("y",)),
@@ -26,6 +26,7 @@ ROLES = {
     "max_pool": (("x",), ("y", "places")),
     "max_pool_diff": (("places", "y"), ("x",)),
     "momentum_update": (("grad", "weight", "slot", "rate"), ("weight", "slot")),
+    "row_sums": (("x",), ("sums",)),
 }
 DTYPES = {"places": jnp.int8}  # of roles; others are float32
 LISTS = ("stride", "dilation", "low", "high")
@@ -65,7 +66,7 @@ def numbers(random: np.random.Generator, array: Array) -> np.ndarray:
 
 def right_call(random: np.random.Generator, function: str) -> Call:
     """One that must work."""
-    draws = ((CONVOLUTIONS, _convolution), (PRODUCTS, _product), (POOLINGS, _pooling), (UPDATES, _update))
+    draws = ((CONVOLUTIONS, _convolution), (PRODUCTS, _product), (POOLINGS, _pooling), (UPDATES, _update), (SUMS, _sum))
     draw = next(draw for functions, draw in draws if function in functions)
     shapes, attributes = draw(random, function)
     if random.random() < 0.5:
@@ -123,6 +124,11 @@ def _update(random: np.random.Generator, function: str) -> tuple[dict[str, tuple
     shape = (*map(int, random.integers(1, 6, random.integers(1, 5))), int(random.choice([1, 20, 40_000])))
     attributes = {name: np.float32(random.choice([0, 0.5, 1, 2])) for name in ("lr_mult", "decay", "momentum")}
     return {"grad": shape, "weight": shape, "slot": shape, "rate": ()}, attributes
+
+
+def _sum(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    rows, channels = int(random.choice([1, 63, 130, 1000])), int(random.choice([1, 16, 70, 129]))
+    return {"x": (rows, channels), "sums": (channels,)}, {"factor": np.float32(random.choice([0.5, 1, 2]))}
 
 
 def altered(random: np.random.Generator, call: Call) -> Call:
@@ -207,6 +213,8 @@ def is_right(call: Call) -> bool:
                 return False
     if call.function in POOLINGS:
         return _pooling_fits(call, shapes)
+    if call.function in SUMS:
+        return len(shapes["x"]) == 2 and shapes["sums"] == shapes["x"][1:]
     if call.function in UPDATES:
         return np.prod(shapes.pop("rate")) == 1 and len(set(shapes.values())) == 1
     result = _shape_of_convolution(call, shapes) if call.function in CONVOLUTIONS else _shape_of_product(call, shapes)
@@ -270,6 +278,8 @@ def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     inputs = dict(zip(roles, arrays, strict=False))
     if call.function in POOLINGS:
         return _pool(call, inputs)
+    if call.function in SUMS:
+        return [inputs["x"].sum(0) * call.attributes["factor"]]
     if call.function in UPDATES:
         lr_mult, decay, momentum = call.attributes.values()
         step = inputs["rate"] * lr_mult * (inputs["grad"] + decay * inputs["weight"]) + momentum * inputs["slot"]

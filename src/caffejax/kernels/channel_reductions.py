@@ -2,17 +2,21 @@
 
 The functions for CPUs take arrays with the channels last, as rows of channels. They are up to 20 times faster than
 XLA's reduction, whose loop over the leading axes reads memory out of order. The rows are split into at most 8 parts,
-which are added elementwise; XLA fuses this sum with the producer of the values. A matrix product with ones then adds
-the remaining rows. The transpose of that product is a broadcast.
+which are added elementwise; XLA fuses this sum with the producer of the values. A foreign function, or a matrix product
+with ones, then adds the remaining rows. The transpose of that product is a broadcast.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+
+from . import onednn
+from .platform_dispatch import Operation
 
 _PARTS = 8  # XLA does not fuse a sum of over 8 parts
 _EXACT = jax.lax.Precision.HIGHEST  # these products are sums, which must not be rounded to TF32
@@ -73,8 +77,16 @@ def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _shape(x.shape)
-    weights = jnp.full((1, rows), weight, x.dtype)
-    return jnp.matmul(weights, x.reshape(n, rows, channels).sum(0), precision=_EXACT)[0]
+    add = Operation(partial(_add_by_product, weight=weight), partial(_add_on_cpu, weight=weight), smooth=False)
+    return add(x.reshape(n, rows, channels).sum(0))[0]
+
+
+def _add_by_product(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
+    return (jnp.matmul(jnp.full((1, len(x)), weight, x.dtype), x, precision=_EXACT)[0],)
+
+
+def _add_on_cpu(x: jax.Array, *, weight: float) -> tuple[jax.Array, ...]:
+    return (onednn.row_sums(x, weight),) if onednn.suits(x) else _add_by_product(x, weight=weight)
 
 
 def _shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

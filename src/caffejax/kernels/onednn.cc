@@ -12,6 +12,7 @@
 #include "onednn_pooling.h"
 #include "onednn_primitives.h"
 #include "onednn_shapes.h"
+#include "row_sums.h"
 
 #include "xla/ffi/api/ffi.h"
 
@@ -126,6 +127,14 @@ ffi::Error UpdateByMomentum(Array gradient, Array weight, Array slot, Array rate
   });
 }
 
+ffi::Error SumOfRows(Array x, Result sums, float factor) {
+  return Guarded("row_sums", [&] {
+    RowSums s{x, *sums, factor};
+    Check(s);
+    Run(s);
+  });
+}
+
 template <typename Binding>
 auto WithPooling(Binding&& binding) {
   return std::move(binding)
@@ -185,6 +194,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_momentum_update, UpdateByMomentum,
                                   .Attr<float>("lr_mult")
                                   .Attr<float>("decay")
                                   .Attr<float>("momentum"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_row_sums, SumOfRows,
+                              ffi::Ffi::Bind().Arg<Array>().Ret<Array>().Attr<float>("factor"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(caffejax_matmul, Matmul,
                               ffi::Ffi::Bind()
                                   .Arg<Array>()

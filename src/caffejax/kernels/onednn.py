@@ -20,7 +20,6 @@ import numpy as np
 
 from ..glog import log
 from .channel_groups import groups_of
-from .channel_reductions import row_sums
 from .window import Window
 
 PACKAGE = "onednn-cpu-gomp"
@@ -35,6 +34,7 @@ _FUNCTIONS = (
     "max_pool",
     "max_pool_diff",
     "momentum_update",
+    "row_sums",
 )
 
 
@@ -153,7 +153,7 @@ def convolution_diffs(
     rows, how = [weight.shape[:1]] * bias, _attributes(window, groups_of(x.shape[-1], weight))
     if not needed.weight:
         dx = _call("input_diff", [dy, weight], [x.shape], **how)[0] if needed.x else None
-        return dx, None, row_sums(dy) if bias else None
+        return dx, None, row_sums(dy.reshape(-1, dy.shape[-1])) if bias else None
     if not needed.x:
         d_weight, *d_bias = _call("weight_diff", [x, dy], [weight.shape, *rows], **how)
         return None, d_weight, d_bias[0] if bias else None
@@ -266,6 +266,12 @@ def momentum_update(
     results = [jax.ShapeDtypeStruct(grad.shape, np.float32)] * 2
     new, new_slot = _ffi_call("momentum_update", results, [grad, weight, slot, rate], {1: 0, 2: 1}, **settings)
     return new, new_slot
+
+
+def row_sums(x: jax.Array, factor: float = 1) -> jax.Array:
+    """Return the sum of the rows of `x`, (rows, channels), float32, times a factor: (channels,)."""
+    result = jax.ShapeDtypeStruct(x.shape[1:], np.float32)
+    return _ffi_call("row_sums", [result], [x], factor=np.float32(factor))[0]
 
 
 def _require_fit(inputs: int, weight_inputs: int, outputs: int, bias: jax.Array | None) -> None:
