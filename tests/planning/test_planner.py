@@ -50,7 +50,8 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
     assert train.operations == 16 * (3 * one - 2 * 20 * 24 * 24 * 25)  # no gradient of the images
     for result in (train, test):
         assert result.program is not None
-        assert result.program.host_calls == 0 or precision == "float32"  # a CPU's own kernels
+        # a CPU's own kernels compute in float32, in which parameters are kept and updated
+        assert result.program.host_calls == 0 or precision == "float32" or result is train
         assert result.needed == result.program.memory > 16 * 28 * 28 * 4
         assert result.largest_batch is None
 
