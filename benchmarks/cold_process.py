@@ -122,6 +122,7 @@ def solver(threads: int) -> Callable[[Path], Step]:
 
     import caffejax
 
+    caffejax.tune_process()  # as `caffejax train` does
     made: Any = caffejax.Solver  # imported when it is named
 
     def build(folder: Path) -> Step:
