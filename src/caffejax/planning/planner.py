@@ -327,7 +327,7 @@ def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) 
     """Return the shapes of a train state on a mesh, and its shardings. Each row has separate running statistics."""
     shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
     of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
-    spread = start.replace(state=of_rows)  # type: ignore[attr-defined]
+    spread = start.replace(state=of_rows)
     return jax.tree.map(_abstract_array, spread, shardings), shardings
 
 

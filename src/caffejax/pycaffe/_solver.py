@@ -66,7 +66,7 @@ class BlobUpdater:
         """The train state on the current device, with the net's current parameters and running statistics."""
         self._follow()
         params, state = self._workspace.memories.variables
-        return self._rest.replace(params=params, state=state)  # type: ignore[attr-defined]
+        return self._rest.replace(params=params, state=state)
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
@@ -116,7 +116,7 @@ class BlobUpdater:
     def apply_update(self, rate: np.float32) -> None:
         """Replace the diffs of the train net's parameters by their updates, and subtract the updates."""
         self._follow()
-        before = self._rest.replace(params=self._workspace.memories.params)  # type: ignore[attr-defined]
+        before = self._rest.replace(params=self._workspace.memories.params)
         after, update = self._apply(self._workspace.memories.param_diffs, before, rate)
         assert update is not None
         self._workspace.memories.params = after.params
@@ -148,7 +148,7 @@ class BlobUpdater:
 
 
 def _without_variables(state: TrainState) -> TrainState:
-    return state.replace(params={}, state={})  # type: ignore[attr-defined]
+    return state.replace(params={}, state={})
 
 
 AnyPath = str | os.PathLike[str]

@@ -22,7 +22,7 @@ _DEVICES = "devices"  # a checkpoint's name for the running statistics of each d
 
 def to_host(state: TrainState) -> TrainState:
     """Return a state of NumPy arrays in the first process, with the key's uint32 data; see `gather_to_first`."""
-    copied: TrainState = gather_to_first(state.replace(key=_data(state.key)))  # type: ignore[attr-defined]
+    copied: TrainState = gather_to_first(state.replace(key=_data(state.key)))
     return copied
 
 

@@ -193,7 +193,7 @@ class OnMesh:
         )
         others = jax.tree.map(lambda _: everywhere, state.opt_state)
         history = History(tuple(slot for _ in find_history(state.opt_state).history))
-        return state.replace(  # type: ignore[attr-defined]
+        return state.replace(
             params=params,
             state=jax.tree.map(lambda _: by_row, state.state),
             opt_state=with_history(others, history),
@@ -230,7 +230,7 @@ class OnMesh:
         shardings.
         """
         statistics = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.state)
-        shapes: TrainState = abstract_state(state).replace(state=statistics)  # type: ignore[attr-defined]
+        shapes: TrainState = abstract_state(state).replace(state=statistics)
         return shapes
 
     def place_restored(self, state: TrainState, device_statistics: Params | None) -> TrainState:
@@ -254,7 +254,7 @@ class OnMesh:
 
     def _split_off_statistics(self, state: TrainState) -> tuple[Any, Any]:
         """Return a state without running statistics, and the shardings of its arrays."""
-        return state.replace(state={}), self.shardings(state).replace(state={})  # type: ignore[attr-defined]
+        return state.replace(state={}), self.shardings(state).replace(state={})
 
     def gather(self, state: TrainState) -> TrainState:
         """Return the state with unsharded arrays; all processes must call it together.
@@ -278,7 +278,7 @@ class OnMesh:
 
         The arrays stay sharded.
         """
-        return state.replace(state=first_replica(state.state, self.mesh)), state.state  # type: ignore[attr-defined]
+        return state.replace(state=first_replica(state.state, self.mesh)), state.state
 
     def read(self, loader: Loader, passes: int) -> list[dict[str, Any]]:
         """Read the batches of an iteration: in each pass, one batch for each row of devices in this process.

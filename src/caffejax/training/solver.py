@@ -188,7 +188,7 @@ class CompiledUpdater:
         """Return the loss of a forward pass on the next batch."""
         placed, before = self._placement.put(self._placement.read(self._loader, 1)), self._state
         _, state, loss, _ = self._forward(before.params, before.state, placed, before.key)
-        self._state = before.replace(state=state)  # type: ignore[attr-defined]
+        self._state = before.replace(state=state)
         return loss
 
     def _update(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,7 +83,8 @@ def _materialise(diff: jax.Array) -> Arrays:
 _MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
-@flax.struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class TrainState:
     """The arrays that a training step takes and returns.
 
@@ -105,6 +106,10 @@ class TrainState:
     def variables(self) -> Variables:
         """The parameters and running statistics."""
         return Variables(self.params, self.state)
+
+    def replace(self, **changes: Any) -> TrainState:
+        """Return the state with these fields changed."""
+        return dataclasses.replace(self, **changes)
 
 
 class StepResult(NamedTuple):
@@ -214,7 +219,7 @@ def init_train_state(
 
 def abstract_state(state: TrainState) -> TrainState:
     """Return the shapes, dtypes and shardings of a state's arrays. The key is replaced by its uint32 data."""
-    with_data = state.replace(key=jax.random.key_data(state.key))  # type: ignore[attr-defined]
+    with_data = state.replace(key=jax.random.key_data(state.key))
     shapes: TrainState = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=getattr(x, "sharding", None)), with_data
     )
@@ -258,9 +263,7 @@ def make_update(
             updates, opt_state = optimizer.update(grads, ts.opt_state, params, **numbers)
             params = optax.apply_updates(params, updates)
             subtracted = jax.tree.map(lambda u: 0 - u, updates) if keep_update else None
-        new: TrainState = ts.replace(  # type: ignore[attr-defined]
-            params=params, opt_state=opt_state, iteration=ts.iteration + 1
-        )
+        new: TrainState = ts.replace(params=params, opt_state=opt_state, iteration=ts.iteration + 1)
         return new, subtracted
 
     return update
@@ -351,10 +354,10 @@ def make_step(
         ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None
     ) -> tuple[TrainState, StepResult]:
         total: jax.Array | None
-        ts = ts.replace(params=net.rewrite_params(ts.params))  # type: ignore[attr-defined]
+        ts = ts.replace(params=net.rewrite_params(ts.params))
         (grads, total), state, loss, outputs = passes(ts.params, ts.state, (batches, requests), iteration_key(ts))
         new, subtracted = update(grads, ts, rate)
-        return new.replace(state=state), StepResult(loss, outputs, subtracted, total)  # type: ignore[attr-defined]
+        return new.replace(state=state), StepResult(loss, outputs, subtracted, total)
 
     return step
 
