@@ -10,6 +10,8 @@ from pathlib import Path
 
 from .errors import CaffejaxError, Problem
 
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
 
 def find(name: str, folder: Path | None) -> Path:
     """Return the path of a file as Caffe finds it, relative to the working directory, with `~` expanded.
@@ -24,6 +26,15 @@ def find(name: str, folder: Path | None) -> Path:
     beside = folder / direct if folder is not None else direct
     # os.path.exists, unlike Path.exists, returns False for names that are too long or have a NUL
     return beside if os.path.exists(beside) and not os.path.exists(direct) else direct
+
+
+def is_hdf5(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins with the signature of HDF5; False if the file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
+    except (OSError, ValueError):
+        return False
 
 
 def missing_problem(path: str | os.PathLike[str]) -> Problem:

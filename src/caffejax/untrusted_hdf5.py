@@ -15,9 +15,9 @@ import h5py
 from .host_memory import memory
 from .human_readable import format_bytes
 from .options import MAX_HDF5_BYTES
+from .paths import HDF5_SIGNATURE
 
 HDF5_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # that h5py raises for damaged files
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK = 28 + 4 * 255  # bytes at most
 _HOPS = 16  # the largest number of links to follow for one path
 _FLOAT = 4  # bytes: values of smaller types are converted to float32
@@ -39,7 +39,7 @@ def open_hdf5_file(path: str | os.PathLike[str]) -> h5py.File:
         size, start = os.fstat(file.fileno()).st_size, 0
         while start < size:  # the superblock is at the start, or at 512 bytes, 1024 and so on
             file.seek(start)
-            if (block := file.read(_SUPERBLOCK)).startswith(_SIGNATURE):
+            if (block := file.read(_SUPERBLOCK)).startswith(HDF5_SIGNATURE):
                 _check_superblock(block)
                 break
             start = max(512, 2 * start)

@@ -65,7 +65,7 @@ def test_inference_imports_nothing_of_training_reading_or_exporting(files: tuple
         "caffejax.planning",
         "caffejax.view",
     )
-    libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib")
+    libraries = ("optax", "flax", "orbax", "grain", "lmdb", "cv2", "rich", "scipy", "matplotlib", "h5py")
     assert modules.isdisjoint((*unused, *libraries))
     assert "caffejax.layers.recurrent" not in modules
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..checkpoints.caffe_hdf5 import is_hdf5
 from ..checkpoints.caffemodel import read_caffemodel
 from ..checkpoints.matching import match_blobs, nothing_matches
 from ..data.placeholder_sources import AbsentError, assumed_graphs
@@ -30,7 +29,7 @@ from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
 from ..options import Reading
-from ..paths import find
+from ..paths import find, is_hdf5
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
 from ..training import solver_param

@@ -18,19 +18,9 @@ from ..paths import missing_problem
 from ..schema.blob_proto import Array
 from ..untrusted_hdf5 import HDF5_ERRORS, Allowance, find, is_linked, open_hdf5_file
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MAX_BLOBS = 1_000_000  # in a group; a larger number is a sign of damage
 
 AnyPath = str | os.PathLike[str]
-
-
-def is_hdf5(path: AnyPath) -> bool:
-    """Return whether a file begins with the signature of HDF5; False if the file cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(SIGNATURE)) == SIGNATURE
-    except (OSError, ValueError):
-        return False
 
 
 @contextmanager

@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 
 from ..atomic import replace_file
 from ..errors import Problem, WeightsError
-from ..paths import read_bytes
+from ..paths import is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, Legacy4D, decode_blob, encode_blob, read_blob_proto
 from ..schema.caffe_pb2 import NetParameter
-from .caffe_hdf5 import is_hdf5
 from .matching import fit
 
 __all__ = ["Legacy4D", "fit", "read_blob_proto", "read_caffemodel", "write_caffemodel"]

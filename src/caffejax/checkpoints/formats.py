@@ -19,7 +19,6 @@ from ..layers import layer_types
 from ..schema.blob_proto import Array, Legacy4D
 from ..schema.caffe_pb2 import LayerParameter, NetParameter
 from . import array_files
-from .caffe_hdf5 import write_caffemodel_h5
 from .caffemodel import read_caffemodel, write_caffemodel
 from .orbax import CheckpointFolder
 
@@ -194,6 +193,8 @@ def _write_caffemodel(path: str, net: NetParameter, weights: Weights) -> None:
 
 
 def _write_caffemodel_h5(path: str, net: NetParameter, weights: Weights) -> None:
+    from .caffe_hdf5 import write_caffemodel_h5  # h5py takes long to import
+
     write_caffemodel_h5(path, weights, layers=list(dict.fromkeys(layer.name for layer in net.layer)))
 
 

@@ -15,11 +15,10 @@ from ..graph import Graph, Layer, Param
 from ..graph.graph import Slot
 from ..kernels.compiling import as_jax, cpu_of
 from ..parallel import place
-from ..paths import read_bytes
+from ..paths import is_hdf5, read_bytes
 from ..schema.blob_proto import Array
 from ..schema.caffe_pb2 import TEST, TRAIN, LayerParameter, NetParameter, ParamSpec
 from ..variables import Params, ParamsLike, Variables, index_blobs
-from .caffe_hdf5 import is_hdf5, write_caffemodel_h5
 from .caffemodel import decode_caffemodel, read_caffemodel, write_caffemodel
 from .formats import FORMATS, format_end
 from .matching import LoadReport, Stored, match_blobs, nothing_matches, report_missing
@@ -187,6 +186,8 @@ def save_weights(
     names = [layer.name for layer in graph.layers]
     owned = {layer.name: _owned_blobs(layer, arrays) for layer, arrays in zip(graph.layers, blobs, strict=True)}
     if end == ".h5":
+        from .caffe_hdf5 import write_caffemodel_h5  # h5py takes long to import
+
         write_caffemodel_h5(path, owned, dict(zip(names, gradients, strict=True)) if gradients else None, names)
         return
     with_blobs = [layer.name for layer in graph.layers if layer.params]

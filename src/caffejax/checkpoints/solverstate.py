@@ -14,11 +14,11 @@ from h5py import Dataset, Group
 
 from ..atomic import replace_file
 from ..errors import Problem, WeightsError
-from ..paths import read_bytes
+from ..paths import is_hdf5, read_bytes
 from ..schema import wire
 from ..schema.blob_proto import Array, decode_blob, encode_blob
 from ..untrusted_hdf5 import Allowance, find
-from .caffe_hdf5 import is_hdf5, open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
+from .caffe_hdf5 import open_hdf5, read_arrays, replace_hdf5, write_arrays, write_string
 
 _ITER, _LEARNED_NET, _HISTORY, _CURRENT_STEP = 1, 2, 3, 4
 _RECORD, _RECORD_NAME = 20000, "caffejax"  # caffejax's own; Caffe skips unknown fields

@@ -110,9 +110,9 @@ def _read_weights(graph: Graph, model: Any) -> Mapping[Slot, np.ndarray]:
     Raises:
         WeightsError: if the model cannot be read, its blobs do not fit the net, or no layer has blobs in it.
     """
-    from ..checkpoints.caffe_hdf5 import is_hdf5
     from ..checkpoints.caffemodel import decode_caffemodel, read_caffemodel
     from ..checkpoints.matching import match_blobs
+    from ..paths import is_hdf5
 
     if is_buffer(model):
         name, copies = "bufferModel", True

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..checkpoints.loading import load_weights
-from ..checkpoints.solverstate import SolverState, read_solverstate, write_solverstate
 from ..errors import Problem, WeightsError
 from ..graph import Graph, Param, Slot
 from ..human_readable import format_count
@@ -25,6 +24,9 @@ from .lr_schedules import current_step
 from .snapshot_record import format_record, parse_record
 from .train_step import TrainState
 from .update_rules import History, find_history, with_history
+
+if TYPE_CHECKING:
+    from ..checkpoints.solverstate import SolverState
 
 
 def is_caffe_state(path: Path) -> bool:
@@ -59,6 +61,8 @@ def save_state(
     arrays = tuple(_array(p, slot) for slot in history.history for p in graph.learnable)
     steps = current_step(param, max(0, iteration - 1))  # at the last update
     text = format_record({**record, "key": np.asarray(state.key).tolist()}, path)
+    from ..checkpoints.solverstate import SolverState, write_solverstate  # h5py takes long to import
+
     write_solverstate(path, SolverState(iteration, learned_net, arrays, steps, text))
 
 
@@ -78,6 +82,8 @@ def load_state(path: Path, like: TrainState, graph: Graph, type: str) -> tuple[T
     Raises:
         WeightsError: if the .solverstate or the weights cannot be read, or belong to another net or solver type.
     """
+    from ..checkpoints.solverstate import read_solverstate
+
     stored = read_solverstate(path)
     record = parse_record(stored.record, str(path))
     variables = Variables(like.params, like.state)
