@@ -101,7 +101,7 @@ def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     ]:
         Path("images").write_bytes(content)
         assert message in failed(capsys, *convert)
-    assert "none: cannot be read" in failed(capsys, "convert_mnist_data", "none", "labels", "db")
+    assert "none: no such file" in failed(capsys, "convert_mnist_data", "none", "labels", "db")
     Path("data_batch_1.bin").write_bytes(bytes(3072))
     assert "data_batch_1.bin: has 3072 bytes" in failed(capsys, "convert_cifar_data", ".", ".", "lmdb")
     assert not Path("db").exists()

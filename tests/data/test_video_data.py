@@ -222,7 +222,7 @@ def test_old_files_say_video_data(folder: Path) -> None:
         ("bad", CLIP, "", r"bad.txt:1: .*'one 1' is not a name, an integer, a label(.|\n)*bad.txt:2: .*'two x 0'"),
         ("lost", CLIP, "", r"lost.txt:2: .*there is no video 'four'"),
         ("clips", "use_image: true new_length: 0", "", "new_length must be 1 or more"),
-        ("clips", "use_image: true new_length: 30", "", r"000013.jpg: .*cannot be read"),
+        ("clips", "use_image: true new_length: 30", "", r"000013.jpg: .*no such file"),
         (
             "lengths",
             "use_image: true use_temporal_jitter: true new_length: 30",
