@@ -47,6 +47,11 @@ def outcomes(report: Report) -> dict[str, str]:
         ("item { name: 'layer {' id: 1 }", "other"),
         ("name: 'nothing'", "other"),
         ("", "other"),
+        ("}} layer { name: 'x' }", "net"),
+        ("leyer { name: 'x' }", "net"),
+        ("LAYERS { name: 'x' }", "net"),
+        ("label { name: 'x' }", "other"),
+        ("output { name: 'x' }", "other"),
     ],
 )
 def test_nets_and_solvers_are_distinguished_by_their_fields(text: str, kind: str) -> None:

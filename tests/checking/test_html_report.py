@@ -39,7 +39,7 @@ def test_names_are_escaped() -> None:
     finding = Finding("shape", HOSTILE, (HOSTILE,))
     weights = WeightsReport(HOSTILE, 1, (finding,), (HOSTILE,))
     phase = PhaseReport(HOSTILE, "fails", (finding,), (HOSTILE,), 1, (HOSTILE,), weights=(weights,))
-    page = html_report([Report(HOSTILE, "net", (finding,), (phase,), (HOSTILE,))], HOSTILE, [HOSTILE])
+    page = html_report([Report(HOSTILE, "net", (finding,), (phase,), (HOSTILE,))], HOSTILE, {HOSTILE: HOSTILE})
     assert "<script" not in page
     assert page.count("&lt;script&gt;") > 8
 

@@ -35,7 +35,8 @@ def test_a_table_of_the_models(models: Path, capsys: pytest.CaptureFixture[str])
     assert "  TRAIN, TEST: unknown layer type 'Unheard' (layer 'relu')" in lines
     assert any(line.split()[-3:-2] == ["-"] and "TRAIN TEST" in line for line in lines)
     assert "1 of 2 nets loads." in lines
-    assert "Neither net nor solver: 1 file," in out
+    assert "Neither net nor solver: 1 file" in lines
+    assert "labels.pbtxt: line 1: NetParameter has no field 'item'" in " ".join(out.split())
     assert err == "caffejax: 1 of 2 nets does not load\n"
 
 
@@ -69,3 +70,53 @@ def test_exit_codes(
     (tmp_path / "empty").mkdir()
     assert main(["check", str(tmp_path / "empty")]) == 1
     assert "there are no *.prototxt" in capsys.readouterr().err
+
+
+LYER = (INPUT + RELU % "ReLU").replace("layer {", "lyer {")
+DAMAGED = {
+    "typos": (LYER.encode(), "line 1: NetParameter has no field 'lyer'; did you mean 'layer'?"),
+    "cut": (b"  }\n}\n" + (INPUT + RELU % "ReLU").encode(), "line 1: expected the name of a field"),
+    "page": (b"\n<!DOCTYPE html>\n<html><style>input { color: red }</style></html>", "this is an HTML page"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "`git lfs pull`"),
+    "empty": (b" # nothing\n", "the file is empty"),
+    "binary": (b"\x89PNG\0", "this is a binary file"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_fail_alone_and_beside_nets(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / f"{name}.prototxt"
+    content, reason = DAMAGED[name]
+    file.write_bytes(content)
+    assert main(["check", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert reason in " ".join(out.split())
+    assert out.endswith("\n0 of 1 net loads.\n" if name in ("typos", "cut") else "\n0 nets load.\n")
+    (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
+    assert main(["check", str(tmp_path)]) == 1
+    assert reason in " ".join(capsys.readouterr().out.split())
+
+
+def test_other_files_fail_only_where_they_are_named_or_nothing_is_a_net(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels, weights = tmp_path / "labels.prototxt", tmp_path / "torch.pt"
+    labels.write_text("item { id: 1 }")
+    weights.write_bytes(b"PK\3\4\0")
+    assert main(["check", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:2] == ["0 nets load.", "Neither net nor solver: 2 files"]
+    assert err == "caffejax: there is neither a net nor a solver in these folders\n"
+    (tmp_path / "good.prototxt").write_text(INPUT + RELU % "ReLU")
+    assert main(["check", str(tmp_path)]) == 0
+    assert "this is a binary file" in capsys.readouterr().out
+    for file in (labels, weights):
+        assert main(["check", str(tmp_path), str(file)]) == 1
+
+
+def test_a_solver_with_wrong_settings_has_single_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "solver.prototxt").write_text("base_lr: 0.1 lr_policy: 'unheard'")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "  FAILS (settings)" in capsys.readouterr().out

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from caffejax.errors import SchemaError
 from caffejax.schema import caffe_pb2, format_text, parse_text
+from caffejax.schema.text import parse_valid_fields
 
 LAYER = caffe_pb2.LayerParameter
 
@@ -116,6 +117,30 @@ def test_a_mistake_is_named_with_its_line_and_column(text, said):
     with pytest.raises(SchemaError) as caught:
         parse_text(text, LAYER)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ["layer {", "  name: 'a'", "layer { name: 'b' }", "layer { nmae: 'c' }"],
+            "3:1: layer 'a': a closing brace is missing before this `layer`: LayerParameter, opened at line 1, "
+            "is still open\n4:9: LayerParameter has no field 'nmae'; did you mean 'name'?",
+        ),
+        (
+            ["layers { name: 'a'", "  relu_param {", "layers { name: 'b' }"],
+            "3:1: layer 'a': a closing brace is missing before this `layers`: ReLUParameter, opened at line 2, "
+            "is still open",
+        ),
+        (["layers { layer { name: 'a' } bottom: 'x' }", "layers { layer { nmae: 'b' } }"], "2:18: "),
+        (["layer { layer: 'b' }"], "1:9: LayerParameter has no field 'layer'"),
+    ],
+)
+def test_a_missing_brace_is_named_once_and_the_next_layer_is_read(lines, said):
+    message, problems = parse_valid_fields("\n".join(lines), caffe_pb2.NetParameter)
+    assert "\n".join(map(str, problems)).startswith(said)
+    assert len(problems) == said.count("\n") + 1
+    assert len(message.layer) + len(message.layers) == sum(line.startswith("layer") for line in lines)
 
 
 @pytest.mark.parametrize(

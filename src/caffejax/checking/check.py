@@ -24,7 +24,7 @@ from ..checkpoints.caffemodel import read_caffemodel
 from ..checkpoints.matching import match_blobs, nothing_matches
 from ..data.placeholder_sources import AbsentError, assumed_graphs
 from ..debugging.memory_report import net_sizes
-from ..errors import CaffejaxError, Problem, WeightsError
+from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
@@ -32,8 +32,11 @@ from ..options import Reading
 from ..paths import find, is_hdf5
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
+from ..schema.reading import read_text
+from ..schema.text import parse_valid_fields
+from ..schema.tokens import Tokens
 from ..training import solver_param
-from .check_report import PhaseReport, Report, WeightsReport, findings_of
+from .check_report import Kind, PhaseReport, Report, WeightsReport, findings_of
 from .model_files import find_weights, kind_of
 
 _FLOAT = 4  # bytes of a float32
@@ -53,11 +56,11 @@ def check_file(
     """
     file = Path(path)
     try:
-        content = file.read_bytes()
-    except OSError as error:
-        return Report(str(file), "other", findings_of([Problem(f"cannot be read: {error.strerror}")], "text"))
-    text = content.decode("utf-8-sig", "replace")
-    kind = "other" if b"\0" in content else kind_of(text)
+        text = read_text(file)
+    except SchemaError as error:
+        unreadable: Kind = "other" if file.suffix == ".pt" else "unreadable"  # PyTorch's weights also end in .pt
+        return Report(str(file), unreadable, findings_of(error.problems, "text"))
+    kind = kind_of(text)
     with collect_warnings(f"{file}: ") as notes:
         try:
             if kind == "net":
@@ -67,7 +70,11 @@ def check_file(
                 return _solver_report(file, read_solver(file), reading, notes)
         except CaffejaxError as error:
             return Report(str(file), kind, findings_of(error.problems, "text"), notes=tuple(notes))
-    return Report(str(file), "other")
+    if len(Tokens(text)) == 1:
+        return Report(str(file), "unreadable", findings_of([Problem("the file is empty")], "text"))
+    _, problems = parse_valid_fields(text, NetParameter)
+    reasons = problems[:1] or [Problem("it has neither layers and inputs nor settings of a solver")]
+    return Report(str(file), "other", findings_of(reasons, "text"))
 
 
 def _net_report(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..errors import UNKNOWN_TYPE, Problem
 
-Kind = Literal["net", "solver", "other"]
+Kind = Literal["net", "solver", "unreadable", "other"]
 Cause = Literal["text", "type", "setting", "python", "blob", "shape", "weights", "crash"]
 
 # causes by the beginning of the message; the cause of other messages is "shape"
@@ -94,7 +94,7 @@ class Report:
 
     Attributes:
         file: the path of the file.
-        kind: "net", "solver" or "other".
+        kind: "net", "solver", "unreadable" for a file that holds no text of fields, or "other" for other messages.
         findings: problems of the file's text, or of a solver's settings.
         phases: reports on the states of the net, or of the nets that a solver's file contains.
         notes: old forms, ignored settings of Caffe's forks, and nets that a solver names by path.

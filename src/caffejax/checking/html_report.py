@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 
 from ..errors import CaffejaxError
 from ..human_readable import format_bytes, format_count, format_number
@@ -42,17 +43,17 @@ _COLOURS = {
 _CELL, _MOST_LAYERS = 9, 1500
 
 
-def html_report(reports: Sequence[Report], headline: str, skipped: Sequence[str] = ()) -> str:
+def html_report(reports: Sequence[Report], headline: str, skipped: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a page with a section for each model: phases, problems, weights, a drawing and the next command.
 
     Args:
         reports: the reports on the models.
         headline: the summary, such as "2 of 3 nets load".
-        skipped: files that are neither nets nor solvers.
+        skipped: files that are neither nets nor solvers, with the reasons.
     """
     sections = "\n".join(_section(report) for report in sorted(reports, key=lambda r: (r.loads, r.file)))
-    files = ", ".join(f"<code>{escape(name)}</code>" for name in skipped)
-    rest = f"<p>Neither net nor solver: {files}</p>" if skipped else ""
+    files = "".join(_items([f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items()]))
+    rest = f"<p>Neither net nor solver:</p>{files}" if skipped else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
 <title>{escape(headline)}</title><style>{_STYLE}</style></head><body>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -13,6 +14,7 @@ from .check_report import Kind
 _ENDINGS = (".prototxt", ".pt", ".pbtxt")
 _WEIGHTS = (".caffemodel", ".caffemodel.h5", ".h5")
 _OF_NETS = {"layer", "layers", "input", "input_shape", "input_dim"}
+_RESEMBLANCE = 0.75  # the ratio of difflib; "lyer" and "layer" have 0.89, "label" and "layer" 0.6
 
 
 def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -29,13 +31,17 @@ def model_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
 def kind_of(text: str) -> Kind:
     """Return the kind of a text ("net", "solver" or "other") from its top-level field names.
 
-    A text with layers or inputs is a net. Another text with a field that only solvers have is a solver.
+    A text with layers or inputs is a net. Another text with a field that only solvers have is a solver. Without either,
+    a name that resembles `layer` or `input` is taken for a mistake in a net.
     """
     solvers = set(SolverParameter.DESCRIPTOR.fields_by_name) - set(NetParameter.DESCRIPTOR.fields_by_name)
     names = set(_top_level(text))
     if names & _OF_NETS:
         return "net"
-    return "solver" if names & solvers else "other"
+    if names & solvers:
+        return "solver"
+    resembling = any(get_close_matches(name.lower(), _OF_NETS, 1, _RESEMBLANCE) for name in names)
+    return "net" if resembling else "other"
 
 
 def find_weights(file: Path) -> list[Path]:
@@ -50,6 +56,6 @@ def _top_level(text: str) -> Iterator[str]:
         if token in ("{", "<", "["):
             depth += 1
         elif token in ("}", ">", "]"):
-            depth -= 1
+            depth = max(0, depth - 1)  # a text whose beginning is missing has more closing brackets
         elif depth == 0 and after in (":", "{", "<"):
             yield token

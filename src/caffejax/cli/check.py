@@ -1,7 +1,7 @@
 """Check models: whether they load in each phase, missing files, whether weights fit, which layers run on the host.
 
 FILE is a net or a solver. In a FOLDER and its subfolders all *.prototxt, *.pt and *.pbtxt files are checked. No layer
-runs, and data files need not exist. The exit code is 0 if all models load, otherwise 1.
+runs, and data files need not exist. The exit code is 0 if all models load, otherwise 1; also if there are none.
 """
 
 from __future__ import annotations
@@ -64,14 +64,21 @@ def run(options: argparse.Namespace) -> None:
         reading=flags.reading_of(options),
         imports=options.imports or (),
     )
-    shown = list(reports) if options.json else list(_print_reports(reports))
-    models = [report for report in shown if report.kind != "other" or report.findings]
-    skipped = [report.file for report in shown if report not in models]
+    named = {str(path) for path in options.paths}
+    models: list[Report] = []
+    skipped: dict[str, str] = {}  # other files in folders, and why they are no models
+    for report in reports:
+        if report.kind == "other" and report.file not in named:
+            skipped[report.file] = str(report.findings[0])
+            continue
+        if not options.json:
+            _print_report(report, first=not models)
+        models.append(report)
     failed = [report for report in models if not report.loads]
     if options.json:
         flags.print_json({"models": [report.as_json() for report in models], "skipped": skipped})
     else:
-        _print_summary(models, failed, skipped)
+        _print_summary(models, skipped)
     if options.html:
         from ..checking.html_report import html_report
 
@@ -80,6 +87,8 @@ def run(options: argparse.Namespace) -> None:
             file.write(page.encode())
     if failed:
         raise CaffejaxError(_count_by_kind(failed, models, "does not load", "do not load"))
+    if not models:
+        raise CaffejaxError("there is neither a net nor a solver in these folders")
 
 
 def _existing_path(text: str) -> Path:
@@ -88,14 +97,12 @@ def _existing_path(text: str) -> Path:
     return Path(text)
 
 
-def _print_reports(reports: Iterator[Report]) -> Iterator[Report]:
-    print(_ROW.format("model", "loads in", "params", "memory"))
-    for report in reports:
-        if report.kind != "other" or report.findings:
-            for line in _lines(report):
-                print(line)
-            sys.stdout.flush()
-        yield report
+def _print_report(report: Report, first: bool) -> None:
+    if first:
+        print(_ROW.format("model", "loads in", "params", "memory"))
+    for line in _lines(report):
+        print(line)
+    sys.stdout.flush()
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -104,10 +111,11 @@ def _lines(report: Report) -> Iterator[str]:
     loading = [phase for phase in report.phases if phase.outcome == "loads"]
     states = " ".join(phase.state for phase in loading)
     where = states if len(states) <= _STATES else f"{len(loading)} states"
-    where = where or ("(settings)" if report.kind == "solver" else "-")
+    where = where or ("settings" if report.kind == "solver" else "")
+    in_brackets = f"({where})" if where and not (report.loads and states) else where
     parameters, memory = (max((getattr(p, f) for p in loading), default=0) for f in ("parameters", "memory"))
     numbers = (format_number(parameters), format_bytes(memory) if memory else "-")
-    yield _ROW.format(_shorten(report.file), where if report.loads else f"FAILS ({where})", *numbers).rstrip()
+    yield _ROW.format(_shorten(report.file), in_brackets if report.loads else f"FAILS {in_brackets}", *numbers).rstrip()
     yield from _wrap((f"loads in {states}",) if states not in ("", where) else (), "")
     yield from _wrap((str(finding) for finding in report.findings), "")
     for phase in distinct_phases(report.phases):
@@ -134,33 +142,35 @@ def _wrap(sentences: Iterator[str] | tuple[str, ...] | list[str], start: str) ->
         )
 
 
-def _print_summary(models: list[Report], failed: list[Report], skipped: list[str]) -> None:
-    print(f"\n{_count_loading(models)}.")
+def _print_summary(models: list[Report], skipped: dict[str, str]) -> None:
+    print("\n" * bool(models) + f"{_count_loading(models)}.")
     if skipped:
-        for line in _wrap([f"Neither net nor solver: {format_count(len(skipped), 'file')}, {', '.join(skipped)}"], ""):
+        print(f"Neither net nor solver: {format_count(len(skipped), 'file')}")
+        for line in _wrap([f"{file}: {reason}" for file, reason in skipped.items()], ""):
             print(line)
 
 
 def _count_loading(models: list[Report]) -> str:
+    models = [report for report in models if report.kind in ("net", "solver")]
     return _count_by_kind([report for report in models if report.loads], models, "loads", "load")
 
 
 def _count_by_kind(some: list[Report], models: list[Report], does: str, do: str) -> str:
-    """Return the text of counts by kind of model: "2 of 3 nets and 1 of 1 solver load".
+    """Return the text of counts by kind of model: "2 of 3 nets and 1 of 1 solver load"; "0 nets load" without models.
 
     Args:
         some: the models to count.
         models: all models.
         does, do: the verb in singular and plural.
     """
-    kinds = {"net": "net", "solver": "solver", "other": "unreadable file"}
+    kinds = {"net": "net", "solver": "solver", "unreadable": "unreadable file", "other": "other file"}
     totals = {kind: [report for report in models if report.kind == kind] for kind in kinds}
     parts = [
         f"{sum(report.kind == kind for report in some)} of {format_count(len(all_of), kinds[kind])}"
         for kind, all_of in totals.items()
         if all_of
     ]
-    return f"{' and '.join(parts)} {does if len(parts) == len(some) == 1 else do}"
+    return f"{' and '.join(parts) or '0 nets'} {does if len(parts) == 1 in (len(some), len(models)) else do}"
 
 
 def _shorten(name: str) -> str:

@@ -28,6 +28,12 @@ _OTHERS = {
     "NetParameter": ("net", "solver", re.compile(r"NetParameter has no field '(base_lr|lr_policy|max_iter|net)'")),
 }
 
+# beginnings of texts that stand in place of a prototxt after a failed download
+_NO_PROTOTXT = (
+    (re.compile(r"\s*<(!doctype|html|head|\?xml)\b", re.IGNORECASE), "an HTML page; download the file itself"),
+    (re.compile(r"version https://git-lfs"), "a git-lfs pointer; fetch the file with `git lfs pull`"),
+)
+
 _LARGEST_TEXT = 256 << 20  # bytes; nets with their weights written out in text have tens of MB
 
 
@@ -127,7 +133,7 @@ def _read(source: str | os.PathLike[str] | Message, kind: type[M], name: str) ->
             raise SchemaError(f"expected a {kind.DESCRIPTOR.name}, found a {source.DESCRIPTOR.name}")
         return *parse_valid_fields(format_text(source), kind, file=name), name
     path = source_file(source)
-    text, file = (str(source), name) if path is None else (_text_of(path), str(path))
+    text, file = (str(source), name) if path is None else (read_text(path), str(path))
     message, problems = parse_valid_fields(text, kind, file=file)
     if other := _OTHERS.get(kind.DESCRIPTOR.name):
         here, there, fields = other
@@ -155,7 +161,12 @@ def _check_complete(message: Message, file: str | None) -> None:
         raise SchemaError(problems)
 
 
-def _text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a prototxt; bytes that are not UTF-8 become lone surrogates.
+
+    Raises:
+        SchemaError: for a file that cannot be read, is binary or too large, or holds a page or a pointer instead.
+    """
     try:
         with open(path, "rb") as file:
             content = file.read(_LARGEST_TEXT + 1)
@@ -170,7 +181,10 @@ def _text_of(path: Path) -> str:
         raise SchemaError(Problem("this is a binary file; a prototxt is text", str(path)))
     if len(content) > _LARGEST_TEXT:
         raise SchemaError(Problem(f"is larger than {format_bytes(_LARGEST_TEXT)}, the limit for text files", str(path)))
-    return content.decode("utf-8-sig", "surrogateescape")
+    text = content.decode("utf-8-sig", "surrogateescape")
+    if other := next((what for start, what in _NO_PROTOTXT if start.match(text)), None):
+        raise SchemaError(Problem(f"this is {other}", str(path)))
+    return text
 
 
 def _warn(warnings: list[str], file: str) -> None:

@@ -2,7 +2,7 @@
 
 Google's parser stops at the first unknown name. A net from an unknown fork has many unknown names, so this parser
 records a problem, skips the value and continues: the user sees all problems at once. It stops only if the structure is
-lost, for example at a missing brace.
+lost; a layer inside a layer shows a missing brace, and is read as the next one.
 """
 
 from __future__ import annotations
@@ -222,6 +222,7 @@ class _Parser(Cursor):
     def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text, file)
         self.bare_words: list[str] = []  # fields and values of strings without quotes
+        self.unclosed = -1  # the index of the last token at which a closing brace was missing
         self.incomplete: list[Problem] = []  # missing required fields, in the layer that is being parsed
 
     def parse_fields(self, message: Message, closing: str, opened: int, depth: int) -> None:
@@ -250,6 +251,8 @@ class _Parser(Cursor):
         while (token := tokens[self.at]) != closing:
             start = self.at
             field = fields.get(token)
+            if field is None and self.lacks_brace(message, opened):
+                return
             if field is None:
                 self.skip_unknown(message.DESCRIPTOR.name, fields, opened)
                 continue
@@ -268,6 +271,21 @@ class _Parser(Cursor):
         for name in required:
             if name not in names:
                 self.incomplete.append(self.problem_at(opened, f"{message.DESCRIPTOR.name} needs '{name}'"))
+
+    def lacks_brace(self, message: Message, opened: int) -> bool:
+        """Return whether a layer begins here inside `message`, which then ends here without its closing brace.
+
+        The problem is recorded once, for the innermost message.
+        """
+        begins_layer = self.tokens[self.at] in ("layer", "layers") and self.tokens[self.at + 1] == "{"
+        if not begins_layer or self.tokens[opened] not in CLOSING:
+            return False
+        if self.unclosed != self.at:
+            self.unclosed = self.at
+            line, _ = self.tokens.position(opened)
+            said = f"a closing brace is missing before this `{self.tokens[self.at]}`"
+            self.note(self.at, f"{said}: {message.DESCRIPTOR.name}, opened at line {line}, is still open")
+        return True
 
     def parse_value(self, message: Message, field: _Field, depth: int) -> None:
         """Parse the value of a singular field."""
