@@ -25,7 +25,21 @@ def test_the_folder_has_data_and_pictures(
     assert cv2.imread(str(folder / f"{name}_3.png")).shape == (size, size, 3)
     assert tuple(len(Lmdb(folder / f"{name}_{part}_lmdb")) for part in ("train", "test")) == records
     assert main(["demo", name, str(folder)]) == 1
-    assert "exists already; name a new folder" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("exists already; name a new folder\n")
+    orbax = "snapshots/lenet.orbax" if name == "digits" else "snapshots/ssd_shapes.orbax"
+    (folder / orbax / "100").mkdir(parents=True)
+    assert main(["demo", name, str(folder)]) == 1
+    assert capsys.readouterr().err.endswith(f"--snapshot={orbax}\n")
+
+
+@pytest.mark.parametrize("path", ["file/x", "file", "n" * 300])
+def test_a_folder_that_cannot_be_written_is_named(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["demo", "digits", str(tmp_path / path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"caffejax: {tmp_path / path}")
 
 
 def test_shapes_are_inside_of_their_boxes(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_train_says_each_flag_once_in_groups(capsys: pytest.CaptureFixture[str])
     assert all(flag.startswith("--") and "-" not in flag[2:] for flag in flags)
     assert len(re.findall(r"^[\w' ]+:$", text, re.MULTILINE)) >= 6
     assert re.search(r"--precision .*default:\s+float32", text, re.DOTALL)
-    assert text.startswith("usage: caffejax train --solver FILE [flags]\n")
+    assert text.startswith("usage: caffejax train SOLVER [flags]\n")
 
 
 def test_starts_without_jax() -> None:
@@ -258,8 +258,13 @@ def test_values_that_look_like_flags_are_none(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job: Path) -> None:
-    output = refused(capsys, "train", "--solver=lenet_train_test.prototxt")
-    assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
+    for named in (
+        ["--solver=lenet_train_test.prototxt"],
+        ["lenet_train_test.prototxt"],
+        ["-solver=x", "-solver=lenet_train_test.prototxt"],
+    ):
+        output = refused(capsys, "train", *named)
+        assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
     output = refused(capsys, "summary", "solver.prototxt")
     assert output == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
 

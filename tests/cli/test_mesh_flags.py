@@ -8,7 +8,7 @@ import pytest
 from caffejax.cli import device_flags, plan, train
 from caffejax.options import Parallel
 
-COMMANDS = {"train": (train.add_flags, "--solver=x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
+COMMANDS = {"train": (train.add_flags, "x"), "plan": (plan.add_flags, "x --target=cuda:h100:8")}
 
 
 @pytest.fixture(params=COMMANDS)
@@ -49,7 +49,7 @@ def test_invalid_meshes_are_refused(
 def test_train_says_who_a_batch_is_for() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
-    assert device_flags.parallel_of(parser.parse_args(["--solver=x", "--batch=global"])) == Parallel(batch="global")
+    assert device_flags.parallel_of(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])

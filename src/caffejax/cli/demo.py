@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..atomic import write_problem
 from ..errors import CaffejaxError
 from . import flags
 
@@ -56,19 +57,14 @@ def run(options: argparse.Namespace) -> None:
     """Write the folder, train, and draw.
 
     Raises:
-        CaffejaxError: if the folder has files already, or a command fails.
+        CaffejaxError: if the folder has files already or cannot be written, or a command fails.
     """
     demo = _DEMOS[options.name]
     folder = Path(options.folder or f"caffejax_{options.name}")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise CaffejaxError(f"{folder} exists already; name a new folder")
-    shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
-    if options.name == "shapes":
-        from .demo_shapes import SHAPES, write_databases
-
-        write_databases(folder)
-        (folder / "labels.txt").write_text("\n".join(("background", *SHAPES)) + "\n")
-    images = _write_images(options.name, folder)
+    try:
+        images = _write_folder(options.name, folder)
+    except OSError as error:
+        raise CaffejaxError(write_problem(folder, error)) from error
     commands = list(_commands(demo, images))
     if options.copy_only:
         print("\n".join([f"cd {folder}", *(f"caffejax {' '.join(command)}" for command in commands)]))
@@ -78,6 +74,23 @@ def run(options: argparse.Namespace) -> None:
         if subprocess.run([sys.executable, "-m", "caffejax", *command], cwd=folder, check=False).returncode:
             raise CaffejaxError(f"caffejax {' '.join(command)}: the command failed")
     print(f"Look at the pictures in {folder}, change its prototxts, and train again.")
+
+
+def _write_folder(name: str, folder: Path) -> list[str]:
+    """Write the files of a demo into a new or empty folder; return its pictures' paths, relative to it."""
+    demo = _DEMOS[name]
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        resumes = f"cd {folder}; caffejax train --solver={demo.solver} --snapshot={demo.prefix}.orbax"
+        has_snapshot = any(folder.glob(f"{demo.prefix}.orbax/[0-9]*"))
+        to_resume = f", or resume its training: {resumes}" if has_snapshot else ""
+        raise CaffejaxError(f"{folder} exists already; name a new folder{to_resume}")
+    shutil.copytree(_source(demo.folder), folder, ignore=shutil.ignore_patterns("lock.mdb"), dirs_exist_ok=True)
+    if name == "shapes":
+        from .demo_shapes import SHAPES, write_databases
+
+        write_databases(folder)
+        (folder / "labels.txt").write_text("\n".join(("background", *SHAPES)) + "\n")
+    return _write_images(name, folder)
 
 
 def _commands(demo: _Demo, images: list[str]) -> Iterator[list[str]]:

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 def add_net(parser: argparse.ArgumentParser, help: str = "the net prototxt") -> None:
     """Add the argument NET, which may also be written as Caffe's flags `--model=NET` and `--model_def=NET`."""
-    parser.add_argument("model", help=f"{help}; also --model=NET", metavar="NET")
+    add_word(parser, "NET", help, "model", "model_def")
+
+
+def add_word(parser: argparse.ArgumentParser, metavar: str, help: str, name: str, *others: str) -> None:
+    """Add the first positional argument, which may also be written as Caffe's flag `--name=...` or one of `others`."""
+    parser.add_argument(name, help=f"{help}; also --{name}={metavar}", metavar=metavar)
     if isinstance(parser, Parser):
-        parser.named_words |= {"model", "model_def"}
+        parser.named_words |= {name, *others}
 
 
 def add_flags(parser: argparse.ArgumentParser, phase: Phase | None = None) -> None:

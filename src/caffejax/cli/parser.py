@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": Help, **options})
         self._positionals.title, self._optionals.title = "arguments", "flags"
         self.of_commands: dict[str, Parser] = {}
-        self.named_words: set[str] = set()  # flags whose values are the first positional arguments
+        self.named_words: set[str] = set()  # flags whose value is the first positional argument
         self._shows_all = False
 
     @property
@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         flags: list[str] = []
         switches: dict[str, str] = {}  # the switches that are on, by dest
         words: list[str] = []
-        named: list[str] = []  # the values of `named_words`
+        named: list[str] = []  # the value of a flag of `named_words`
         problems: dict[str, str] = {}  # by the flag's name
         undefined: set[str] = set()
         queue, files = deque(arguments), set[str]()
@@ -133,7 +133,7 @@ class Parser(argparse.ArgumentParser):
             elif name in self.named_words:
                 if not (equals or queue):
                     self.error(f"{flag} needs a value: {flag}=FILE")
-                named.append(value if equals else queue.popleft())
+                named = [value if equals else queue.popleft()]  # the last one counts
             elif isinstance(action, argparse._StoreTrueAction):
                 if equals and is_on and value.lower() not in _TRUE + _FALSE:
                     problems[name] = f"{argument}: '{value}' is not true or false (or t, yes, y, 1, f, no, n, 0)"

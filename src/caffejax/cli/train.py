@@ -19,7 +19,7 @@ EXAMPLE = "caffejax train --solver=configs/digits/lenet_solver.prototxt"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    flags.add(parser, "solver", "the solver prototxt", required=True, metavar="FILE")
+    net_flags.add_word(parser, "SOLVER", "the solver prototxt", "solver")
     flags.add_fields(parser, TrainConfig)
     net_flags.add_state_flags(parser)
     flags.add_options(parser)
