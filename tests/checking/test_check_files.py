@@ -8,8 +8,10 @@ import pytest
 
 from caffejax.checking import Report, check_files
 from caffejax.checking.check import check_file
+from caffejax.checking.check_report import findings_of
 from caffejax.checking.model_files import kind_of, model_files
 from caffejax.checkpoints.caffemodel import write_caffemodel
+from caffejax.errors import Problem
 from caffejax.schema import read_net
 
 INPUT = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }\n'
@@ -276,3 +278,12 @@ def test_a_crash_and_a_hang_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert messages["hang"] == ["is still being checked after 5 s; raise --timeout to wait longer"]
     assert messages["bad"] == ["checking it raised ZeroDivisionError: division by zero"]
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [((), ""), ((3,), "line 3: "), ((3, 9, 9), "lines 3, 9: "), ((3, 9, 12, 15, 20), "lines 3, 9, 12 and 2 more: ")],
+)
+def test_a_repeated_problem_is_one_finding_with_its_first_lines(lines: tuple[int, ...], place: str) -> None:
+    problems = [Problem("wrong", line=line) for line in lines or (None,)]
+    assert [finding.message for finding in findings_of(problems, "text")] == [f"{place}wrong"]

@@ -74,7 +74,7 @@ def test_exit_codes(
 
 LYER = (INPUT + RELU % "ReLU").replace("layer {", "lyer {")
 DAMAGED = {
-    "typos": (LYER.encode(), "line 1: NetParameter has no field 'lyer'; did you mean 'layer'?"),
+    "typos": (LYER.encode(), "lines 1, 2: NetParameter has no field 'lyer'; did you mean 'layer'?"),
     "cut": (b"  }\n}\n" + (INPUT + RELU % "ReLU").encode(), "line 1: expected the name of a field"),
     "page": (b"\n<!DOCTYPE html>\n<html><style>input { color: red }</style></html>", "this is an HTML page"),
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "`git lfs pull`"),

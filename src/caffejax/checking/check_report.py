@@ -122,21 +122,33 @@ class Report:
 
 
 def findings_of(problems: Iterable[Problem], cause: Cause | None = None) -> tuple[Finding, ...]:
-    """Return a finding for each distinct message, with the names of all layers that have this problem.
+    """Return a finding for each distinct message, with its first lines and the names of all layers with this problem.
 
     The default of `cause` is derived from the beginning of the message.
     """
-    layers_of: dict[tuple[Cause, str], list[str]] = {}
+    places: dict[tuple[Cause, str], tuple[list[int], list[str]]] = {}  # lines and layers
     for problem in problems:
-        message = problem.message if problem.line is None else f"line {problem.line}: {problem.message}"
+        message = problem.message
         begun: list[Cause] = [c for start, c in _BEGINNINGS.items() if problem.message.startswith(start)]
         kind: Cause = cause or (begun or ["shape"])[0]
         if kind == "python":  # without the list of searched folders
             message = message.partition(";")[0]
-        layers = layers_of.setdefault((kind, message), [])
+        lines, layers = places.setdefault((kind, message), ([], []))
+        if problem.line is not None and problem.line not in lines:
+            lines.append(problem.line)
         if problem.layer is not None and problem.layer not in layers:
             layers.append(problem.layer)
-    return tuple(Finding(kind, message, tuple(layers)) for (kind, message), layers in layers_of.items())
+    return tuple(
+        Finding(kind, f"{_format_lines(lines)}{message}", tuple(layers))
+        for (kind, message), (lines, layers) in places.items()
+    )
+
+
+def _format_lines(lines: list[int]) -> str:
+    """Return "line 3: ", or "lines 3, 9, 12 and 2 more: " for several; "" without lines."""
+    more = f" and {len(lines) - 3} more" if lines[3:] else ""
+    shown = ", ".join(map(str, lines[:3]))
+    return f"line{'s' * (len(lines) > 1)} {shown}{more}: " if lines else ""
 
 
 def distinct_phases(phases: tuple[PhaseReport, ...]) -> Iterator[PhaseReport]:
