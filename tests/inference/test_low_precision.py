@@ -233,6 +233,8 @@ X = np.ones((2, 8, 9, 9), np.float32)
     [
         ("int8", None, "calibration"),
         ("int8", 3, "calibration"),
+        ("int8", X, "a list of batches .* calibration is"),
+        ("bfloat16", X, "other precisions take none"),
         ("int8", [], "calibration"),
         pytest.param("int8", [{"x": X}, {"y": X}], "batch 1 .* 'x'", marks=needs["int8"]),
         pytest.param("int8", [X], "batch 0", marks=needs["int8"]),
@@ -247,7 +249,7 @@ X = np.ones((2, 8, 9, 9), np.float32)
 )
 def test_errors(precision: Any, calibration: Any, words: str) -> None:
     net, variables, _ = built("classifier")
-    if calibration == [] and not onednn.has_instructions("int8"):
+    if isinstance(calibration, list) and not calibration and not onednn.has_instructions("int8"):
         pytest.skip("the processor has no int8")
     with pytest.raises(CaffejaxError, match=words):
         net.freeze(variables, precision=precision, calibration=calibration)

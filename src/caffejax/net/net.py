@@ -256,7 +256,8 @@ class Net:
         if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
             raise WeightsError("params and state are one argument: net.freeze((params, state))")
         options, low = (self.run, None) if precision is None else resolve_precision(precision, self.run)
-        if (precision == "int8") != isinstance(calibration, Iterable):
+        batches = isinstance(calibration, Iterable) and not isinstance(calibration, np.ndarray | jax.Array)
+        if batches != (precision == "int8") or not (batches or calibration is None):
             raise CaffejaxError(
                 'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '
                 f"precisions take none; precision is {precision!r}, calibration is {describe_type(calibration)}"
