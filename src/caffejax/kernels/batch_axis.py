@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
+
+
+def mapped_size(arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> int:
+    """Return the size of the mapped axis; `axes` has None for each array that is not mapped."""
+    return next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
 
 
 def move_to_front(x: jax.Array, axis: int | None, size: int) -> jax.Array:

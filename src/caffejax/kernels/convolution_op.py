@@ -13,7 +13,14 @@ from jax import lax
 
 from . import convolution_cpu, onednn
 from .affine import by_channel
-from .batch_axis import merge_into_channels, merge_into_rows, move_to_front, split_from_channels, split_from_rows
+from .batch_axis import (
+    mapped_size,
+    merge_into_channels,
+    merge_into_rows,
+    move_to_front,
+    split_from_channels,
+    split_from_rows,
+)
 from .channel_groups import groups_of, run_in_groups
 from .channel_reductions import promote
 from .custom_gradient import with_gradient
@@ -114,7 +121,7 @@ def _on_gpu(x: jax.Array, weight: jax.Array, bias: jax.Array | None = None, *, w
 
 
 def _map_correlation(arrays: Sequence[jax.Array], axes: Axes, *, window: Window, relu: bool) -> Arrays:
-    size = _size(arrays, axes)
+    size = mapped_size(arrays, axes)
     x, *others = arrays
     if not any(a is not None for a in axes[1:]):
         (y,) = _correlation(window, relu)(merge_into_rows(move_to_front(x, axes[0], size)), *others)
@@ -200,7 +207,7 @@ def _diffs_on_tpu(
 def _map_diffs(
     arrays: Sequence[jax.Array], axes: Axes, *, window: Window, needed: onednn.NeededDiffs, bias: bool, relu: bool
 ) -> Arrays:
-    size = _size(arrays, axes)
+    size = mapped_size(arrays, axes)
     x, dy, weight, *y = (move_to_front(a, axis, size) for a, axis in zip(arrays, axes, strict=True))
     if axes[2] is None and not (needed.weight or bias):
         rows = map(merge_into_rows, (x, dy))
@@ -210,7 +217,3 @@ def _map_diffs(
     diffs = iter(_correlation_diffs(window, needed, bias, relu)(*channels))
     out_of = (split_from_channels, split_from_rows, split_from_rows)
     return tuple(f(next(diffs), size) for f, want in zip(out_of, (needed.x, needed.weight, bias), strict=True) if want)
-
-
-def _size(arrays: Sequence[jax.Array], axes: Axes) -> int:
-    return next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from . import onednn
-from .batch_axis import merge_into_rows, move_to_front, split_from_rows
+from .batch_axis import mapped_size, merge_into_rows, move_to_front, split_from_rows
 from .channel_reductions import cell_sums
 from .custom_gradient import with_gradient
 from .host_constant import table
@@ -211,7 +211,7 @@ def _map_rows(
     operation: Callable[[Window], Operation], window: Window, arrays: Sequence[jax.Array], axes: Sequence[int | None]
 ) -> Arrays:
     """Apply an operation to arrays whose mapped axis is merged into the batch."""
-    size = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)
+    size = mapped_size(arrays, axes)
     rows = (merge_into_rows(move_to_front(a, axis, size)) for a, axis in zip(arrays, axes, strict=True))
     return tuple(split_from_rows(result, size) for result in operation(window)(*rows))
 

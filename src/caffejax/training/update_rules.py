@@ -338,15 +338,13 @@ def limit_weights(param: Any) -> optax.GradientTransformation:
     First all weights are scaled to a total L2 norm of at most `clip_weights`, then each is clipped to the range from
     `clamp_weights_lower` to `clamp_weights_upper`.
     """
-    scales, clamps = param.clip_weights >= 0, any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
     if not limits_weights(param):
         return optax.identity()
 
     def update(updates: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
         weights = jax.tree.map(jnp.add, params, updates)
-        if scales:
-            weights, _ = clip_by_total_norm(param.clip_weights).update(weights, state)
-        if clamps:
+        weights, _ = clip_by_total_norm(param.clip_weights).update(weights, state)  # nothing if it is negative
+        if _clamps_weights(param):
             limits = param.clamp_weights_lower, param.clamp_weights_upper
             weights = jax.tree.map(lambda w: jnp.clip(w, *limits), weights)
         return jax.tree.map(jnp.subtract, weights, params), state
@@ -356,7 +354,11 @@ def limit_weights(param: Any) -> optax.GradientTransformation:
 
 def limits_weights(param: Any) -> bool:
     """Return whether a solver's settings limit the weights; see `limit_weights`."""
-    return param.clip_weights >= 0 or param.HasField("clamp_weights_lower") or param.HasField("clamp_weights_upper")
+    return param.clip_weights >= 0 or _clamps_weights(param)
+
+
+def _clamps_weights(param: Any) -> bool:
+    return any(map(param.HasField, ("clamp_weights_lower", "clamp_weights_upper")))
 
 
 def with_local_rates(
