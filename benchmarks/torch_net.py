@@ -30,11 +30,10 @@ class TorchNet(nn.Module):
         self.norms = nn.ModuleDict()
         self.ssd = nn.ModuleDict()
         for layer in graph.layers:
-            for i, array in enumerate(variables.params.get(layer.key, ())):
-                if array is not None:
-                    self.weights[f"{layer.key}/{i}"] = nn.Parameter(torch.from_numpy(np.array(array)))
+            for i, array in variables.params.get(layer.key, {}).items():
+                self.weights[f"{layer.key}/{i}"] = nn.Parameter(torch.from_numpy(np.array(array)))
             if layer.type.name == "BatchNorm":
-                mean, variance, count = map(np.asarray, variables.state[layer.key])
+                mean, variance, count = map(np.asarray, variables.state[layer.key].values())
                 norm = nn.BatchNorm2d(len(mean), eps=layer.context.param.eps, momentum=0.001, affine=False)
                 count = count if count else 1
                 norm.running_mean, norm.running_var = torch.tensor(mean / count), torch.tensor(variance / count)
