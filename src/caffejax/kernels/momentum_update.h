@@ -4,8 +4,6 @@
 #ifndef CAFFEJAX_KERNELS_MOMENTUM_UPDATE_H_
 #define CAFFEJAX_KERNELS_MOMENTUM_UPDATE_H_
 
-#include <algorithm>
-
 #include "onednn_shapes.h"
 #include "threads.h"
 
@@ -25,7 +23,7 @@ inline void Check(const MomentumUpdate& u) {
   }
 }
 
-__attribute__((target_clones("avx512f", "avx2", "default")))
+CAFFEJAX_FOR_EACH_PROCESSOR
 static void UpdateCells(const float* g, const float* w, const float* h, float* new_w, float* new_h, int64_t n, float rate,
                         float decay, float momentum) {
 #pragma GCC ivdep
@@ -39,11 +37,10 @@ static void UpdateCells(const float* g, const float* w, const float* h, float* n
 inline void Run(const MomentumUpdate& u) {
   constexpr int64_t kFewCells = 1 << 15;  // waking a thread takes as long as these
   int64_t cells = u.gradient.element_count();
-  InParallel(cells <= kFewCells ? 1 : MaxThreads(), [&](int thread, int threads) {
-    int64_t most = (cells / threads + 16) / 16 * 16, start = std::min(cells, thread * most);
+  InParallelRanges(cells <= kFewCells ? 1 : MaxThreads(), cells, [&](int64_t start, int64_t end) {
     UpdateCells(u.gradient.typed_data() + start, u.weight.typed_data() + start, u.slot.typed_data() + start,
-                u.new_weight.typed_data() + start, u.new_slot.typed_data() + start, std::min(most, cells - start), u.rate,
-                u.decay, u.momentum);
+                u.new_weight.typed_data() + start, u.new_slot.typed_data() + start, end - start,
+                u.rate, u.decay, u.momentum);
   });
 }
 

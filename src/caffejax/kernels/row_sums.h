@@ -24,7 +24,7 @@ inline void Check(const RowSums& s) {
 }
 
 // Adds channels `start` to `end`. Parts of 64 rows are added first, which loses fewer digits than one long sum.
-__attribute__((target_clones("avx512f", "avx2", "default")))
+CAFFEJAX_FOR_EACH_PROCESSOR
 static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t start, int64_t end, float factor,
                     float* sums) {
   constexpr int64_t kBlock = 64;
@@ -50,9 +50,8 @@ static void SumRows(const float* x, int64_t rows, int64_t channels, int64_t star
 inline void Run(const RowSums& s) {
   constexpr int64_t kFewCells = 1 << 16;  // waking a thread takes as long as these
   int64_t rows = s.x.dimensions()[0], channels = s.x.dimensions()[1];
-  InParallel(rows * channels <= kFewCells ? 1 : MaxThreads(), [&](int thread, int threads) {
-    int64_t most = (channels / threads + 16) / 16 * 16, start = std::min(channels, thread * most);
-    SumRows(s.x.typed_data(), rows, channels, start, std::min(start + most, channels), s.factor, s.sums.typed_data());
+  InParallelRanges(rows * channels <= kFewCells ? 1 : MaxThreads(), channels, [&](int64_t start, int64_t end) {
+    SumRows(s.x.typed_data(), rows, channels, start, end, s.factor, s.sums.typed_data());
   });
 }
 

@@ -6,8 +6,13 @@
 #ifndef CAFFEJAX_KERNELS_THREADS_H_
 #define CAFFEJAX_KERNELS_THREADS_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <mutex>
+
+// Before a function: it is compiled for several processors, and the loader chooses.
+#define CAFFEJAX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 
 extern "C" {
 __attribute__((weak)) void GOMP_parallel(void (*function)(void*), void* given, unsigned threads, unsigned flags);
@@ -66,6 +71,16 @@ void InParallel(int threads, Work work) {
       },
       &given, threads, 0);
   if (given.thrown) std::rethrow_exception(given.thrown);
+}
+
+// Calls `work(start, end)` in at most this number of threads, with ranges that together are 0 to `count`. Ranges start at
+// multiples of 16, a cache line of floats.
+template <typename Work>
+void InParallelRanges(int threads, int64_t count, Work work) {
+  InParallel(threads, [&](int thread, int threads) {
+    int64_t most = (count / threads + 16) / 16 * 16, start = std::min(count, thread * most);
+    work(start, std::min(count, start + most));
+  });
 }
 
 }  // namespace caffejax

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "memory_layout.h"
+#include "threads.h"
 
 namespace caffejax {
 
 using Lanes __attribute__((vector_size(kBlock * sizeof(float)))) = float;
-
-#define CAFFEJAX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 
 // Transforms a tile; row i, column j goes to `to[i * 4 * apart + j * apart]`. `cells` points to its 16 pixels; `steps` is
 // the distance in floats from one block of channels of a pixel to the next.
@@ -73,8 +72,6 @@ static void FromTile(const float* from, int64_t apart, int64_t blocks, const Fin
     }
   }
 }
-
-#undef CAFFEJAX_FOR_EACH_PROCESSOR
 
 // Transforms weights (groups, outputs, inputs, 3, 3) to (16, groups, inputs, outputs).
 inline std::vector<float> TransformedWeight(const float* weight, const Dims& dims) {
