@@ -41,9 +41,9 @@ from .layers import register as register
 from .net import Net as Net
 from .net import Outputs as Outputs
 from .net import Variables as Variables
+from .options import ComputeConfig as ComputeConfig
+from .options import DataConfig as DataConfig
 from .options import Parallel as Parallel
-from .options import Reading as Reading
-from .options import Run as Run
 from .process import tune_process as tune_process
 from .schema import read_net as read_net
 from .schema import read_solver as read_solver

@@ -27,7 +27,7 @@ OnSnapshotError = Literal["stop", "continue"]
 FlagKind = Literal["bytes", "count", "positive", "paths"]
 MAX_IMAGE_PIXELS = 2**29 // 3  # half a GiB in three colours; Pillow raises an error above it, too
 MAX_HDF5_BYTES = 2**31
-LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # fields of `Reading` against untrusted files
+LIMITS = "max_image_pixels", "max_hdf5_bytes", "no_python_layers"  # fields of `DataConfig` against untrusted files
 MESH_AXES = ("data", "model")  # the rows of devices (each row takes a batch), and the devices within a row
 
 
@@ -82,7 +82,7 @@ def _wrong_integers(config: Any, prefix: str = "", **least: int) -> Iterator[str
 
 
 @dataclass(frozen=True)
-class Run:
+class ComputeConfig:
     """Settings for a net's computation.
 
     Attributes:
@@ -126,7 +126,7 @@ class Run:
         """The options that a single layer depends on: kernels, precision, backward, axis_name, sync_bn."""
         return self.kernels, self.precision, self.backward, self.axis_name, self.sync_bn
 
-    def plain(self) -> Run:
+    def plain(self) -> ComputeConfig:
         """Return a copy with `kernels="reference"`."""
         return replace(self, kernels="reference")
 
@@ -138,11 +138,11 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Share:
-    """The batches that this process reads: numbers `first` to `first + count - 1` of every `of` batches.
+class DataShard:
+    """The batches that this process reads: numbers `first` to `first + count - 1` of every `total` batches.
 
     By default these are all batches. Batches are numbered from the start of training, with the same numbers in every
-    share.
+    shard.
 
     Raises:
         CaffejaxError: naming every field with an invalid value.
@@ -150,32 +150,32 @@ class Share:
 
     first: int = 0
     count: int = 1
-    of: int = 1
+    total: int = 1
 
     def __post_init__(self) -> None:
         raise_all(CaffejaxError, self._wrong())
 
     def owns(self, number: int) -> bool:
-        """Return whether the share contains the batch with this number."""
-        return self.first <= number % self.of < self.first + self.count
+        """Return whether the shard contains the batch with this number."""
+        return self.first <= number % self.total < self.first + self.count
 
     def nth(self, n: int, start: int = 0) -> int:
-        """Return the number of the share's nth batch, n = 0, 1, ..., among the batches with numbers from `start` on."""
-        rounds, turn = divmod(start, self.of)
+        """Return the number of the shard's nth batch, n = 0, 1, ..., among the batches with numbers from `start` on."""
+        rounds, turn = divmod(start, self.total)
         before = rounds * self.count + min(max(turn - self.first, 0), self.count)
         rounds, turn = divmod(before + n, self.count)
-        return rounds * self.of + self.first + turn
+        return rounds * self.total + self.first + turn
 
     def _wrong(self) -> Iterator[str]:
-        problems = list(_wrong_integers(self, "share.", first=0, count=1, of=1))
+        problems = list(_wrong_integers(self, "shard.", first=0, count=1, total=1))
         yield from problems
-        if not problems and self.first + self.count > self.of:
+        if not problems and self.first + self.count > self.total:
             last = self.first + self.count - 1
-            yield f"share: {self.of} batches have no index {last}: first {self.first}, count {self.count}"
+            yield f"shard: {self.total} batches have no index {last}: first {self.first}, count {self.count}"
 
 
 @dataclass(frozen=True)
-class Reading:
+class DataConfig:
     """Settings for reading a net's data.
 
     Attributes:
@@ -188,7 +188,7 @@ class Reading:
             is allocated.
         max_hdf5_bytes: the bytes that an HDF5 file's data sets may unpack to, beyond the bytes in the file.
         no_python_layers: refuse layers that run Python modules, before a module is imported.
-        share: the batches that this process reads, if several processes share the data. It is not a keyword of nets and
+        shard: the batches that this process reads, if several processes share the data. It is not a keyword of nets and
             solvers.
 
     Raises:
@@ -209,7 +209,7 @@ class Reading:
         MAX_HDF5_BYTES, "the largest unpacked size of an HDF5 data file beyond the file's size", kind="bytes"
     )
     no_python_layers: bool = option(False, "refuse layers that run Python code from modules, before any is imported")
-    share: Share = field(default_factory=Share)
+    shard: DataShard = field(default_factory=DataShard)
 
     def __post_init__(self) -> None:
         _check(self, self._wrong())
@@ -218,8 +218,8 @@ class Reading:
         if not is_integer(self.seed):
             yield f"seed must be an integer, not {quote(self.seed)}"
         yield from _wrong_integers(self, workers=0, max_image_pixels=1, max_hdf5_bytes=1)
-        if not isinstance(self.share, Share):
-            yield f"share must be a Share, not {quote(self.share)}"
+        if not isinstance(self.shard, DataShard):
+            yield f"shard must be a DataShard, not {quote(self.shard)}"
 
 
 @dataclass(frozen=True)
@@ -317,15 +317,15 @@ class TrainConfig:
         metavar="PATH",
     )
     seed: int | None = None
-    run: Run = Run()
-    reading: Reading = Reading()
+    run: ComputeConfig = ComputeConfig()
+    reading: DataConfig = DataConfig()
 
     def __post_init__(self) -> None:
         _check(self, self._wrong(), SolverError)
 
     @classmethod
     def from_keywords(cls, **keywords: Unpack[SolverOptions]) -> TrainConfig:
-        """Make a configuration from fields of this class, of `Run` and of `Reading`.
+        """Make a configuration from fields of this class, of `ComputeConfig` and of `DataConfig`.
 
         Raises:
             SolverError: naming every unknown keyword, and every option with an invalid value.
@@ -336,10 +336,10 @@ class TrainConfig:
         problems: list[Any] = []
         try:
             settings["run"], settings["reading"] = resolve_options(
-                settings.get("run", Run()), settings.get("reading", Reading()), others, (*_NAMES, *names)
+                settings.get("run", ComputeConfig()), settings.get("reading", DataConfig()), others, (*_NAMES, *names)
             )
         except CaffejaxError as error:
-            settings |= {"run": Run(), "reading": Reading()}
+            settings |= {"run": ComputeConfig(), "reading": DataConfig()}
             problems += error.problems
         try:
             config = cls(**settings)
@@ -362,7 +362,7 @@ class TrainConfig:
             yield f"devices must be a number of at least 1 or a list of JAX's devices, not {quote(devices)}"
         if self.device is not None and devices is not None:
             yield "give device or devices, not both"
-        for name, kind in (("parallel", Parallel), ("run", Run), ("reading", Reading)):
+        for name, kind in (("parallel", Parallel), ("run", ComputeConfig), ("reading", DataConfig)):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}"
         if not (self.keep_last is None or (is_integer(self.keep_last) and self.keep_last > 0)):
@@ -377,7 +377,7 @@ class TrainConfig:
 
 
 class NetOptions(TypedDict, total=False):
-    """The fields of `Run` and `Reading` that are keywords of nets and solvers."""
+    """The fields of `ComputeConfig` and `DataConfig` that are keywords of nets and solvers."""
 
     kernels: Kernels
     precision: Precision
@@ -400,7 +400,7 @@ class Options(NetOptions, total=False):
 
 
 class SolverOptions(NetOptions, total=False):
-    """The keywords of `Solver`: the fields of `TrainConfig`, `Run` and `Reading`."""
+    """The keywords of `Solver`: the fields of `TrainConfig`, `ComputeConfig` and `DataConfig`."""
 
     weights: Sequence[str | PathLike[str]]
     strict_weights: bool
@@ -415,16 +415,16 @@ class SolverOptions(NetOptions, total=False):
     debug_nans: bool
     resume: str | PathLike[str] | None
     seed: int | None
-    run: Run
-    reading: Reading
+    run: ComputeConfig
+    reading: DataConfig
 
 
 _NAMES = (*NetOptions.__annotations__, "seed")
 
 
 def resolve_options(
-    run: Run, reading: Reading, options: Mapping[str, Any], names: Sequence[str] = _NAMES
-) -> tuple[Run, Reading]:
+    run: ComputeConfig, reading: DataConfig, options: Mapping[str, Any], names: Sequence[str] = _NAMES
+) -> tuple[ComputeConfig, DataConfig]:
     """Return copies of `run` and `reading` with some of their fields replaced.
 
     Args:
@@ -437,7 +437,7 @@ def resolve_options(
     """
     problems = [f"there is no option '{name}'{did_you_mean(name, names)}" for name in options if name not in _NAMES]
     values: list[Any] = []
-    for name, value, kind in (("run", run, Run), ("reading", reading, Reading)):
+    for name, value, kind in (("run", run, ComputeConfig), ("reading", reading, DataConfig)):
         if not isinstance(value, kind):
             problems.append(f"{name} must be a caffejax.{kind.__name__}, not {quote(value)}")
             continue

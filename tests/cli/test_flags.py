@@ -1,4 +1,4 @@
-"""Flags that stand for the fields of `Run` and `Reading`."""
+"""Flags that stand for the fields of `ComputeConfig` and `DataConfig`."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from caffejax.cli import flags, main
 from caffejax.cli.parser import Parser
-from caffejax.options import LIMITS, Reading, Run
+from caffejax.options import LIMITS, ComputeConfig, DataConfig
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.ArgumentParser) -> None:
-    names = {field.name for kind in (Run, Reading) for field in fields(kind)}
-    assert vars(parser.parse_args([])).keys() == names - {"seed", "share", "axis_name"}
+    names = {field.name for kind in (ComputeConfig, DataConfig) for field in fields(kind)}
+    assert vars(parser.parse_args([])).keys() == names - {"seed", "shard", "axis_name"}
 
 
 def test_flags_have_the_options_own_defaults(parser: argparse.ArgumentParser) -> None:
     options = parser.parse_args([])
-    assert flags.run_of(options) == Run()
-    assert flags.reading_of(options) == Reading()
+    assert flags.compute_config(options) == ComputeConfig()
+    assert flags.data_config(options) == DataConfig()
 
 
 def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +37,8 @@ def test_flags_set_the_options(parser: argparse.ArgumentParser) -> None:
         "--kernels=reference -precision bfloat16 --backward=rules --remat=auto --memory-limit=2KiB --workers=3 "
         "-skip_bad_images=true --max_image_pixels=9 --max_hdf5_bytes=1KiB --no_python_layers".split()
     )
-    assert flags.run_of(options) == Run("reference", "bfloat16", "rules", "auto", 2048)
-    assert flags.reading_of(options) == Reading(
+    assert flags.compute_config(options) == ComputeConfig("reference", "bfloat16", "rules", "auto", 2048)
+    assert flags.data_config(options) == DataConfig(
         workers=3, skip_bad=True, max_image_pixels=9, max_hdf5_bytes=1024, no_python_layers=True
     )
 

@@ -11,7 +11,7 @@ from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
 from caffejax.layers import Look, Reads, Site, Source, layer_type
-from caffejax.options import Reading
+from caffejax.options import DataConfig
 from caffejax.schema import caffe_pb2, read_net
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
@@ -48,7 +48,7 @@ def open_source() -> Iterator[Callable[..., Finished]]:
         runs = layer_type(layer.type).implementation
         assert isinstance(runs, Reads)
         file = None if folder is None else str(folder / "net.prototxt")
-        site = Site(layer, phase, file, Reading(**reading))
+        site = Site(layer, phase, file, DataConfig(**reading))
         look = runs.look(site)
         source = Finished(runs.open(site, look.tops), look)
         opened.append(source)

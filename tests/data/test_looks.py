@@ -21,7 +21,7 @@ _watched: list[Callable[[Any], None]] = []  # what notes a file as opened, or no
 sys.addaudithook(lambda event, given: _watched[0](given[0]) if _watched and event == "open" else None)
 
 
-class Reading(NamedTuple):
+class StageEvents(NamedTuple):
     """What was read by the time the net was built, then until its source was open, then for the first batch."""
 
     build: list[str]
@@ -59,7 +59,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     _watched.clear()
 
 
-def stages(net: str, events: list[str], **reading: Any) -> Reading:
+def stages(net: str, events: list[str], **reading: Any) -> StageEvents:
     """Build a net, open its one source, and read a batch."""
 
     def since() -> list[str]:
@@ -74,7 +74,7 @@ def stages(net: str, events: list[str], **reading: Any) -> Reading:
     opened = since()
     next(source)
     source.close()
-    return Reading(built, opened, since())
+    return StageEvents(built, opened, since())
 
 
 @pytest.fixture

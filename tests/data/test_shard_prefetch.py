@@ -18,7 +18,7 @@ from caffejax.data.image_batches import ImageBatches
 from caffejax.errors import CaffejaxError
 from caffejax.layers import Site, layer_type
 from caffejax.layers.data_source import SharedSource
-from caffejax.options import Options, Reading, Run, Share, resolve_options
+from caffejax.options import ComputeConfig, DataConfig, DataShard, Options, resolve_options
 from caffejax.schema import read_net
 
 SIZE = 5
@@ -46,22 +46,23 @@ class Starts:
 
 
 @st.composite
-def partitions(draw: Any) -> list[Share]:
+def partitions(draw: Any) -> list[DataShard]:
     """Shares that together are the whole."""
     counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     return [
-        Share(first, n, sum(counts)) for n, first in zip(counts, itertools.accumulate(counts, initial=0), strict=False)
+        DataShard(first, n, sum(counts))
+        for n, first in zip(counts, itertools.accumulate(counts, initial=0), strict=False)
     ]
 
 
 @given(partitions(), st.integers(0, 50), st.integers(0, 30))
-def test_the_nth_batch_of_a_share(parts: list[Share], start: int, n: int) -> None:
-    for share in parts:
+def test_the_nth_batch_of_a_shard(parts: list[DataShard], start: int, n: int) -> None:
+    for shard in parts:
         # by counting
-        own = (i for i in itertools.count(start) if i % share.of in range(share.first, share.first + share.count))
-        assert share.nth(n, start) == next(itertools.islice(own, n, None))
-        assert share.owns(share.nth(n, start))
-    assert sum(share.owns(start) for share in parts) == 1
+        own = (i for i in itertools.count(start) if i % shard.total in range(shard.first, shard.first + shard.count))
+        assert shard.nth(n, start) == next(itertools.islice(own, n, None))
+        assert shard.owns(shard.nth(n, start))
+    assert sum(shard.owns(start) for shard in parts) == 1
 
 
 # how many batches to take, or the example to go to
@@ -72,10 +73,12 @@ steps = st.lists(
 
 @settings(max_examples=60)
 @given(partitions(), steps, st.integers(1, 4))
-def test_shares_read_each_example_once_in_order(parts: list[Share], steps: list[tuple[str, int]], depth: int) -> None:
-    """Against counting, by hand; what is read ahead and never taken is the share's, too."""
+def test_shards_read_each_example_once_in_order(
+    parts: list[DataShard], steps: list[tuple[str, int]], depth: int
+) -> None:
+    """Against counting, by hand; what is read ahead and never taken is the shard's, too."""
     at = 0
-    readers = [(share, batches := Starts(), Pipeline(batches, depth, share=share)) for share in parts]
+    readers = [(shard, batches := Starts(), Pipeline(batches, depth, shard=shard)) for shard in parts]
     for do, n in steps:
         if do == "go":
             at = n
@@ -86,25 +89,25 @@ def test_shares_read_each_example_once_in_order(parts: list[Share], steps: list[
             got = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
             given = [int(arrays[0]) for arrays in got if arrays is not None]
             assert given == [at]
-            [owner] = [share for (share, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
+            [owner] = [shard for (shard, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
             assert owner.first <= at // SIZE % owner.of < owner.first + owner.count
             at += SIZE
         assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {at}
-    for share, batches, pipeline in readers:
+    for shard, batches, pipeline in readers:
         pipeline.close()
-        assert {start // SIZE % share.of for start in batches.read_at} <= set(
-            range(share.first, share.first + share.count)
+        assert {start // SIZE % shard.total for start in batches.read_at} <= set(
+            range(shard.first, shard.first + shard.count)
         )
 
 
 @given(partitions(), st.lists(st.sampled_from([1, 1, 1, 0, 2, 5]), max_size=20).map(np.cumsum).map(np.ndarray.tolist))
-def test_the_numbers_that_batches_count_as_decide(parts: list[Share], numbers: list[int]) -> None:
+def test_the_numbers_that_batches_count_as_decide(parts: list[DataShard], numbers: list[int]) -> None:
     """Numbers need not go up by 1: layers stand at different places, or one of them could not be read."""
-    for share in parts:
-        pipeline = Pipeline(Starts(), 3, share=share)
+    for shard in parts:
+        pipeline = Pipeline(Starts(), 3, shard=shard)
         for i, number in enumerate(numbers):
             arrays = pipeline.take(number)
-            own = share.first <= number % share.of < share.first + share.count
+            own = shard.first <= number % shard.total < shard.first + shard.count
             assert (None if arrays is None else int(arrays[0])) == (i * SIZE if own else None)
         assert pipeline.get_state() == {"examples": len(numbers) * SIZE}
         pipeline.close()
@@ -124,18 +127,20 @@ def test_a_pipeline_is_a_shared_source() -> None:
     assert isinstance(Pipeline(Starts(), 1), SharedSource)
 
 
-@pytest.mark.parametrize("share", [Share(), Share(1, 1, 2), Share(0, 3, 4)])
+@pytest.mark.parametrize("shard", [DataShard(), DataShard(1, 1, 2), DataShard(0, 3, 4)])
 def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
-    share: Share, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
+    shard: DataShard, monkeypatch: pytest.MonkeyPatch, data_layer: Callable[..., str], raw_db: Any
 ) -> None:
     read: list[int] = []
     whole = ImageBatches.read
     monkeypatch.setattr(ImageBatches, "read", lambda self, start: read.append(start) or whole(self, start))
-    site = Site(read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=Reading(share=share))
+    site = Site(
+        read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=DataConfig(shard=shard)
+    )
     reads: Any = layer_type("Data").implementation
     source = reads.open(site, reads.look(site).tops)
     next(source)
-    expected, end = 1 + 2 * share.count, time.monotonic() + PATIENCE
+    expected, end = 1 + 2 * shard.count, time.monotonic() + PATIENCE
     while len(read) < expected and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(0.05)  # for what should not come
@@ -146,38 +151,38 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
 @pytest.mark.parametrize(
     ("values", "messages"),
     [
-        ((-1, 1, 2), ["share.first must be an integer of at least 0, not -1"]),
-        ((0, 0, 2), ["share.count must be an integer of at least 1, not 0"]),
-        ((0, 1, 0), ["share.of must be an integer of at least 1, not 0"]),
-        ((1, 2, 2), ["share: 2 batches have no index 2: first 1, count 2"]),
+        ((-1, 1, 2), ["shard.first must be an integer of at least 0, not -1"]),
+        ((0, 0, 2), ["shard.count must be an integer of at least 1, not 0"]),
+        ((0, 1, 0), ["shard.total must be an integer of at least 1, not 0"]),
+        ((1, 2, 2), ["shard: 2 batches have no index 2: first 1, count 2"]),
         (
             (0, 1.0, True),
             [
-                "share.count must be an integer of at least 1, not 1.0",
-                "share.of must be an integer of at least 1, not True",
+                "shard.count must be an integer of at least 1, not 1.0",
+                "shard.total must be an integer of at least 1, not True",
             ],
         ),
         (
             ("a", None, -3),
             [
-                'share.first must be an integer of at least 0, not "a"',
-                "share.count must be an integer of at least 1, not None",
-                "share.of must be an integer of at least 1, not -3",
+                'shard.first must be an integer of at least 0, not "a"',
+                "shard.count must be an integer of at least 1, not None",
+                "shard.total must be an integer of at least 1, not -3",
             ],
         ),
     ],
 )
 def test_invalid_shares_are_refused(values: tuple[Any, Any, Any], messages: list[str]) -> None:
     with pytest.raises(CaffejaxError) as caught:
-        Share(*values)
+        DataShard(*values)
     assert [problem.message for problem in caught.value.problems] == messages
 
 
 def test_a_share_is_no_keyword_and_stays_where_keywords_are_given() -> None:
-    reading = Reading(share=Share(1, 1, 2))
-    assert resolve_options(Run(), reading, {"seed": 3})[1] == Reading(seed=3, share=Share(1, 1, 2))
-    assert "share" not in Options.__annotations__
-    with pytest.raises(CaffejaxError, match=r"^there is no option 'share'$"):
-        resolve_options(Run(), reading, {"share": Share()})
-    with pytest.raises(CaffejaxError, match=r"^share must be a Share, not \(0, 1, 1\)$"):
-        Reading(share=(0, 1, 1))  # type: ignore[arg-type]
+    reading = DataConfig(shard=DataShard(1, 1, 2))
+    assert resolve_options(ComputeConfig(), reading, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
+    assert "shard" not in Options.__annotations__
+    with pytest.raises(CaffejaxError, match=r"^there is no option 'shard'$"):
+        resolve_options(ComputeConfig(), reading, {"shard": DataShard()})
+    with pytest.raises(CaffejaxError, match=r"^shard must be a DataShard, not \(0, 1, 1\)$"):
+        DataConfig(shard=(0, 1, 1))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caffejax import Net, Reading, Solver
+from caffejax import DataConfig, Net, Solver
 from caffejax import pycaffe as caffe
 from caffejax.cli import main
 from caffejax.errors import CaffejaxError
@@ -91,7 +91,7 @@ def test_every_command_that_builds_nets_has_the_flags(
 
 def test_in_python(folder: Path) -> None:
     calls: list[Any] = [
-        lambda: Net(NET, reading=Reading(no_python_layers=True)),
+        lambda: Net(NET, reading=DataConfig(no_python_layers=True)),
         lambda: Solver(folder / "solver.prototxt", no_python_layers=True),
     ]
     for call in calls:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from caffejax import Net, Run, Solver, SolverError, Variables
+from caffejax import ComputeConfig, Net, Solver, SolverError, Variables
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEY = jax.random.key(0)
@@ -59,7 +59,7 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         other = copied(original)
         assert other is not original
         assert other.graph == original.graph
-        assert other.run == Run(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
+        assert other.run == ComputeConfig(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
         assert_equal(computed(other), computed(original))
         assert other.in_phase("TRAIN").graph == net.graph
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, SolverError
-from caffejax.options import Options, Reading, Run, SolverOptions, TrainConfig, choices, resolve_options
+from caffejax.options import ComputeConfig, DataConfig, Options, SolverOptions, TrainConfig, choices, resolve_options
 from caffejax.schema.caffe_pb2 import NetParameter
 
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
@@ -26,7 +26,7 @@ def messages(made: Any) -> list[str]:
 def test_every_wrong_value_of_a_run_is_named() -> None:
     values: dict[str, Any] = dict.fromkeys(("kernels", "precision", "backward", "remat"), "best") | {"memory_limit": -1}
     values |= {"axis_name": "", "sync_bn": "yes"}
-    assert sorted(messages(lambda: Run(**values))) == sorted(
+    assert sorted(messages(lambda: ComputeConfig(**values))) == sorted(
         [
             'kernels must be "fast" or "reference", not "best"',
             'precision must be "float32" or "tf32" or "bfloat16", not "best" (half precision is bfloat16, which needs '
@@ -41,13 +41,13 @@ def test_every_wrong_value_of_a_run_is_named() -> None:
 
 
 def test_every_wrong_value_of_reading_is_named() -> None:
-    values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "share": 2}
-    assert sorted(messages(lambda: Reading(**values))) == sorted(
+    values: dict[str, Any] = {"seed": 0.5, "workers": -1, "skip_bad": "no", "shard": 2}
+    assert sorted(messages(lambda: DataConfig(**values))) == sorted(
         [
             "seed must be an integer, not 0.5",
             "workers must be an integer of at least 0, not -1",
             'skip_bad must be True or False, not "no"',
-            "share must be a Share, not 2",
+            "shard must be a DataShard, not 2",
         ]
     )
 
@@ -57,7 +57,7 @@ def test_every_wrong_value_of_reading_is_named() -> None:
     [("memory_limit", 1.5), ("memory_limit", True), ("seed", True), ("workers", "2"), ("skip_bad", 1), ("remat", None)],
 )
 def test_a_value_of_the_wrong_kind_is_named(option: str, value: Any) -> None:
-    (message,) = messages(lambda: resolve_options(Run(), Reading(), {option: value}))
+    (message,) = messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {option: value}))
     assert message.startswith(f"{option} must be ")
 
 
@@ -71,7 +71,7 @@ def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
         "workers must be an integer of at least 0, not -2",
         "skip_bad must be True or False, not None",
     ]
-    assert sorted(messages(lambda: resolve_options(Run(), Reading(), options))) == sorted(expected)
+    assert sorted(messages(lambda: resolve_options(ComputeConfig(), DataConfig(), options))) == sorted(expected)
     assert sorted(messages(lambda: Net(INPUT, **options))) == sorted(expected)  # type: ignore[arg-type]
 
 
@@ -79,26 +79,33 @@ def test_problems_of_both_values_and_of_names_are_said_at_once() -> None:
     ("name", "nearest"), [("kernel", "kernels"), ("sede", "seed"), ("Workers", "workers"), ("skip-bad", "skip_bad")]
 )
 def test_an_unknown_keyword_gets_the_nearest_name(name: str, nearest: str) -> None:
-    (message,) = messages(lambda: resolve_options(Run(), Reading(), {name: 1}))
+    (message,) = messages(lambda: resolve_options(ComputeConfig(), DataConfig(), {name: 1}))
     assert message == f"there is no option '{name}'; did you mean '{nearest}'?"
 
 
 def test_keywords_stand_in_place_of_fields() -> None:
-    run, reading = Run(kernels="reference", memory_limit=10), Reading(seed=7, workers=2)
+    run, reading = ComputeConfig(kernels="reference", memory_limit=10), DataConfig(seed=7, workers=2)
     assert resolve_options(run, reading, {}) == (run, reading)
     options = {"backward": "rules", "kernels": "fast", "memory_limit": None, "seed": 1}
-    assert resolve_options(run, reading, options) == (Run("fast", backward="rules"), Reading(seed=1, workers=2))
-    assert (run, reading) == (Run("reference", memory_limit=10), Reading(7, 2))  # as they were
+    assert resolve_options(run, reading, options) == (
+        ComputeConfig("fast", backward="rules"),
+        DataConfig(seed=1, workers=2),
+    )
+    assert (run, reading) == (ComputeConfig("reference", memory_limit=10), DataConfig(7, 2))  # as they were
 
 
 def test_a_net_takes_both_values_and_keywords() -> None:
-    net = Net(INPUT, run=Run(backward="rules"), reading=Reading(workers=1), kernels="reference", seed=3)
-    assert net.run == Run(kernels="reference", backward="rules")
-    assert net.reading == Reading(seed=3, workers=1)
+    net = Net(INPUT, run=ComputeConfig(backward="rules"), reading=DataConfig(workers=1), kernels="reference", seed=3)
+    assert net.run == ComputeConfig(kernels="reference", backward="rules")
+    assert net.reading == DataConfig(seed=3, workers=1)
 
 
 @pytest.mark.parametrize(
-    ("value", "same", "other"), [(Run(), Run("fast"), Run("reference")), (Reading(), Reading(0), Reading(1))]
+    ("value", "same", "other"),
+    [
+        (ComputeConfig(), ComputeConfig("fast"), ComputeConfig("reference")),
+        (DataConfig(), DataConfig(0), DataConfig(1)),
+    ],
 )
 def test_values_are_frozen_and_hashable(value: Any, same: Any, other: Any) -> None:
     assert {value: 1, same: 2, other: 3} == {value: 2, other: 3}
@@ -109,8 +116,8 @@ def test_values_are_frozen_and_hashable(value: Any, same: Any, other: Any) -> No
 
 
 def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the_share() -> None:
-    hints = get_type_hints(Run) | get_type_hints(Reading)
-    del hints["share"]
+    hints = get_type_hints(ComputeConfig) | get_type_hints(DataConfig)
+    del hints["shard"]
     assert get_type_hints(Options) == hints
     options = get_type_hints(SolverOptions, localns={"jax": jax})
     assert options == hints | get_type_hints(TrainConfig, localns={"jax": jax})
@@ -118,21 +125,21 @@ def test_the_keywords_are_the_fields_of_both_values_with_their_types_but_for_the
 
 
 def test_options_with_choices_refuse_other_values() -> None:
-    assert choices(Run, "kernels") == ("fast", "reference")
-    assert choices(Run, "precision") == ("float32", "tf32", "bfloat16")
+    assert choices(ComputeConfig, "kernels") == ("fast", "reference")
+    assert choices(ComputeConfig, "precision") == ("float32", "tf32", "bfloat16")
     for name in ("kernels", "precision", "backward", "remat"):
-        assert choices(Run, name)[0] == getattr(Run(), name)
-        for value in choices(Run, name):
-            assert getattr(Run(**{name: value}), name) == value  # type: ignore[arg-type]
+        assert choices(ComputeConfig, name)[0] == getattr(ComputeConfig(), name)
+        for value in choices(ComputeConfig, name):
+            assert getattr(ComputeConfig(**{name: value}), name) == value  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"run": None}, "run must be a caffejax.Run, not None"),
-        ({"run": {"kernels": "fast"}}, "run must be a caffejax.Run, not {'kernels': 'fast'}"),
-        ({"reading": Run()}, "reading must be a caffejax.Reading, not Run("),
-        ({"run": None, "reading": Run(), "seed": "x"}, "reading must be a caffejax.Reading"),
+        ({"run": None}, "run must be a caffejax.ComputeConfig, not None"),
+        ({"run": {"kernels": "fast"}}, "run must be a caffejax.ComputeConfig, not {'kernels': 'fast'}"),
+        ({"reading": ComputeConfig()}, "reading must be a caffejax.DataConfig, not ComputeConfig("),
+        ({"run": None, "reading": ComputeConfig(), "seed": "x"}, "reading must be a caffejax.DataConfig"),
         ({"precision": np.array([1, 2])}, "precision must be"),
     ],
 )

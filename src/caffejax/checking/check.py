@@ -28,7 +28,7 @@ from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
 from ..graph import Graph
 from ..graph.resolve import State, has_no_data, net_states
-from ..options import Reading
+from ..options import DataConfig
 from ..paths import find, is_hdf5
 from ..schema import read_solver, read_valid_part
 from ..schema.caffe_pb2 import NetParameter, SolverParameter
@@ -45,7 +45,7 @@ _KEPT = 2  # numbers in memory for each activation: the activation and its gradi
 
 
 def check_file(
-    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), reading: Reading = Reading()
+    path: str | os.PathLike[str], weights: Sequence[str | os.PathLike[str]] = (), reading: DataConfig = DataConfig()
 ) -> Report:
     """Check a net or a solver. No layer runs, and missing data is not opened.
 
@@ -82,14 +82,14 @@ def _net_report(
     net: NetParameter,
     wrong: Sequence[Problem],
     weights: Sequence[Path],
-    reading: Reading,
+    reading: DataConfig,
     notes: Sequence[str],
 ) -> Report:
     phases = tuple(_phase_report(file, net, state, weights, reading, wrong) for state in net_states(net))
     return Report(str(file), "net", findings_of(wrong, "text"), _drop_repeated(phases), tuple(dict.fromkeys(notes)))
 
 
-def _solver_report(file: Path, param: SolverParameter, reading: Reading, notes: list[str]) -> Report:
+def _solver_report(file: Path, param: SolverParameter, reading: DataConfig, notes: list[str]) -> Report:
     """Return the report on a solver: problems of its settings, and reports on the nets that its file contains.
 
     For a net in another file there is only a note whether the file exists.
@@ -120,7 +120,7 @@ def _phase_report(
     net: NetParameter,
     state: State,
     weights: Sequence[Path],
-    reading: Reading,
+    reading: DataConfig,
     wrong: Sequence[Problem] = (),
 ) -> PhaseReport:
     if has_no_data(net, state.message):
@@ -193,7 +193,7 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection
 
-    def check(self, path: Path, weights: Sequence[str], reading: Reading, timeout: float) -> Report:
+    def check(self, path: Path, weights: Sequence[str], reading: DataConfig, timeout: float) -> Report:
         """Return the report on a file. If the process crashes or exceeds `timeout` seconds, the report says so."""
         try:
             self._start()
@@ -247,7 +247,7 @@ def check_files(
     *,
     jobs: int | None = None,
     timeout: float = 120,
-    reading: Reading = Reading(),
+    reading: DataConfig = DataConfig(),
     imports: Sequence[str] = (),
 ) -> Iterator[Report]:
     """Check many files in parallel; yield the reports in the order of the files, as they become available.

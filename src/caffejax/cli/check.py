@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         weights,
         jobs=options.jobs,
         timeout=options.timeout,
-        reading=flags.reading_of(options),
+        reading=flags.data_config(options),
         imports=options.imports or (),
     )
     named = {str(path) for path in options.paths}

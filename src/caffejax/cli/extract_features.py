@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     number = "0" if options.kind == "CPU" else options.number.removeprefix("DEVICE_ID=")
     device = device_flags.device_of(options.kind.lower(), number)
     check_exist([options.model, options.weights])
-    net = Net(Path(options.model), "TEST", reading=flags.reading_of(options))
+    net = Net(Path(options.model), "TEST", reading=flags.data_config(options))
     variables = jax.device_put(net_flags.variables_of(net, options.weights, options.strict_weights), device)
     loader = Loader(net.graph)
     batches = map(partial(jax.device_put, device=device), islice(loader, options.batches))

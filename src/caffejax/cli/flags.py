@@ -12,7 +12,7 @@ from typing import Any
 from ..atomic import check_writable
 from ..errors import CaffejaxError
 from ..human_readable import parse_bytes
-from ..options import LIMITS, FlagKind, Reading, Run, choices
+from ..options import LIMITS, ComputeConfig, DataConfig, FlagKind, choices
 
 DATABASES = ("lmdb", "leveldb")
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup  # a parser or a group of its flags
@@ -103,12 +103,12 @@ _PARSERS: dict[FlagKind, tuple[Callable[[str], Any], str]] = {
     "paths": (several, "FILES"),
 }
 COMPUTES = "how it computes"
-_TITLES: dict[type, str] = {Run: COMPUTES, Reading: "how data is read"}  # titles of groups of flags
+_TITLES: dict[type, str] = {ComputeConfig: COMPUTES, DataConfig: "how data is read"}  # titles of groups of flags
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add flags for the fields `names` of `Run` and `Reading`; default: all fields except the limits on files."""
-    for kind in (Run, Reading):
+    """Add flags for the fields `names` of `ComputeConfig` and `DataConfig`; default: all except the limits on files."""
+    for kind in (ComputeConfig, DataConfig):
         add_fields(parser, kind, names or [f.name for f in fields(kind) if f.name not in LIMITS])
 
 
@@ -145,14 +145,14 @@ def add_fields(
         )
 
 
-def run_of(options: argparse.Namespace) -> Run:
-    """Return a `Run` from the command's flags; fields without a flag have their defaults."""
-    return Run(**fields_of(Run, options))
+def compute_config(options: argparse.Namespace) -> ComputeConfig:
+    """Return a `ComputeConfig` from the command's flags; fields without a flag have their defaults."""
+    return ComputeConfig(**fields_of(ComputeConfig, options))
 
 
-def reading_of(options: argparse.Namespace) -> Reading:
-    """Return a `Reading` from the command's flags; fields without a flag have their defaults."""
-    return Reading(**fields_of(Reading, options))
+def data_config(options: argparse.Namespace) -> DataConfig:
+    """Return a `DataConfig` from the command's flags; fields without a flag have their defaults."""
+    return DataConfig(**fields_of(DataConfig, options))
 
 
 def fields_of(kind: type, options: argparse.Namespace) -> dict[str, Any]:

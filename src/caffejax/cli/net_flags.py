@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CaffejaxError
-from ..options import LIMITS, Reading, TrainConfig
+from ..options import LIMITS, DataConfig, TrainConfig
 from . import flags
 from .parser import HIDDEN_TITLE, Parser
 
@@ -54,7 +54,7 @@ def add_state_flags(parser: argparse.ArgumentParser) -> None:
 def add_code_and_limits(parser: argparse.ArgumentParser) -> None:
     """Add `--import` and the limits on untrusted files: the flags of every command that builds nets."""
     add_import_flag(parser)
-    flags.add_fields(parser, Reading, LIMITS, HIDDEN_TITLE)
+    flags.add_fields(parser, DataConfig, LIMITS, HIDDEN_TITLE)
 
 
 def stages(options: argparse.Namespace) -> list[str]:
@@ -79,8 +79,8 @@ def net_of(options: argparse.Namespace) -> Net:
         options.phase,
         level=options.level,
         stages=stages(options),
-        run=flags.run_of(options),
-        reading=flags.reading_of(options),
+        run=flags.compute_config(options),
+        reading=flags.data_config(options),
     )
     _require_layers(net.graph, options)
     return net
@@ -107,7 +107,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
     message, wrong = read_valid_part(file)
     state = net_state(message, options.phase, options.level, stages(options))
     try:
-        candidate = next(assumed_graphs(message, state, file, flags.reading_of(options), wrong))
+        candidate = next(assumed_graphs(message, state, file, flags.data_config(options), wrong))
     except AbsentError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumed:

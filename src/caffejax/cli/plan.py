@@ -114,7 +114,7 @@ def _subject(options: argparse.Namespace) -> tuple[Net, SolverParameter | None]:
     from ..schema import read_solver
     from ..training import solver_param
 
-    path, run, reading = Path(options.model), flags.run_of(options), flags.reading_of(options)
+    path, run, reading = Path(options.model), flags.compute_config(options), flags.data_config(options)
     if not path.is_file() or kind_of(path.read_text("utf-8-sig", "replace")) != "solver":
         stages = net_flags.stages(options)
         return Net(path, options.phase, level=options.level, stages=stages, run=run, reading=reading), None

@@ -124,7 +124,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     from ..net import Net
 
     state = net_state(net, "TEST", options.level, net_flags.stages(options))
-    file, reading = Path(options.model), flags.reading_of(options)
+    file, reading = Path(options.model), flags.data_config(options)
     if any(has_absent_source(layer, file.parent) for layer in net.layer):
         try:
             candidate = next(assumed_graphs(net, state, file, reading))

@@ -57,8 +57,8 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     config |= {
         "devices" if isinstance(chosen, list) else "device": chosen,
         "parallel": device_flags.parallel_of(options),
-        "run": flags.run_of(options),
-        "reading": flags.reading_of(options),
+        "run": flags.compute_config(options),
+        "reading": flags.data_config(options),
     }
     solver = Solver(param, file=options.solver, **config)
     try:

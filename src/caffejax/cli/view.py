@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     from ..errors import CaffejaxError
     from ..view import serve, write_page
 
-    file, stages, reading = Path(options.model), net_flags.stages(options), flags.reading_of(options)
+    file, stages, reading = Path(options.model), net_flags.stages(options), flags.data_config(options)
     if options.serve:
         if options.out is not None:
             raise CaffejaxError("--out writes a page to a file and --serve shows it without a file; give one of them")

@@ -63,7 +63,7 @@ class DataLayer(ABC):
         def open_source(site: Site, tops: Tops) -> Source:
             with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 _check_batch_fits(tops)
-                layer, shard = cls(site), site.reading.share
+                layer, shard = cls(site), site.reading.shard
                 return Pipeline(layer.open(tops), layer.prefetch * shard.count, site.reading.workers, shard)
 
         open_source.__doc__ = cls.__doc__

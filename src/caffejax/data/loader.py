@@ -35,7 +35,7 @@ def open_sources(graph: Graph) -> dict[str, Source]:
 
 
 class Loader:
-    """Iterator of batches for all data layers of a net: all batches, or the shard of them in `Reading.share`.
+    """Iterator of batches for all data layers of a net: all batches, or the shard of them in `DataConfig.shard`.
 
     Batch n has the nth batch of every source, counted from the start of training. After a restore, n is the position of
     the first `SharedSource`, or 0 without such a source, so all processes agree on the shard of a batch.
@@ -68,7 +68,7 @@ class Loader:
         self._by_hand = by_hand
         self._user_data = user_data
         self._sources = open_sources(graph)
-        self._share = graph.layers[0].site.reading.share
+        self._shard = graph.layers[0].site.reading.shard
         self._shared = {key: source for key, source in self._sources.items() if isinstance(source, SharedSource)}
         self._number = self._find_number()
         self._positions: dict[str, Position] = {**self._sources, **_python_positions(graph)}
@@ -117,7 +117,7 @@ class Loader:
 
     def _take(self) -> dict[str, Any] | None:
         """Advance by one batch of the whole data; return it if it belongs to the shard, else None."""
-        is_local = self._share.owns(self._number)
+        is_local = self._shard.owns(self._number)
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)

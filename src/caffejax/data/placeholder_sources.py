@@ -13,7 +13,7 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..graph import Graph, build_graph
 from ..graph.resolve import is_included
 from ..layers import Reads, layer_type
-from ..options import Reading
+from ..options import DataConfig
 from ..paths import find
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .video.video_data import video_shape
@@ -48,7 +48,7 @@ class AssumedGraph(NamedTuple):
 
 
 def assumed_graphs(
-    net: NetParameter, state: NetState, file: Path, reading: Reading = Reading(), wrong: Sequence[Problem] = ()
+    net: NetParameter, state: NetState, file: Path, reading: DataConfig = DataConfig(), wrong: Sequence[Problem] = ()
 ) -> Iterator[AssumedGraph]:
     """Yield the graph of a net whose sources may be missing. Data layers with missing sources become placeholders.
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from ..errors import CaffejaxError, DataError
-from ..options import Share
+from ..options import DataShard
 from .common import decode_position, encode_position
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ class Pipeline:
         batches: the batches to read.
         depth: the number of batches to keep ready, at least 1.
         workers: the number of worker processes; 0 reads in threads of this process.
-        share: the shard to read.
+        shard: the shard to read.
 
     Raises:
         DataError: if `depth` is 0.
     """
 
-    def __init__(self, batches: Batches, depth: int, workers: int = 0, share: Share = Share()) -> None:
+    def __init__(self, batches: Batches, depth: int, workers: int = 0, shard: DataShard = DataShard()) -> None:
         import grain  # noqa: F401  before the finalizer below, which must run before Grain's
 
         if depth < 1:
@@ -97,7 +97,7 @@ class Pipeline:
         self._batches = batches
         self._depth = depth
         self._workers = workers
-        self._share = share
+        self._shard = shard
         self._examples = 0  # the number of examples before the next batch
         self._expected = 0  # the number of the batch that is prefetched next
         self._warned: set[str] = set()
@@ -136,9 +136,9 @@ class Pipeline:
         Raises:
             DataError: naming the record that cannot be read, or if a worker process has ended.
         """
-        if (number - self._expected) % self._share.of:
+        if (number - self._expected) % self._shard.total:
             _stop_prefetching(self._ahead)
-        arrays = self._read(number) if self._share.owns(number) else None
+        arrays = self._read(number) if self._shard.owns(number) else None
         self._examples += self._batches.batch_size
         self._expected = number + 1
         return arrays
@@ -178,7 +178,7 @@ class Pipeline:
         import grain
         from grain.experimental import ThreadPrefetchIterDataset
 
-        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._share, number, self._examples))
+        batches = grain.MapDataset.source(_ShardBatches(self._batches, self._shard, number, self._examples))
         if self._workers:
             _mark_grain_flags_parsed()
             # each worker reads one batch at a time, and keeps a part of the batches in a queue
@@ -217,19 +217,19 @@ class _ShardBatches:
 
     Args:
         batches: all batches.
-        share: the shard.
+        shard: the shard.
         first: the number of the first batch.
         start: the number of the first example in that batch.
     """
 
-    def __init__(self, batches: Batches, share: Share, first: int, start: int) -> None:
-        self._batches, self._share, self._first, self._start = batches, share, first, start
+    def __init__(self, batches: Batches, shard: DataShard, first: int, start: int) -> None:
+        self._batches, self._shard, self._first, self._start = batches, shard, first, start
 
     def __len__(self) -> int:
         return _ENDLESS
 
     def __getitem__(self, n: int) -> Batch:
-        offset = self._share.nth(n, self._first) - self._first
+        offset = self._shard.nth(n, self._first) - self._first
         return self._batches.read(self._start + offset * self._batches.batch_size)
 
 

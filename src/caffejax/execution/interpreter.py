@@ -214,7 +214,7 @@ class CompiledParts:
     and this is logged. The runner accepts concrete arrays only, also under `jax.grad`.
 
     Args:
-        kernels: the implementation of operations, as in `Run.kernels`.
+        kernels: the implementation of operations, as in `ComputeConfig.kernels`.
     """
 
     def __init__(self, kernels: Kernels) -> None:

@@ -20,7 +20,7 @@ from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
 from ..layers.validation import declared_params, wrap_layer_errors
-from ..options import Reading, Run
+from ..options import ComputeConfig, DataConfig
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from .graph import AUTOMATIC, Graph, Layer, Param
@@ -48,8 +48,8 @@ def build_graph(
     state: NetState,
     *,
     file: str | None = None,
-    run: Run = Run(),
-    reading: Reading = Reading(),
+    run: ComputeConfig = ComputeConfig(),
+    reading: DataConfig = DataConfig(),
     wrong: Sequence[Problem] = (),
 ) -> Graph:
     """Build the graph of an upgraded net in a state (see `net_state`).
@@ -149,8 +149,8 @@ def _connect_layers(
     net: NetParameter,
     state: NetState,
     file: str | None,
-    run: Run,
-    reading: Reading,
+    run: ComputeConfig,
+    reading: DataConfig,
     wrong: Sequence[Problem],
 ) -> tuple[_Wiring, list[Problem]]:
     """Connect the layers in order; return the wiring, and every problem.
@@ -190,8 +190,8 @@ class _Wiring:
 
     phase: Any
     file: str | None
-    run: Run
-    reading: Reading
+    run: ComputeConfig
+    reading: DataConfig
     sharing: Sharing = field(default_factory=Sharing)
     layers: list[Layer] = field(default_factory=list)
     blobs: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)

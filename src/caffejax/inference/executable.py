@@ -25,7 +25,7 @@ from ..human_readable import format_bytes, format_count
 from ..kernels import compiling, onednn_program
 from ..kernels.packed_weights import PackedWeights
 from ..kernels.platform_dispatch import Operation
-from ..options import Run
+from ..options import ComputeConfig
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
 from .partition import Lowered, partition
@@ -54,7 +54,7 @@ class CompiledShapes:
         self,
         graph: Graph,
         variables: Trees,
-        options: Run,
+        options: ComputeConfig,
         *,
         device: jax.Device | None,
         low: LowPrecision | None = None,

@@ -21,7 +21,7 @@ from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus
 from ..kernels.packed_weights import StoredWeight
-from ..options import Run
+from ..options import ComputeConfig
 from ..variables import Blobs, Variables
 from .constant_folding import fold, materialize
 from .executable import CompiledShapes
@@ -60,7 +60,7 @@ class Frozen:
         self,
         graph: Graph,
         variables: Variables,
-        options: Run,
+        options: ComputeConfig,
         precision: Literal["bfloat16", "int8"] | None = None,
         calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
@@ -92,7 +92,7 @@ class Frozen:
             )
         return ranges
 
-    def _set(self, graph: Graph, variables: Trees, options: Run, low: LowPrecision | None) -> None:
+    def _set(self, graph: Graph, variables: Trees, options: ComputeConfig, low: LowPrecision | None) -> None:
         self._low = low
         self.graph, self._options = graph, options
         self._folded: Trees = jax.tree.map(StoredWeight, tuple(variables))
@@ -221,7 +221,9 @@ def _shapes(arrays: Iterable[Any]) -> tuple[Any, ...] | None:
         return None
 
 
-def _restore(kind: type[Frozen], graph: Graph, variables: Variables, options: Run, low: LowPrecision | None) -> Frozen:
+def _restore(
+    kind: type[Frozen], graph: Graph, variables: Variables, options: ComputeConfig, low: LowPrecision | None
+) -> Frozen:
     frozen = object.__new__(kind)
     frozen._set(graph, variables, options, low)
     return frozen

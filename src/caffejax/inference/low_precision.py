@@ -18,7 +18,7 @@ from ..errors import CaffejaxError
 from ..glog import log
 from ..kernels import compiling, onednn, onednn_program
 from ..kernels.onednn_program import Numbers, Operation, Shape
-from ..options import Run, quote
+from ..options import ComputeConfig, quote
 
 Ranges = Mapping[str, tuple[float, float]]  # the least and the largest number of each blob
 _TINY = 1e-30  # the largest number of a blob of zeros, so that its step is not 0
@@ -55,7 +55,7 @@ class _Form:
     step: float = 0
 
 
-def resolve_precision(precision: str, run: Run) -> tuple[Run, Literal["bfloat16", "int8"] | None]:
+def resolve_precision(precision: str, run: ComputeConfig) -> tuple[ComputeConfig, Literal["bfloat16", "int8"] | None]:
     """Return the settings of a frozen net of a precision, and the number type of its oneDNN programs or None.
 
     Where a type of less than 32 bits is not supported, a warning is logged once, and the net is float32. On other
@@ -81,7 +81,7 @@ def resolve_precision(precision: str, run: Run) -> tuple[Run, Literal["bfloat16"
     return replace(run, precision="float32"), None if reason else precision  # type: ignore[return-value]
 
 
-def _reason_against(precision: str, run: Run) -> str | None:
+def _reason_against(precision: str, run: ComputeConfig) -> str | None:
     if not compiling.on_cpu():
         return "only CPUs have programs for it"
     if run.kernels != "fast" or not onednn_program.available():

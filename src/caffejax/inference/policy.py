@@ -15,7 +15,7 @@ from ..graph.inference_graph import inference_names
 from ..graph.traits import is_stateless
 from ..host_memory import free_memory
 from ..kernels import compiling
-from ..options import Run
+from ..options import ComputeConfig
 from ..variables import Blobs, Variables
 from .frozen_net import Frozen
 
@@ -35,7 +35,7 @@ class FrozenPasses:
         names: the names of the blobs to return, each mapped to its name in the inference graph.
     """
 
-    def __init__(self, graph: Graph, run: Run, variables: Variables, names: Mapping[str, str]) -> None:
+    def __init__(self, graph: Graph, run: ComputeConfig, variables: Variables, names: Mapping[str, str]) -> None:
         self._names, self._losses = names, graph.losses
         self._frozen = Frozen(inference_graph(graph, names), variables, run)
         unfinished = [layer for layer in graph.layers if layer.look is not None and layer.look.finish is not None]
@@ -72,7 +72,7 @@ class FrozenPasses:
         return np.float32(sum(sums))
 
 
-def freeze_passes(graph: Graph, run: Run, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
+def freeze_passes(graph: Graph, run: ComputeConfig, variables: Variables, blobs: Iterable[str]) -> FrozenPasses | None:
     """Compile a net's forward passes for inference, if their results equal the results of `Net.apply`.
 
     A net is not compiled in phase TRAIN, with layers on the host, with state that changes from pass to pass (recurrent
@@ -122,7 +122,7 @@ class FrozenPassCache:
         run: the run settings.
     """
 
-    def __init__(self, graph: Graph, run: Run) -> None:
+    def __init__(self, graph: Graph, run: ComputeConfig) -> None:
         self._graph, self._run = graph, run
         self._possible = True
         self._arrays: list[Any] = []

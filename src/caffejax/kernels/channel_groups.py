@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .platform_dispatch import Operation
 
-Run = Callable[[jax.Array, jax.Array, int], jax.Array]
+Convolve = Callable[[jax.Array, jax.Array, int], jax.Array]
 
 
 def groups_of(inputs: int, weight: jax.Array) -> int:
@@ -17,7 +17,7 @@ def groups_of(inputs: int, weight: jax.Array) -> int:
     return inputs // weight.shape[1]
 
 
-def run_in_groups(run: Run, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
+def run_in_groups(run: Convolve, x: jax.Array, weight: jax.Array, groups: int) -> jax.Array:
     """Return `run(x, weight, groups)`, computed group by group where that is faster.
 
     Group k is a part of the channels of `x`, (batch, channels, ...), and the same part of the first axis of `weight`.

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ..errors import LayerError, require
-from ..options import Reading, Run
+from ..options import ComputeConfig, DataConfig
 from ..paths import find
 from .bucketed_random import fold_in
 from .types import LayerType, PerLayer
@@ -83,7 +83,7 @@ class Context:
     layer: Any
     type: LayerType
     phase: Phase = "TEST"
-    run: Run = field(default_factory=Run)
+    run: ComputeConfig = field(default_factory=ComputeConfig)
     base_key: tuple[jax.Array, Any] | None = None
     propagate_down: tuple[bool, ...] | None = None
     per_layer: bool = False
@@ -176,7 +176,7 @@ class Site:
     layer: Any
     phase: Phase = "TEST"
     file: str | None = None
-    reading: Reading = field(default_factory=Reading)
+    reading: DataConfig = field(default_factory=DataConfig)
 
     @property
     def training(self) -> bool:

@@ -1,8 +1,8 @@
 """Sums and means over the devices whose batches together are one batch.
 
-Under `jax.shard_map` over `Run.axis_name` each device runs the net on its shard of the rows, and a loss refers to the
-whole batch. The interpreter takes the mean over devices of a top without axes. A layer with such a top therefore
-returns, for
+Under `jax.shard_map` over `ComputeConfig.axis_name` each device runs the net on its shard of the rows, and a loss
+refers to the whole batch. The interpreter takes the mean over devices of a top without axes. A layer with such a top
+therefore returns, for
 
 - a mean over rows: the mean over the device's rows; nothing else is needed;
 - a sum over rows: `axis_size` times the sum over the device's rows;

@@ -44,7 +44,7 @@ class Source(Position, Protocol):
 
 @runtime_checkable
 class SharedSource(Source, Protocol):
-    """A source that can read only the shard of one process, `Reading.share`.
+    """A source that can read only the shard of one process, `DataConfig.shard`.
 
     `next` returns the shard's next batch. The position refers to the whole data, whatever the shard. Every process
     reads any other source completely, and the loader drops the batches of other shards.

@@ -57,7 +57,7 @@ def backward(
 
 @validate_params
 def call(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:
-    """Run `forward`, differentiable according to `Run.backward`: by autodiff, or by the hand-written rule if any.
+    """Run `forward`, differentiable according to `ComputeConfig.backward`: by autodiff, or by a hand-written rule.
 
     Types with `overrides_autodiff` always use their rule.
     """

@@ -41,7 +41,7 @@ from ..kernels.vma import varying_axes
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..layers.fillers import is_random
-from ..options import Options, Reading, Run, resolve_options
+from ..options import ComputeConfig, DataConfig, Options, resolve_options
 from ..schema import read_valid_part, source_file
 from ..schema.caffe_pb2 import NetParameter, NetState
 from ..summary import Summary, summarize
@@ -71,7 +71,7 @@ class Net:
         run: how the net computes.
         reading: how data layers read.
         file: the file that a NetParameter was read from. Error messages name it, and relative paths start there.
-        options: fields of `Run` and `Reading` by name. They override the fields of `run` and `reading`.
+        options: fields of `ComputeConfig` and `DataConfig` by name. They override the fields of `run` and `reading`.
 
     Attributes:
         graph: the layers with names, shapes and connections.
@@ -94,8 +94,8 @@ class Net:
         level: int = 0,
         stages: Sequence[str] = (),
         state: NetState | None = None,
-        run: Run = Run(),
-        reading: Reading = Reading(),
+        run: ComputeConfig = ComputeConfig(),
+        reading: DataConfig = DataConfig(),
         file: str | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -210,7 +210,7 @@ class Net:
         outputs = tuple(name for name in blobs if name not in read)
         return self._with_graph(replace(self.graph, layers=layers, blobs=blobs, outputs=outputs), reshaped=True)
 
-    def with_run(self, run: Run) -> Net:
+    def with_run(self, run: ComputeConfig) -> Net:
         """Return the same net, with the same input shapes, and other options of computation."""
         message, state, file = self._definition
         other = type(self)(message, state=state, file=file, run=run, reading=self.reading).in_phase(self.graph.phase)

@@ -14,7 +14,7 @@ from .global_arrays import (
     to_first_device,
     wait_on_cpu,
 )
-from .mesh import DATA, MODEL, is_first, local_share, make_mesh, param_shardings, tpu_conv_layout
+from .mesh import DATA, MODEL, is_first, local_shard, make_mesh, param_shardings, tpu_conv_layout
 from .multihost import Requests, all_processes, assert_equal, barrier, broadcast_from_first, start_processes
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "gather_to_host",
     "is_first",
     "join_batches",
-    "local_share",
+    "local_shard",
     "make_mesh",
     "param_shardings",
     "place",

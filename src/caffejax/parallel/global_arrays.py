@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..errors import DataError
-from .mesh import DATA, ShardingOrFormat, is_first, local_share, sharding_of, with_layout
+from .mesh import DATA, ShardingOrFormat, is_first, local_shard, sharding_of, with_layout
 
 
 def replicated_sharding(mesh: Mesh) -> NamedSharding:
@@ -143,14 +143,14 @@ def join_batches(mesh: Mesh, batches: Sequence[Mapping[str, np.ndarray]], axis: 
         batches: for each row of the mesh in which this process has devices, arrays by blob name.
         axis: the position of the new axis: the number of leading axes of steps and passes.
     """
-    share = local_share(mesh)
+    shard = local_shard(mesh)
     joined: dict[str, jax.Array] = {}
     for name, first in batches[0].items():
         sharding = NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA))
 
         def piece(index: Any, name: str = name) -> np.ndarray:
-            return np.expand_dims(batches[(index[axis].start or 0) - share.first][name], axis)
+            return np.expand_dims(batches[(index[axis].start or 0) - shard.first][name], axis)
 
-        shape = (*first.shape[:axis], share.of, *first.shape[axis:])
+        shape = (*first.shape[:axis], shard.total, *first.shape[axis:])
         joined[name] = jax.make_array_from_callback(shape, sharding, piece, dtype=first.dtype)
     return joined

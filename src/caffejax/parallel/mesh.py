@@ -14,7 +14,7 @@ from jax.experimental.layout import Format, Layout
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from ..errors import CaffejaxError
-from ..options import MESH_AXES, Share
+from ..options import MESH_AXES, DataShard
 
 DATA, MODEL = MESH_AXES
 
@@ -47,11 +47,11 @@ def make_mesh(devices: Sequence[jax.Device], model: int = 1) -> Mesh:
 
 
 @functools.cache
-def local_share(mesh: Mesh) -> Share:
+def local_shard(mesh: Mesh) -> DataShard:
     """Return the rows of the mesh whose batches this process reads: the rows in which it has devices."""
     rows = mesh.devices.reshape(mesh.shape[DATA], -1)
     local = [i for i, row in enumerate(rows) if any(d.process_index == jax.process_index() for d in row)]
-    return Share(local[0], len(local), len(rows))
+    return DataShard(local[0], len(local), len(rows))
 
 
 _LARGE = 2**16  # elements; gathering a smaller array costs more time than sharding saves memory

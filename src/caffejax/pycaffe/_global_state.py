@@ -20,7 +20,7 @@ from ..errors import CaffejaxError, did_you_mean
 from ..glog import log_to_stderr, start_logging
 from ..layers import layer_types
 from ..layers.bucketed_random import folded_bits, key_of_seed
-from ..options import LIMITS, Reading
+from ..options import LIMITS, DataConfig
 from ..process import alias_package
 from ..schema.caffe_pb2 import TEST, TRAIN
 
@@ -91,7 +91,7 @@ def set_random_seed(seed: int) -> None:
 
 
 def set_limits(**limits: Any) -> None:
-    """Set limits for reading files from now on. The names are the names of `caffejax.Reading`.
+    """Set limits for reading files from now on. The names are the names of `caffejax.DataConfig`.
 
     Args:
         limits: `max_image_pixels`, `max_hdf5_bytes` or `no_python_layers`; other limits stay unchanged.
@@ -101,13 +101,13 @@ def set_limits(**limits: Any) -> None:
     """
     if unknown := [name for name in limits if name not in LIMITS]:
         raise CaffejaxError(f"there is no limit '{name}'{did_you_mean(name, LIMITS)}" for name in unknown)
-    Reading(**limits)
+    DataConfig(**limits)
     _process.limits |= limits
 
 
-def reading() -> Reading:
-    """Return the `Reading` configuration of new nets: the defaults with the limits of `set_limits`."""
-    return Reading(**_process.limits)
+def reading() -> DataConfig:
+    """Return the `DataConfig` of new nets: the defaults with the limits of `set_limits`."""
+    return DataConfig(**_process.limits)
 
 
 def next_key() -> tuple[jax.Array, np.uint32]:

@@ -30,8 +30,8 @@ from ..human_readable import format_bytes, format_count
 from ..layers.bucketed_random import key_of_seed
 from ..layers.context import name_key
 from ..net import Net
-from ..options import Reading, Run, Share, TrainConfig
-from ..parallel import DATA, assert_equal, broadcast_from_first, local_share, make_mesh
+from ..options import ComputeConfig, DataConfig, DataShard, TrainConfig
+from ..parallel import DATA, assert_equal, broadcast_from_first, local_shard, make_mesh
 from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
@@ -50,7 +50,9 @@ _NOTHING = "neither a smaller batch, recomputation nor bfloat16 would make it fi
 _UPPER_BOUND = 8 * 4  # bytes for each element of params and tops: an upper bound of the memory for training
 
 
-def check_memory(net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[Run], Net]) -> None:
+def check_memory(
+    net: Net, device: jax.Device, memory_limit: int | None, rebuild: Callable[[ComputeConfig], Net]
+) -> None:
     """Check that training fits into free memory; log a warning if it may not fit.
 
     Nets with layers on the host and nets without a loss are not checked.
@@ -95,7 +97,7 @@ def _takes(net: Net, limit: int | None, batch: int | None = None) -> int:
     return memory.peak_without_remat if limit is None else memory.peak
 
 
-def _remedies(net: Net, room: int, rebuild: Callable[[Run], Net]) -> Iterator[str]:
+def _remedies(net: Net, room: int, rebuild: Callable[[ComputeConfig], Net]) -> Iterator[str]:
     """Yield each single change with which training fits, or all changes together if no single change is enough."""
     run, none = net.run, True
     changes: list[tuple[str, Net, int | None]] = []
@@ -168,7 +170,7 @@ class Setup:
         graph = self.net.graph
         names = self.net.input_names or graph.layers[0].tops
         shape = graph.blobs[names[0]].shape if names else ()
-        return self.param.iter_size * self.net.reading.share.of * (shape[0] if shape else 1)
+        return self.param.iter_size * self.net.reading.shard.total * (shape[0] if shape else 1)
 
 
 def build(
@@ -215,7 +217,7 @@ def build(
 
     reading = replace(config.reading, seed=seed)
     if mesh is not None:
-        reading = replace(reading, share=local_share(mesh))
+        reading = replace(reading, shard=local_shard(mesh))
         run = run_on(mesh, run)
     with locate_errors(file=os.fspath(path) if path else None):
         train, test_settings = solver_param.train_net(param, folder), solver_param.test_nets(param, folder)
@@ -294,7 +296,7 @@ def _checksum(path: str | os.PathLike[str]) -> int:
     return number
 
 
-def run_on(mesh: Mesh, run: Run) -> Run:
+def run_on(mesh: Mesh, run: ComputeConfig) -> ComputeConfig:
     """Return the run settings of a net on a mesh: `axis_name` is set if the mesh has several rows of devices."""
     return replace(run, axis_name=DATA) if mesh.shape[DATA] > 1 else run
 
@@ -309,15 +311,15 @@ def _check_trains(graph: Graph) -> None:
         )
 
 
-def _test_net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
+def _test_net(net: solver_param.NetSettings, run: ComputeConfig, reading: DataConfig) -> Net:
     """Build a test net. A net that can be tested only on one device reads all of the data, not one shard."""
     test_net = _net(net, run, reading)
-    if reading.share == Share() or supports_parallel_eval(test_net):
+    if reading.shard == DataShard() or supports_parallel_eval(test_net):
         return test_net
     if jax.process_count() > 1 and test_net.graph.has_host_layers:
         message = "the test net has layers that run on the host: several processes cannot test it"
         raise GraphError(Problem(message, file=net.file))
-    return _net(net, run, replace(reading, share=Share()))
+    return _net(net, run, replace(reading, shard=DataShard()))
 
 
 def _devices(config: TrainConfig) -> list[jax.Device]:
@@ -357,14 +359,14 @@ def _seed(param: SolverParameter, default: int | None) -> int:
     return broadcast_from_first(secrets.randbits(31)) if default is None else default
 
 
-def _set_memory_limit(run: Run, device: jax.Device) -> Run:
+def _set_memory_limit(run: ComputeConfig, device: jax.Device) -> ComputeConfig:
     """Return the run settings. For remat "auto" without a memory limit, the limit is the device's free memory."""
     if run.remat == "auto" and run.memory_limit is None:
         return replace(run, memory_limit=memory_budget(device))
     return run
 
 
-def _net(net: solver_param.NetSettings, run: Run, reading: Reading) -> Net:
+def _net(net: solver_param.NetSettings, run: ComputeConfig, reading: DataConfig) -> Net:
     return Net(net.message, state=net.state, file=net.file, run=run, reading=reading)
 
 

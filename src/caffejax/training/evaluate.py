@@ -20,7 +20,7 @@ from ..errors import DataError, GraphError, Problem
 from ..graph import Graph
 from ..inference.policy import freeze_passes, scored_blobs
 from ..net import Net, Params, Variables
-from ..parallel import DATA, all_gather, check_shapes, join_batches, local_share, place, replicated_sharding
+from ..parallel import DATA, all_gather, check_shapes, join_batches, local_shard, place, replicated_sharding
 from .program_keys import net_function
 from .reporting import log
 
@@ -347,8 +347,8 @@ class MeshEvaluator(Evaluator):
     All processes must call it together.
 
     Args:
-        net: the test net. `supports_parallel_eval` must be true for it, and its `reading.share` must be
-            `local_share(mesh)`.
+        net: the test net. `supports_parallel_eval` must be true for it, and its `reading.shard` must be
+            `local_shard(mesh)`.
         mesh: the devices.
         loader: the loader of the net's batches.
         ap_version: as for `Evaluator`.
@@ -359,7 +359,7 @@ class MeshEvaluator(Evaluator):
 
     def __init__(self, net: Net, mesh: Mesh, loader: Loader, ap_version: str | None = None) -> None:
         super().__init__(net, mesh.devices.flat[0], loader, ap_version)
-        self._mesh, self._share = mesh, local_share(mesh)
+        self._mesh, self._shard = mesh, local_shard(mesh)
         self._shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
         scores = output_scores(net)
 
@@ -373,7 +373,7 @@ class MeshEvaluator(Evaluator):
 
     def _passes(self, variables: Variables, batches: int, key: jax.Array) -> Iterator[Any]:
         params, state = self._replicate(variables)
-        n, done = self._share.of, 0
+        n, done = self._shard.total, 0
         spare: dict[str, np.ndarray] | None = None
         while done < batches:
             count = min(n, batches - done)
@@ -382,9 +382,9 @@ class MeshEvaluator(Evaluator):
             local_batches = self.loader.take(count)
             for batch in local_batches:
                 check_shapes(batch, self._shapes)
-            by_row = dict(zip((row for row in rows if self._share.owns(row)), local_batches, strict=True))
+            by_row = dict(zip((row for row in rows if self._shard.owns(row)), local_batches, strict=True))
             spare = local_batches[0] if local_batches else spare or self._zeros()  # for mesh rows that take no batch
-            local_rows = range(self._share.first, self._share.first + self._share.count)
+            local_rows = range(self._shard.first, self._shard.first + self._shard.count)
             placed = join_batches(self._mesh, [by_row.get(row, spare) for row in local_rows], 0)
             keys = [jax.random.fold_in(key, done + rows.index(row)) if row in rows else key for row in range(n)]
             results = all_gather(self._forward(params, state, placed, self._keys(keys)))

@@ -35,7 +35,7 @@ from ..parallel import (
     first_replica,
     gather_to_host,
     join_batches,
-    local_share,
+    local_shard,
     param_shardings,
     place,
     replicated_sharding,
@@ -180,7 +180,7 @@ class OnMesh:
     def __init__(self, mesh: Mesh, graph: Graph, shard: Shard = "none") -> None:
         self.mesh = mesh
         self._shard = shard
-        self._share = local_share(mesh)
+        self._data_shard = local_shard(mesh)
         self._shapes = {name: graph.blobs[name].shape for name in graph.input_names}
 
     def shardings(self, state: TrainState) -> Any:
@@ -241,7 +241,7 @@ class OnMesh:
             device_statistics: the running statistics of each device, or None if the snapshot does not have them. If it
                 has the statistics of fewer devices, they are repeated.
         """
-        n, by_row = self._share.of, NamedSharding(self.mesh, PartitionSpec(DATA))
+        n, by_row = self._data_shard.total, NamedSharding(self.mesh, PartitionSpec(DATA))
 
         def place_rows(first: Any, saved: Any = None) -> jax.Array:
             rows = np.asarray(first)[None] if saved is None else np.asarray(saved)
@@ -289,10 +289,10 @@ class OnMesh:
         Raises:
             DataError: if a batch cannot be read, or its shape differs from the net's.
         """
-        by_pass = [loader.take(self._share.of) for _ in range(passes)]
+        by_pass = [loader.take(self._data_shard.total) for _ in range(passes)]
         for batch in (batch for batches in by_pass for batch in batches):
             check_shapes(batch, self._shapes)
-        return [stack([batches[row] for batches in by_pass]) for row in range(self._share.count)]
+        return [stack([batches[row] for batches in by_pass]) for row in range(self._data_shard.count)]
 
     def put(self, batches: Sequence[Batches], axis: int = 1) -> dict[str, jax.Array]:
         """Put the batches that `read` returned on the devices: the batches of each row of the mesh on that row.
@@ -314,7 +314,7 @@ class OnMesh:
     def passes(self, state: TrainState, batches: Batches, passes: int) -> Iterator[Pass]:
         """Yield `(params, state, batch, key)` of each pass of the next update, row by row of this process's devices."""
         params = all_gather(state.params)
-        for row in range(self._share.first, self._share.first + self._share.count):
+        for row in range(self._data_shard.first, self._data_shard.first + self._data_shard.count):
             device = next(d for d in np.ravel(self.mesh.devices[row]) if d.process_index == jax.process_index())
 
             def on_device(array: jax.Array, axis: int | None = None, device: jax.Device = device) -> jax.Array:

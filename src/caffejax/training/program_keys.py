@@ -13,7 +13,7 @@ from ..data.transform import Normalize
 from ..graph import Graph, Layer, Param
 from ..layers.registry import is_builtin
 from ..net import Net
-from ..options import Run
+from ..options import ComputeConfig
 from ..schema.caffe_pb2 import SolverParameter
 
 # settings that compiled functions do not depend on: rates are arguments of functions; only the trainer reads the others
@@ -46,7 +46,7 @@ def net_function(name: str, net: Net) -> bytes | None:
     return graph_function(f"{name} of {type(net).__module__}.{type(net).__qualname__}", net.graph, net.run)
 
 
-def graph_function(name: str, graph: Graph, run: Run) -> bytes | None:
+def graph_function(name: str, graph: Graph, run: ComputeConfig) -> bytes | None:
     """Return the cache key of a compiled function of a graph, or None if the function must not be stored.
 
     The key is None if the function depends on code or files beside the net and caffejax: for layers on the host, layer

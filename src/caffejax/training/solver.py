@@ -277,7 +277,8 @@ class Solver(Trainer):
         test_data: the examples for the test net, in the same forms. For several test nets, a list with one item for
             each net; None for a net without Input layers.
         tune: whether to call `caffejax.tune_process` first.
-        options: the fields of `caffejax.training.TrainConfig`, `caffejax.Run` and `caffejax.Reading`, by name.
+        options: the fields of `caffejax.training.TrainConfig`, `caffejax.ComputeConfig` and `caffejax.DataConfig`, by
+            name.
 
     Attributes:
         file: the solver's file, or None if the solver was not read from a file.

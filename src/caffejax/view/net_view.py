@@ -16,7 +16,7 @@ from ..graph import net_state
 from ..graph.resolve import find_sources, has_no_data, is_included
 from ..human_readable import format_count
 from ..layers import Phase
-from ..options import Reading
+from ..options import DataConfig
 from ..schema import format_text, read_valid_part
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
 from ..summary import LayerSummary, summarize
@@ -69,7 +69,7 @@ class NetView:
     phases: dict[Phase, PhaseView]
 
 
-def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: Reading = Reading()) -> NetView:
+def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: DataConfig = DataConfig()) -> NetView:
     """Load the view of a net. No layer runs, and missing data is not opened.
 
     Args:
@@ -88,7 +88,7 @@ def load_view(file: Path, level: int = 0, stages: Sequence[str] = (), reading: R
     return NetView(file, net, problems, tuple(notes), phases)
 
 
-def _load_phase(net: NetParameter, state: NetState, file: Path, reading: Reading) -> PhaseView:
+def _load_phase(net: NetParameter, state: NetState, file: Path, reading: DataConfig) -> PhaseView:
     places = [i for i, layer in enumerate(net.layer) if is_included(layer, state)]
     layers = [net.layer[i] for i in places]
     numbers: dict[int, LayerSummary] = {}
@@ -117,7 +117,7 @@ _Numbers = tuple[dict[int, LayerSummary], tuple[Problem, ...], tuple[str, ...]]
 
 
 def _numbers(
-    net: NetParameter, state: NetState, file: Path, reading: Reading, layers: Sequence[LayerParameter]
+    net: NetParameter, state: NetState, file: Path, reading: DataConfig, layers: Sequence[LayerParameter]
 ) -> _Numbers:
     """Return the shapes and counts of layers by index, the problems of the net, and the assumptions on missing data.
 
@@ -274,7 +274,7 @@ def write_page(
     out: str | os.PathLike[str],
     level: int = 0,
     stages: Sequence[str] = (),
-    reading: Reading = Reading(),
+    reading: DataConfig = DataConfig(),
 ) -> NetView:
     """Write the HTML page of a net's file. An invalid net is drawn with its problems.
 

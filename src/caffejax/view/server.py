@@ -12,7 +12,7 @@ from socketserver import TCPServer
 from typing import Any, cast
 
 from ..errors import CaffejaxError, Problem
-from ..options import Reading
+from ..options import DataConfig
 from .html_page import escape_json, page
 from .net_view import load_view, to_json
 
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 class _FileWatcher:
     """The view of a net's file, reloaded when the file changes."""
 
-    def __init__(self, file: Path, level: int, stages: Sequence[str], reading: Reading) -> None:
+    def __init__(self, file: Path, level: int, stages: Sequence[str], reading: DataConfig) -> None:
         self._file = file
         self._look = lambda: to_json(load_view(file, level, stages, reading))
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ def serve(
     level: int = 0,
     stages: Sequence[str] = (),
     ready: Callable[[ThreadingHTTPServer], object] = lambda server: None,
-    reading: Reading = Reading(),
+    reading: DataConfig = DataConfig(),
 ) -> None:
     """Show a net to browsers on this machine until interrupted.
 

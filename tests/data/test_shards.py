@@ -17,11 +17,11 @@ from caffejax import Net
 from caffejax.data import Batch, Batches, write_leveldb, write_lmdb
 from caffejax.data.loader import Loader
 from caffejax.errors import DataError
-from caffejax.options import Reading, Share
+from caffejax.options import DataConfig, DataShard
 
 EXAMPLES = 13
 SIZE = 3  # examples in a batch
-COUNTS = [(1,), (1, 1), (2, 1), (3, 5)]  # of the shares: how many batches of each round they have
+COUNTS = [(1,), (1, 1), (2, 1), (3, 5)]  # of the shards: how many batches of each round they have
 KINDS = ["LMDB", "LEVELDB", "HDF5", "HDF5 shuffled", "ImageData", "WindowData", "Python"]
 
 Arrays = dict[str, np.ndarray]
@@ -30,7 +30,7 @@ Arrays = dict[str, np.ndarray]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, raw_datum: Callable[..., bytes]) -> Path:
     """Thirteen examples with labels 0 to 12, of each kind."""
-    path = tmp_path_factory.mktemp("shares")
+    path = tmp_path_factory.mktemp("shards")
     records = [(b"%03d" % i, raw_datum(i)) for i in range(EXAMPLES)]
     write_lmdb(path / "lmdb", records)
     write_leveldb(path / "leveldb", records)
@@ -66,10 +66,10 @@ def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Seq
     return f"""layer {{ name: "{name}" type: "{layer_type}" {named} {more} {field} {{ {params} {batch_size} }} }}"""
 
 
-def shares(counts: Sequence[int]) -> list[Share]:
+def shards(counts: Sequence[int]) -> list[DataShard]:
     """Shares that follow one another, with so many batches each; together they are the whole."""
     firsts = itertools.accumulate(counts, initial=0)
-    return [Share(first, count, sum(counts)) for first, count in zip(firsts, counts, strict=False)]
+    return [DataShard(first, count, sum(counts)) for first, count in zip(firsts, counts, strict=False)]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def open_loader() -> Iterator[Callable[..., Loader]]:
     with ExitStack() as opened:
 
         def open_one(text: str, **reading: Any) -> Loader:
-            net = Net(text, "TRAIN", reading=Reading(**{"seed": 7, **reading}))
+            net = Net(text, "TRAIN", reading=DataConfig(**{"seed": 7, **reading}))
             return opened.enter_context(closing(Loader(net.graph)))
 
         yield open_one
@@ -88,17 +88,19 @@ def same(batch: Arrays, other: Arrays) -> bool:
     return batch.keys() == other.keys() and all(np.array_equal(batch[name], other[name]) for name in batch)
 
 
-def check_takes(whole: list[Arrays], readers: list[tuple[Share, Loader]], takes: Sequence[int], first: int = 0) -> None:
-    """Check that readers of all shares give what one gives: batch i of `whole` has number `first + i`."""
+def check_takes(
+    whole: list[Arrays], readers: list[tuple[DataShard, Loader]], takes: Sequence[int], first: int = 0
+) -> None:
+    """Check that readers of all shards give what one gives: batch i of `whole` has number `first + i`."""
     at = 0
     for n in takes:
-        given = [(share, loader.take(n)) for share, loader in readers]
+        given = [(shard, loader.take(n)) for shard, loader in readers]
         numbers = range(first + at, first + at + n)
-        for share, batches in given:
-            expected = [i for i in numbers if share.first <= i % share.of < share.first + share.count]
+        for shard, batches in given:
+            expected = [i for i in numbers if shard.first <= i % shard.total < shard.first + shard.count]
             assert len(batches) == len(expected)
             for i, batch in zip(expected, batches, strict=True):
-                assert same(batch, whole[i - first]), f"{share}: batch {i}"
+                assert same(batch, whole[i - first]), f"{shard}: batch {i}"
         assert sum(len(batches) for _, batches in given) == n
         at += n
     assert at <= len(whole)
@@ -138,22 +140,22 @@ def test_all_shares_together_read_what_one_reader_reads(
     alone = open_loader(text)
     whole = [next(alone) for _ in range(sum(takes))]
     assert not same(whole[0], whole[1])
-    readers = [(share, open_loader(text, share=share)) for share in shares(counts)]
+    readers = [(shard, open_loader(text, shard=shard)) for shard in shards(counts)]
     watched = [watch(loader) for _, loader in readers]
     check_takes(whole, readers, takes)
     assert all(loader.get_state() == alone.get_state() for _, loader in readers)
     assert alone.get_state() == {"d": {"at" if kind == "Python" else "examples": SIZE * sum(takes)}}
-    for (share, _), watching in zip(readers, watched, strict=True):
+    for (shard, _), watching in zip(readers, watched, strict=True):
         if watching is not None:
             assert {start % SIZE for start in watching.starts} == {0}
             turns = {start // SIZE % of for start in watching.starts}
-            assert turns == set(range(share.first, share.first + share.count)), "what is not the share's was read"
+            assert turns == set(range(shard.first, shard.first + shard.count)), "what is not the shard's was read"
             assert len(watching.starts) == len(set(watching.starts)), "a batch was read twice"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "WindowData"])  # that one draws at random
 def test_no_example_comes_twice_in_a_round(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
-    readers = [open_loader(net_of(kind, folder, 1), share=share) for share in shares((2, 1))]
+    readers = [open_loader(net_of(kind, folder, 1), shard=shard) for shard in shards((2, 1))]
     taken = [loader.take(39) for loader in readers]
     if kind == "Python":  # its batches are of 3: three rounds are 13 batches
         taken = [loader[:count] for loader, count in zip(taken, (9, 4), strict=True)]
@@ -166,16 +168,16 @@ def test_no_example_comes_twice_in_a_round(open_loader: Callable[..., Loader], f
 def test_a_position_restores_onto_other_shares(
     open_loader: Callable[..., Loader], folder: Path, kind: str, before: tuple[int, ...], after: tuple[int, ...]
 ) -> None:
-    text, taken = net_of(kind, folder), 11  # of no number of shares a multiple
+    text, taken = net_of(kind, folder), 11  # of no number of shards a multiple
     alone = open_loader(text)
     whole = [next(alone) for _ in range(taken + 30)]
     states = []
-    for share in shares(before):
-        loader = open_loader(text, share=share)
+    for shard in shards(before):
+        loader = open_loader(text, shard=shard)
         loader.take(taken)
         states.append(loader.get_state())
     assert all(state == states[0] for state in states)
-    readers = [(share, open_loader(text, share=share)) for share in shares(after)]
+    readers = [(shard, open_loader(text, shard=shard)) for shard in shards(after)]
     for _, loader in readers:
         loader.take(5)  # and back
         loader.set_state(states[0])
@@ -193,7 +195,7 @@ def test_a_position_of_another_batch_size(
     alone = open_loader(text)
     alone.set_state({"d": {"examples": examples}})
     whole = [next(alone) for _ in range(12)]
-    readers = [(share, open_loader(text, share=share)) for share in shares((2, 1))]
+    readers = [(shard, open_loader(text, shard=shard)) for shard in shards((2, 1))]
     for _, loader in readers:
         loader.set_state({"d": {"examples": examples}})
     check_takes(whole, readers, [3, 2, 1, 6], examples // 4)
@@ -210,7 +212,7 @@ def test_layers_that_stand_at_different_places_stay_together(
     alone = open_loader(text)
     alone.set_state(place)
     whole = [next(alone) for _ in range(20)]
-    readers = [(share, open_loader(text, share=share)) for share in shares((1, 2))]
+    readers = [(shard, open_loader(text, shard=shard)) for shard in shards((1, 2))]
     for _, loader in readers:
         loader.take(4)
         loader.set_state(place | {"e": {"at": 0, "examples": 0}})
@@ -223,9 +225,9 @@ def test_worker_processes_read_shares(open_loader: Callable[..., Loader], folder
     text = net_of("LMDB", folder)
     alone = open_loader(text)
     whole = [next(alone) for _ in range(14)]
-    # one share is read without processes: each process takes more than a second to start
+    # one shard is read without processes: each process takes more than a second to start
     readers = [
-        (share, open_loader(text, share=share, workers=n)) for share, n in zip(shares((1, 1)), (0, 2), strict=True)
+        (shard, open_loader(text, shard=shard, workers=n)) for shard, n in zip(shards((1, 1)), (0, 2), strict=True)
     ]
     check_takes(whole, readers, [2, 4, 3, 2])
     for _, loader in readers:
@@ -238,7 +240,7 @@ def test_next_gives_the_shares_batches_one_by_one(open_loader: Callable[..., Loa
     text = net_of(kind, folder)
     alone = open_loader(text)
     whole = [next(alone) for _ in range(12)]
-    loader = open_loader(text, share=Share(1, 2, 4))
+    loader = open_loader(text, shard=DataShard(1, 2, 4))
     for i in (1, 2, 5, 6, 9, 10):
         assert same(next(loader), whole[i])
 
@@ -246,7 +248,7 @@ def test_next_gives_the_shares_batches_one_by_one(open_loader: Callable[..., Loa
 def test_a_python_layer_runs_for_every_batch_and_keeps_its_share(
     open_loader: Callable[..., Loader], folder: Path
 ) -> None:
-    loader = open_loader(net_of("Python", folder), share=Share(1, 1, 4))
+    loader = open_loader(net_of("Python", folder), shard=DataShard(1, 1, 4))
     rows = loader._graph.layers[0].type.instance
     assert [batch["data"][0, 0] for batch in loader.take(9)] == [3, 15]
     assert rows.given == 9
@@ -258,7 +260,10 @@ def test_batches_of_several_devices_are_one_batch_of_all(
     open_loader: Callable[..., Loader], folder: Path, kind: str, n: int
 ) -> None:
     """What n devices take of batches is what one takes of batches n times as large: joined along the first axis."""
-    large, small = open_loader(net_of(kind, folder, n * SIZE)), open_loader(net_of(kind, folder), share=Share(0, n, n))
+    large, small = (
+        open_loader(net_of(kind, folder, n * SIZE)),
+        open_loader(net_of(kind, folder), shard=DataShard(0, n, n)),
+    )
     for _ in range(6):
         batches = small.take(n)
         joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
@@ -272,7 +277,7 @@ def test_errors_of_a_batch_are_raised_by_its_owner(open_loader: Callable[..., Lo
     (tmp_path / "list.txt").write_text("".join(f"{i}.png {i}\n" for i in range(6)))
     text = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label"
         image_data_param {{ source: "{tmp_path / "list.txt"}" batch_size: 1 }} }}"""
-    one, other = (open_loader(text, share=share) for share in shares((1, 1)))
+    one, other = (open_loader(text, shard=shard) for shard in shards((1, 1)))
     assert [batch["label"].tolist() for batch in one.take(6)] == [[0], [2], [4]]
     with pytest.raises(DataError, match=r"3\.png.* cannot be decoded"):
         other.take(6)
@@ -286,7 +291,7 @@ def test_labels_are_checked_in_what_is_taken(open_loader: Callable[..., Loader],
         layer { name: "ip" type: "InnerProduct" bottom: "data" top: "y" inner_product_param { num_output: 5 } }
         layer { name: "loss" type: "SoftmaxWithLoss" bottom: "y" bottom: "label" }"""
     )
-    one, other = (open_loader(text, share=share) for share in shares((1, 1)))
+    one, other = (open_loader(text, shard=shard) for shard in shards((1, 1)))
     assert [batch["label"].tolist() for batch in one.take(2)] == [[0, 1, 2]]
     with pytest.raises(DataError, match="blob 'label' holds 5 in row 2"):
         other.take(2)
