@@ -90,7 +90,7 @@ def test_shards_read_each_example_once_in_order(
             given = [int(arrays[0]) for arrays in got if arrays is not None]
             assert given == [at]
             [owner] = [shard for (shard, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
-            assert owner.first <= at // SIZE % owner.of < owner.first + owner.count
+            assert owner.first <= at // SIZE % owner.total < owner.first + owner.count
             at += SIZE
         assert {pipeline.get_state()["examples"] for _, _, pipeline in readers} == {at}
     for shard, batches, pipeline in readers:
@@ -172,13 +172,13 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
         ),
     ],
 )
-def test_invalid_shares_are_refused(values: tuple[Any, Any, Any], messages: list[str]) -> None:
+def test_invalid_shards_are_refused(values: tuple[Any, Any, Any], messages: list[str]) -> None:
     with pytest.raises(CaffejaxError) as caught:
         DataShard(*values)
     assert [problem.message for problem in caught.value.problems] == messages
 
 
-def test_a_share_is_no_keyword_and_stays_where_keywords_are_given() -> None:
+def test_shard_is_no_keyword_and_keywords_do_not_change_it() -> None:
     reading = DataConfig(shard=DataShard(1, 1, 2))
     assert resolve_options(ComputeConfig(), reading, {"seed": 3})[1] == DataConfig(seed=3, shard=DataShard(1, 1, 2))
     assert "shard" not in Options.__annotations__

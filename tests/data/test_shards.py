@@ -132,7 +132,7 @@ def watch(loader: Loader) -> Watching | None:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_shares_together_read_what_one_reader_reads(
+def test_all_shards_together_read_what_one_reader_reads(
     open_loader: Callable[..., Loader], folder: Path, kind: str, counts: tuple[int, ...]
 ) -> None:
     text, of = net_of(kind, folder), sum(counts)
@@ -165,7 +165,7 @@ def test_no_example_comes_twice_in_a_round(open_loader: Callable[..., Loader], f
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("before", "after"), [((2, 1), (1, 1)), ((1,), (3, 5)), ((3, 5), (1,)), ((1, 1), (2, 1))])
-def test_a_position_restores_onto_other_shares(
+def test_a_position_restores_onto_other_shards(
     open_loader: Callable[..., Loader], folder: Path, kind: str, before: tuple[int, ...], after: tuple[int, ...]
 ) -> None:
     text, taken = net_of(kind, folder), 11  # of no number of shards a multiple
@@ -221,7 +221,7 @@ def test_layers_that_stand_at_different_places_stay_together(
 
 
 @pytest.mark.slow
-def test_worker_processes_read_shares(open_loader: Callable[..., Loader], folder: Path) -> None:
+def test_worker_processes_read_shards(open_loader: Callable[..., Loader], folder: Path) -> None:
     text = net_of("LMDB", folder)
     alone = open_loader(text)
     whole = [next(alone) for _ in range(14)]
@@ -236,7 +236,7 @@ def test_worker_processes_read_shares(open_loader: Callable[..., Loader], folder
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_next_gives_the_shares_batches_one_by_one(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
+def test_next_returns_the_batches_of_the_shard_one_by_one(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
     text = net_of(kind, folder)
     alone = open_loader(text)
     whole = [next(alone) for _ in range(12)]
@@ -245,7 +245,7 @@ def test_next_gives_the_shares_batches_one_by_one(open_loader: Callable[..., Loa
         assert same(next(loader), whole[i])
 
 
-def test_a_python_layer_runs_for_every_batch_and_keeps_its_share(
+def test_a_python_layer_runs_for_every_batch_and_keeps_its_shard(
     open_loader: Callable[..., Loader], folder: Path
 ) -> None:
     loader = open_loader(net_of("Python", folder), shard=DataShard(1, 1, 4))
