@@ -236,7 +236,9 @@ def test_worker_processes_read_shards(open_loader: Callable[..., Loader], folder
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_next_returns_the_batches_of_the_shard_one_by_one(open_loader: Callable[..., Loader], folder: Path, kind: str) -> None:
+def test_next_returns_the_batches_of_the_shard_one_by_one(
+    open_loader: Callable[..., Loader], folder: Path, kind: str
+) -> None:
     text = net_of(kind, folder)
     alone = open_loader(text)
     whole = [next(alone) for _ in range(12)]
