@@ -8,12 +8,10 @@ batch. With --memory the table has the bytes of each layer, followed by the memo
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..glog import start_logging
-from ..human_readable import format_bytes, format_count
-from ..text_table import align_columns
+from ..human_readable import format_bytes
 from . import flags, net_flags
 
 if TYPE_CHECKING:
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
 HELP = "summarise a net: shapes, parameters, multiply-adds, memory, receptive fields"
 EXAMPLE = "caffejax summary deploy.prototxt --batch=1"
-
-_TITLES = ("layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds")
-_TEXT_COLUMNS = 3
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -62,37 +57,9 @@ def _print_memory(options: argparse.Namespace) -> None:
     if options.json:
         flags.print_json(_as_json(report, compiled))
         return
-    print("\n".join(align_columns(_rows(report), _TEXT_COLUMNS)))
-    _print_training(report)
+    print(report)
     if compiled:
         _print_compiled(compiled)
-
-
-def _rows(report: MemoryReport) -> Iterator[tuple[str, ...]]:
-    yield _TITLES
-    for layer in report.layers:
-        tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
-        yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in report.total})
-    yield "total", "", "", *_numbers(report.total)
-
-
-def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
-    size = (of["parameter_bytes"] or 0) + (of["activation_bytes"] or 0)
-    numbers = of["parameters"], of["activations"], size, of["multiply_adds"]
-    return tuple("?" if n is None else f"{n:,}" for n in numbers)
-
-
-def _print_training(report: MemoryReport) -> None:
-    if (training := report.training) is None:
-        return
-    print(f"\nParameters, gradients, history, statistics and a batch: {format_bytes(training.fixed)}")
-    print(f"Training, with activations and their diffs: about {format_bytes(training.peak_without_remat)}")
-    if training.n_recomputed:
-        layers = f"{training.n_recomputed} of {len(report.layers)} layers"
-        groups = format_count(len(training.groups) - 1, "group")
-        print(f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}")
-    if not training.fits:
-        print("That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less.")
 
 
 def _print_compiled(figures: CompiledMemory) -> None:

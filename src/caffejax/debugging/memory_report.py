@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ from ..execution import PassInputs
 from ..execution.rematerialize import Groups, plan_groups
 from ..graph import Graph
 from ..graph.reshape import with_batch
+from ..human_readable import format_bytes, format_count
 from ..kernels import compiling
 from ..net import Net
 from ..summary import LayerSummary, layer_sizes, layer_summary
+from ..text_table import align_columns
 
 SUMMED = ("parameters", "parameter_bytes", "activations", "activation_bytes", "multiply_adds")
 _KEY = jax.eval_shape(jax.random.key, 0)
@@ -48,10 +51,38 @@ class MemoryReport:
     layers: tuple[LayerSummary, ...]
     training: Groups | None
 
+    def __str__(self) -> str:
+        return "\n".join([*align_columns(self._rows(), words=3), *self._training_lines()])
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        yield "layer", "type", "tops", "parameters", "activations", "bytes", "multiply-adds"
+        for layer in self.layers:
+            tops = " ".join("x".join(map(str, shape)) or "scalar" for shape in layer.top_shapes)
+            yield layer.name, layer.type, tops, *_numbers({name: getattr(layer, name) for name in SUMMED})
+        yield "total", "", "", *_numbers(self.total)
+
+    def _training_lines(self) -> Iterator[str]:
+        if (training := self.training) is None:
+            return
+        yield f"\nParameters, gradients, history, statistics and a batch: {format_bytes(training.fixed)}"
+        yield f"Training, with activations and their diffs: about {format_bytes(training.peak_without_remat)}"
+        if training.n_recomputed:
+            layers = f"{training.n_recomputed} of {len(self.layers)} layers"
+            groups = format_count(len(training.groups) - 1, "group")
+            yield f"Training, computing {layers} in {groups} twice: about {format_bytes(training.peak)}"
+        if not training.fits:
+            yield "That is more than the limit, and cannot be reduced by recomputing; a smaller batch takes less."
+
     @property
     def total(self) -> dict[str, int]:
         """The sums over all layers: parameters, activations, bytes of both, multiply-adds."""
         return {name: sum(getattr(layer, name) or 0 for layer in self.layers) for name in SUMMED}
+
+
+def _numbers(of: Mapping[str, int | None]) -> tuple[str, ...]:
+    size = (of["parameter_bytes"] or 0) + (of["activation_bytes"] or 0)
+    numbers = of["parameters"], of["activations"], size, of["multiply_adds"]
+    return tuple("?" if n is None else f"{n:,}" for n in numbers)
 
 
 def memory_report(net: Net, batch: int | None = None) -> MemoryReport:
