@@ -208,8 +208,9 @@ def test_a_net_that_ignores_the_rule_it_should_prefer(cube: Change, monkeypatch:
             lambda ctx, blobs, x, *, y, dy: ((None,), dy[:1]),
             r"gradient of bottom 0 .* has shape \(1, 4\), not \(3, 4\)",
         ),
-        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "one gradient per argument, but returned 2 for 1"),
-        (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "one gradient per argument, but returned 2 for 1"),
+        (lambda ctx, blobs, x, *, y, dy: ((None, None), dy), "a gradient for each blob, but returned 2 for 1"),
+        (lambda ctx, blobs, x, *, y, dy: ((None,), dy, dy), "for each bottom: 2 in all, not 3"),
+        (lambda ctx, blobs, x, *, y, dy: dy, "a tuple of gradients for the blobs, then .*: 2 in all, not 1"),
     ],
 )
 def test_a_rule_of_the_wrong_form(cube: Change, rule: Any, message: str) -> None:

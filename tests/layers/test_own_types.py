@@ -27,7 +27,7 @@ from caffejax import (
     Site,
     Traced,
 )
-from caffejax.layers import register_temporarily
+from caffejax.layers import layer_types, register_temporarily, registry
 
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
 OWN = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
@@ -119,6 +119,10 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
     state = ParamSpec((1,), learnable=False, persistent=False)
     return {
         "no top": (traced(lambda ctx, x: None), "forward must return an array, or a tuple of one per top, not None"),
+        "blobs": (
+            traced(lambda ctx, blobs, x: x),
+            r"its forward must take \(ctx, blobs, \*bottoms\), without blobs if",
+        ),
         "no type": (per_layer(None), "PerLayer.make must return a LayerType, not None"),
         "half a type": (per_layer(Traced(scaled)), "PerLayer.make must return a LayerType, not Traced"),
         "no spec": (params((1,)), r"params must list ParamSpecs, not \(1,\)"),
@@ -152,8 +156,23 @@ def test_registration_errors() -> None:
         register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
     ):
         pass
+    with pytest.raises(ValueError, match=r"dtype_policy must be one of .*'products'.*, not 'product'"):
+        LayerTraits(dtype_policy="product")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`gathers` need `classes`"):
         Indices((0,), gathers=True)
+
+
+def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_types": layer_types(), "_aliases": {}, "_interactive": set()}.items():
+        monkeypatch.setattr(registry, name, value)
+    cell = "from caffejax import *; register(LayerType(Signature(name, aliases=aliases), Traced(forward)))"
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for factor in (2, 3):
+        exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda ctx, x, by=factor: by * x})
+    net = Net(INPUT + OWN.replace('"Own"', '"Ours"'))
+    np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
+    with pytest.raises(ValueError, match="'ReLU' is already registered"):
+        exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scaled})
 
 
 def test_a_rule_with_too_few_gradients_is_named() -> None:
@@ -161,5 +180,5 @@ def test_a_rule_with_too_few_gradients_is_named() -> None:
     with register_temporarily(kind):
         net = Net(INPUT + OWN, backward="rules")
         params, _ = net.init(jax.random.key(0))
-        with pytest.raises(LayerError, match="one gradient per argument, but returned 0 for 1"):
+        with pytest.raises(LayerError, match="a gradient for each blob, but returned 0 for 1"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)

@@ -52,6 +52,11 @@ def backward(
     y, dy = (s[0] if len(s) == 1 else tuple(s) for s in (tops, top_diffs))
     diffs = _tuple(rule(ctx, *_blob_argument(ctx, blobs), *bottoms, y=y, dy=dy))
     has_blobs = ctx.type.params is not None
+    require(
+        len(diffs) == has_blobs + len(bottoms),
+        f"the backward rule must return {'a tuple of gradients for the blobs, then ' * has_blobs}a gradient for each "
+        f"bottom: {has_blobs + len(bottoms)} in all, not {len(diffs)}",
+    )
     return _like(_tuple(diffs[0]) if has_blobs else (), blobs), _like(diffs[1:] if has_blobs else diffs, bottoms)
 
 
@@ -194,7 +199,7 @@ def _tuple(value: Any) -> Arrays:
 def _like(diffs: Sequence[Any], arrays: Sequence[jax.Array]) -> Arrays:
     require(
         len(diffs) == len(arrays),
-        f"the backward rule must return one gradient per argument, but returned {len(diffs)} for {len(arrays)} arrays",
+        f"the backward rule must return a gradient for each blob, but returned {len(diffs)} for {len(arrays)}",
     )
     like = (
         (jnp.zeros_like(a) if d is None else jnp.asarray(d)).astype(a.dtype) for d, a in zip(diffs, arrays, strict=True)

@@ -28,24 +28,34 @@ _INDEX = Path(__file__).with_name("index.json")
 
 _types: dict[str, LayerType] = {}
 _aliases: dict[str, str] = {}  # alias: the type's name
+_interactive: set[str] = set()  # the names that `__main__` registered
 _builtin: list[LayerType] = []  # types of this package, including variants
 
 
 def register(layer_type: LayerType) -> LayerType:
     """Register a layer type by its name; return it.
 
+    A type that `__main__` registers, such as a cell of a notebook, replaces one that `__main__` registered before.
+
     Raises:
-        ValueError: if the name is taken, or LayerParameter has no such parameter message.
+        ValueError: if the name is taken, a trait has an unknown value, or LayerParameter has no such parameter message.
     """
+    module = sys._getframe(1).f_globals.get("__name__", "")
     names = (layer_type.name, *layer_type.signature.aliases)
     for name in names:
         _import_indexed(name)
+    if module == "__main__" and layer_type.name in _interactive:
+        replaced = _types.pop(layer_type.name)
+        for alias in replaced.signature.aliases:
+            del _aliases[alias]
     if taken := [name for name in names if name in _types or name in _aliases]:
-        raise ValueError(f"layer type '{taken[0]}' is already registered")
+        raise ValueError(f"layer type '{taken[0]}' is already registered; give yours another name")
     _check(layer_type)
     _types[layer_type.name] = layer_type
     _aliases.update(dict.fromkeys(layer_type.signature.aliases, layer_type.name))
-    if sys._getframe(1).f_globals.get("__name__", "").startswith(f"{__name__.partition('.')[0]}."):
+    if module == "__main__":
+        _interactive.add(layer_type.name)
+    if module.startswith(f"{__name__.partition('.')[0]}."):
         _builtin.extend(
             [
                 layer_type,

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..human_readable import format_count
 from .data_source import Position
@@ -255,6 +255,12 @@ class LayerTraits:
     receptive_window: Function | None = None
     weight_axes: int = 1
     pads_rows: bool = False
+
+    def __post_init__(self) -> None:
+        literals = {"data_movement": DataMovement, "dtype_policy": DtypePolicy, "spatial_map": SpatialMap}
+        for name, values in literals.items():
+            if getattr(self, name) not in get_args(values):
+                raise ValueError(f"{name} must be one of {get_args(values)}, not {getattr(self, name)!r}")
 
     @property
     def keeps_pixels(self) -> bool:

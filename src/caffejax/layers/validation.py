@@ -131,6 +131,10 @@ def _explain(error: Exception, bottoms: Sequence[Any]) -> str:
             meaning = "it divides by a size or a setting of 0"
         case IndexError() if "tuple index" in str(error):
             meaning = "a bottom has too few axes"
+        case TypeError() if "same dtypes" in str(error):
+            meaning = 'params and inputs must be float32; Net(..., precision="bfloat16") computes in less'
+        case TypeError() if "positional argument" in str(error):
+            meaning = "its forward must take (ctx, blobs, *bottoms), without blobs if the type has no params"
         case _:
             return str(error).partition("\n")[0]  # the other lines of JAX's messages are about programming
     return f"{meaning} ({error})" if str(error) else meaning
