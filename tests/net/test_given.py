@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from caffejax import CaffejaxError, Net, Solver, Variables, WeightsError
+from caffejax.export import make_subject
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LENET = CONFIGS / "lenet" / "train_val.prototxt"
@@ -86,6 +87,10 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
             batch(dtype=complex),
             "layer 'conv1' (Convolution): bottom 0 ('data') has dtype complex64, but the layer computes in floating",
         ),
+        (
+            {**batch(), "data": jnp.zeros((2, 1, 28, 28), jnp.bfloat16)},
+            "layer 'conv1' (Convolution): cannot take a bottom of shape (2, 1, 28, 28) bfloat16: params and inputs",
+        ),
         ({"data": batch()["data"]}, "no input given for blob 'label'"),
         (
             {"data": batch()["data"], "lable": 0},
@@ -98,6 +103,10 @@ def test_images_that_a_net_was_not_built_for(kernels: str) -> None:
             f"{LENET}: the net has no input 'dta' in phase TRAIN, it takes 'data', 'label'; did you mean 'data'?",
         ),
         (batch() | {"data": "zeros"}, "the input for blob 'data' must be an array of numbers, not a value of type str"),
+        (
+            batch() | {"data": np.array(["0"])},
+            "the input for blob 'data' must be an array of numbers, not of dtype <U1",
+        ),
         (batch() | {"data": None}, "the input for blob 'data' must be an array of numbers, not None"),
         (batch() | {"data": [[1], [1, 2]]}, "the input for blob 'data' must be an array of numbers, not a value of"),
         (batch() | {"label": KEY}, "the input for blob 'label' must be an array of numbers, not a value of"),
@@ -163,6 +172,24 @@ def test_all_problems_of_params_are_named(lenet: Net, variables: Variables) -> N
         "'ip2' (InnerProduct): blob 1 in params is missing; it must be of shape (10,), as returned by Net.init "
         "and load_weights",
     ]
+
+
+def test_indices_as_text_are_explained(lenet: Net, variables: Variables) -> None:
+    params: Any = {name: {str(i): blob for i, blob in blobs.items()} for name, blobs in variables.params.items()}
+    with pytest.raises(
+        WeightsError, match=r"'ip2' .*: blob 1 in params has the text '1' as its key, not the number 1; "
+    ):
+        lenet.loss(params, variables.state, batch())
+
+
+def test_params_and_state_are_one_argument(lenet: Net, variables: Variables) -> None:
+    make: Any
+    for make in (lenet.freeze, lambda *pair: make_subject(lenet, *pair)):
+        for arguments in (variables, (variables.params,)):
+            with pytest.raises(WeightsError, match="params and state must be one argument"):
+                make(*arguments)
+    with pytest.raises(WeightsError, match=r"'ip2' .*: blob 1 in params is missing"):
+        make_subject(lenet, variables._replace(params={**variables.params, "ip2": {}}))
 
 
 def test_sequences_in_caffes_order_are_accepted(lenet: Net, variables: Variables) -> None:

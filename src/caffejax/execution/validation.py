@@ -97,7 +97,8 @@ def check_inputs(graph: Graph, fed: Sequence[str], inputs: Any) -> None:
                 f"the net has no input '{name}' in phase {graph.phase}, it takes {takes}{did_you_mean(name, missing)}"
             )
         elif name in fed and not _is_numeric(value):
-            problems.append(f"the input for blob '{name}' must be an array of numbers, not {describe_type(value)}")
+            kind = f"of dtype {value.dtype}" if isinstance(value, np.ndarray) else describe_type(value)
+            problems.append(f"the input for blob '{name}' must be an array of numbers, not {kind}")
     raise_all(GraphError, problems, graph.file)
 
 
@@ -126,6 +127,17 @@ def _nearest(name: str, graph: Graph) -> str:
     """Return a hint with the most similar blob name, or a list of the net's blobs, shortened to 20."""
     tops = dict.fromkeys(top for layer in graph.layers if not layer.inserted_split for top in layer.tops)
     return did_you_mean(name, graph.blobs) or f"; it has {', '.join(shorten_list([*tops], 20))}"
+
+
+def as_variables(variables: Any) -> Variables:
+    """Return a pair of params and state as `Variables`.
+
+    Raises:
+        WeightsError: if the value is no such pair, such as params alone.
+    """
+    if not isinstance(variables, tuple | list) or len(variables) != 2:
+        raise WeightsError("params and state must be one argument, such as net.freeze((params, state))")
+    return Variables(*variables)
 
 
 def check_variables(graph: Graph, params: Any, state: Any) -> Variables:
@@ -162,6 +174,11 @@ def _layer_problems(layer: Layer, trees: Mapping[str, Mapping[str, Any]]) -> Ite
 def _wrong(blobs: Mapping[int, Any], index: int, shape: Shape) -> str | None:
     """Return the problem of one of a layer's arrays as text, or None."""
     if blobs.get(index) is None:
+        if str(index) in map(str, blobs):
+            return (
+                f"has the text '{index}' as its key, not the number {index}; orbax restores numbers if the params of "
+                "Net.init are its template"
+            )
         return f"is missing; it must be of shape {shape}, as returned by Net.init and load_weights"
     blob = blobs[index]
     if not isinstance(getattr(blob, "dtype", None), np.dtype):

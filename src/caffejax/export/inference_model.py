@@ -10,6 +10,7 @@ import jax
 from jax import export
 
 from ..errors import CaffejaxError, GraphError, Problem
+from ..execution.validation import as_variables, check_variables
 from ..graph import Layer, is_random
 from ..graph.build import top_shapes
 from ..layers.validation import declared_params
@@ -87,8 +88,11 @@ def make_subject(net: Net, variables: Variables, outputs: Iterable[str] | None =
 
     Raises:
         GraphError: naming the blobs that the net does not have.
+        WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
     """
-    return Subject(net.for_inference(outputs), variables)
+    params, state = as_variables(variables)
+    inference = net.for_inference(outputs)
+    return Subject(inference, check_variables(inference.graph, params, state))
 
 
 Shapes = Mapping[str, jax.ShapeDtypeStruct]

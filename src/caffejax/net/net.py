@@ -15,13 +15,14 @@ import numpy as np
 
 from ..checkpoints.loading import Initializer, load_and_report, save_weights
 from ..checkpoints.matching import LoadReport
-from ..errors import CaffejaxError, WeightsError, describe_type
+from ..errors import CaffejaxError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
 from ..execution.memory_check import check_room
 from ..execution.rematerialize import Rematerializer
 from ..execution.schedule import strip_blob_padding, unfuse
 from ..execution.validation import (
+    as_variables,
     check_blob_names,
     check_inputs_and_variables,
     check_key,
@@ -253,10 +254,9 @@ class Net:
             GraphError: naming the blobs that the net does not have.
             WeightsError: naming all arrays of params and state that are missing, or have a wrong shape or type.
         """
-        if isinstance(variables, Mapping) or isinstance(outputs, Mapping) or len(variables) != 2:
-            raise WeightsError("params and state are one argument: net.freeze((params, state))")
+        variables = as_variables(variables)
         options, low = (self.run, None) if precision is None else resolve_precision(precision, self.run)
-        batches = isinstance(calibration, Iterable) and not isinstance(calibration, np.ndarray | jax.Array)
+        batches = isinstance(calibration, Iterable) and not isinstance(calibration, np.ndarray | jax.Array | Mapping)
         if batches != (precision == "int8") or not (batches or calibration is None):
             raise CaffejaxError(
                 'precision="int8" needs calibration, a list of batches of typical inputs {blob: array}, and other '

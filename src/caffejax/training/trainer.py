@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import jax
 
-from ..errors import CaffejaxError, locate_errors
+from ..errors import CaffejaxError, is_integer, locate_errors
 from ..net import Variables
 from ..parallel import Requests, assert_equal, barrier
 from .build import Setup
@@ -84,7 +84,10 @@ class Trainer:
             SolverError: if a loss or a parameter is not finite. It may be raised iterations later, but always before a
                 snapshot.
             WeightsError: if a snapshot could not be written.
+            ValueError: if `iterations` is not a whole number of at least 0.
         """
+        if not is_integer(iterations) or iterations < 0:
+            raise ValueError(f"iterations must be a whole number of at least 0, not {iterations!r}")
         self._loss, stopwatch = SmoothedLoss(self.param.average_loss), self.stopwatch()
         end = self.iteration + iterations
         while self.iteration < end:
