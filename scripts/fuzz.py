@@ -30,7 +30,7 @@ def main() -> int:
 
     def run(name: str) -> Tally:
         tally = fuzz(
-            name, options.seed, seconds=each, findings=options.findings, said=lambda line: print(line, flush=True)
+            name, options.seed, seconds=each, findings=options.findings, report=lambda line: print(line, flush=True)
         )
         print(f"{name}: {tally}", flush=True)
         return tally

@@ -38,11 +38,11 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the quick subset: of each test the cases that say so, else its first one; never what is slow or long."""
-    asked: dict[tuple[Path, object], list[pytest.Item]] = {}
+    by_test: dict[tuple[Path, object], list[pytest.Item]] = {}
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "long")):
-            asked.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
-    for cases in asked.values():
+            by_test.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    for cases in by_test.values():
         if not any(case.get_closest_marker("quick") for case in cases):
             cases[0].add_marker("quick")
 

@@ -43,9 +43,9 @@ def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.
     name = case_id(case)
     if name.startswith("SmoothL1LossOHEM-"):  # recorded is the first row only, the fork's kernel goes through all
         d = (arrays["bottom/pred"] - arrays["bottom/target"]) * arrays.get("bottom/inside_w", 1)
-        each = np.where(np.abs(d) < 1, 0.5 * d * d, np.abs(d) - 0.5).sum(1, keepdims=True)
-        np.testing.assert_allclose(each.ravel()[0], arrays["top/per_roi"].ravel()[0], rtol=1e-5)
-        arrays["top/per_roi"] = each
+        losses = np.where(np.abs(d) < 1, 0.5 * d * d, np.abs(d) - 0.5).sum(1, keepdims=True)
+        np.testing.assert_allclose(losses.ravel()[0], arrays["top/per_roi"].ravel()[0], rtol=1e-5)
+        arrays["top/per_roi"] = losses
     return arrays
 
 

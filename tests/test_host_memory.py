@@ -36,7 +36,7 @@ def write_files(folder: Path, **files: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "write"),
+    ("group", "write"),
     [
         ("0::/a/b", lambda top: write_files(top / "a", memory__max=1000, memory__current=400)),
         (
@@ -45,8 +45,8 @@ def write_files(folder: Path, **files: object) -> None:
         ),
     ],
 )
-def test_limits_of_control_groups(tmp_path: Path, own: str, write: Callable[[Path], None]) -> None:
-    (tmp_path / "own").write_text(own)
+def test_limits_of_control_groups(tmp_path: Path, group: str, write: Callable[[Path], None]) -> None:
+    (tmp_path / "own").write_text(group)
     write_files(tmp_path, memory__max="max", memory__current=500)
     write(tmp_path)
     for stat in tmp_path.rglob("a"):

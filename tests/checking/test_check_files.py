@@ -152,8 +152,8 @@ def test_missing_data_is_no_problem(check) -> None:
     data = DATA % ("Data", 'data_param { source: "gone" batch_size: 3 } transform_param { crop_size: 8 }')
     report = check(data + CONV + IP + LOSS % "")
     assert report.loads
-    (said,) = report.phases[0].assumed
-    assert "'data' (Data) is absent and was not opened: tops taken for 3x3x8x8, 3" in said
+    (assumption,) = report.phases[0].assumed
+    assert "'data' (Data) is absent and was not opened: tops taken for 3x3x8x8, 3" in assumption
     assert report.phases[0].parameters == 4 * 27 + 4 + 5 * 144 + 5
 
 

@@ -17,9 +17,9 @@ from caffejax.errors import WeightsError
 def npy(array: object, **changed: object) -> bytes:
     """An .npy file, its head with some entries changed."""
     file = io.BytesIO()
-    given = np.asarray(array)
-    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(given) | changed)
-    return file.getvalue() + (b"" if given.dtype.hasobject else given.tobytes())
+    data = np.asarray(array)
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(data) | changed)
+    return file.getvalue() + (b"" if data.dtype.hasobject else data.tobytes())
 
 
 def zipped(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
@@ -88,9 +88,9 @@ def test_a_decompression_bomb_is_refused_before_decoding(tmp_path: Path, monkeyp
 )
 def test_files_written_by_numpy_are_read(tmp_path_factory, array: np.ndarray, by_columns: bool) -> None:
     path = tmp_path_factory.mktemp("npz") / "a.npz"
-    given = np.asarray(array, order="F" if by_columns else "C")
+    stored = np.asarray(array, order="F" if by_columns else "C")
     for write in (np.savez, np.savez_compressed):
-        write(path, first=given, other=given[..., :0] if array.ndim else given)
+        write(path, first=stored, other=stored[..., :0] if array.ndim else stored)
         result = read_npz(path)
         np.testing.assert_array_equal(result["first"], array)
         assert (result["first"].dtype, result["first"].shape) == (array.dtype, array.shape)

@@ -120,7 +120,7 @@ def bad(tmp_path, content) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"history/0": 1.0, "iter": [1]}, r"has no group 'data' \(this is a solver state"),
         ({"other": 1.0}, "has no group 'data'; is it"),
@@ -132,12 +132,12 @@ def bad(tmp_path, content) -> Path:
         ({"data/x/0": h5py.ExternalLink("/etc/passwd", "/")}, None),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, content, said):
+def test_bad_files(tmp_path, content, message):
     path = bad(tmp_path, content)
-    if said is None:
+    if message is None:
         assert read_caffemodel(path) == {}
         return
-    with pytest.raises(WeightsError, match=f"^{path}: .*{said}"):
+    with pytest.raises(WeightsError, match=f"^{path}: .*{message}"):
         read_caffemodel(path)
 
 
@@ -174,7 +174,7 @@ def test_every_truncation_is_noticed(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ({"data/x/0": 1.0}, r"has no history \(these are weights"),
         ({"iter": [1, 2], "history/0": 1.0}, "not a .solverstate.h5"),
@@ -184,9 +184,9 @@ def test_every_truncation_is_noticed(tmp_path, name):
         ({"iter": [1], "history/0": 1.0, "learned_net": [1.0, 2.0]}, None),
     ],
 )  # fmt: skip
-def test_bad_states(tmp_path, content, said):
+def test_bad_states(tmp_path, content, message):
     path = bad(tmp_path, content)
-    with pytest.raises(WeightsError, match=f"^{path}: .*{said or ''}"):
+    with pytest.raises(WeightsError, match=f"^{path}: .*{message or ''}"):
         read_solverstate(path)
 
 

@@ -72,14 +72,14 @@ def test_refuses_what_caffe_refused(case):
             fit(layer, stored.get(layer, [np.empty(s, np.float32) for s in shapes]), shapes)
         except WeightsError as error:
             refused.append(str(error))
-    (said,) = refused
+    (message,) = refused
     caffes = case["error"]["message"]
     if "shape mismatch" in caffes:
         index, layer = caffes.split("param ")[1][0], caffes.split("'")[1]
-        assert f"layer '{layer}': blob {index} is " in said
+        assert f"layer '{layer}': blob {index} is " in message
     else:
-        assert f"layer '{caffes.split()[-1]}': the file has " in said
-    assert said.endswith("rename the layer to train it from scratch")
+        assert f"layer '{caffes.split()[-1]}': the file has " in message
+    assert message.endswith("rename the layer to train it from scratch")
 
 
 @pytest.mark.parametrize("version", ["v0", "v1"])
@@ -164,7 +164,7 @@ def test_mean_files(name):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "there are no layers"),
         (b"\x89HDF\r\n\x1a\n....", "not a .caffemodel.h5, or damaged"),
@@ -174,18 +174,18 @@ def test_mean_files(name):
         (tagged(100, 2, tagged(7, 2, tagged(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, content, said):
+def test_bad_files(tmp_path, content, message):
     path = tmp_path / "bad.caffemodel"
     path.write_bytes(content)
-    with pytest.raises(WeightsError, match=f"^{path}: .*{said}"):
+    with pytest.raises(WeightsError, match=f"^{path}: .*{message}"):
         read_caffemodel(path)
 
 
 def test_missing_file_and_folder(tmp_path):
-    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder")]:
-        with pytest.raises(WeightsError, match=said):
+    for path, message in [(tmp_path / "none", "no such file"), (tmp_path, "a folder")]:
+        with pytest.raises(WeightsError, match=message):
             read_caffemodel(path)
-        with pytest.raises(WeightsError, match=said):
+        with pytest.raises(WeightsError, match=message):
             read_blob_proto(path)
 
 

@@ -94,8 +94,8 @@ def test_paths_that_cannot_be_written(tmp_path):
         (tmp_path, "not a folder"),
         (tmp_path / "file" / "x", "file"),
     ]
-    for path, said in cases:
-        with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*{said}"):
+    for path, message in cases:
+        with pytest.raises(WeightsError, match=f"^{path}: cannot be written: .*{message}"):
             write_caffemodel(path, NET, {})
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)

@@ -173,7 +173,7 @@ COMMANDS = {
     "draw filters": "draw deploy.prototxt --filters --weights={w} --out={out}.png",
     "collect": "collect --model=test.prototxt --weights={w} --out={out}.npz",
 }
-TOLD = ("test", "extract_features", "classify", "detect")
+LOGGING_COMMANDS = ("test", "extract_features", "classify", "detect")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -187,7 +187,7 @@ def test_commands_refuse_if_asked(
     assert re.search(r"layer 'ip' \(InnerProduct\): has no weights in cut.caffemodel", output)
     assert "Traceback" not in output
     assert not list(tmp_path.iterdir())
-    if command in TOLD:
+    if command in LOGGING_COMMANDS:
         assert main(arguments) == 0
         assert re.search(r"^W.*No weights in cut.caffemodel for 1 layer: ip", capfd.readouterr().err, re.MULTILINE)
     assert main(COMMANDS[command].format(w="none.caffemodel", out=tmp_path / "none").split()) == 1

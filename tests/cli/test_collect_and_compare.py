@@ -57,8 +57,8 @@ def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPat
     assert {"top/tanh/ip", "top_diff/ip#2/ip", "grad/ip#2/0"} <= ours.arrays.keys()
     # random inputs are those that NumPy's old generator draws
     run_script(monkeypatch, "net.prototxt", "own.npz")
-    own = read_dump("own.npz")
-    for name, array in own.group("input").items():
+    dump = read_dump("own.npz")
+    for name, array in dump.group("input").items():
         np.testing.assert_array_equal(array, ours.group("input")[name])
 
 

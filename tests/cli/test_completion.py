@@ -12,11 +12,11 @@ pytest.importorskip("shtab", reason="needs shtab")
 
 def completed(script: str, words: list[str]) -> list[str]:
     """What bash offers for the last of these words."""
-    asked = f"""
+    questions = f"""
     COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
     _shtab_caffejax caffejax {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", f"{script}\n{questions}"], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

@@ -43,8 +43,8 @@ def test_convert_imageset_makes_caffes_bytes(name, tmp_path):
     flags, images = MADE_BY_CAFFE[name]
     assert main(["convert_imageset", *flags.split(), "./", images, str(tmp_path / "db")]) == 0
     reader = LevelDb if name.startswith("leveldb") else Lmdb
-    made, expected = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
-    assert made == expected
+    records, expected = list(reader(tmp_path / "db")), list(reader(GOLDEN / name))
+    assert records == expected
 
 
 def test_resized_images_are_caffes(tmp_path):
@@ -75,16 +75,16 @@ def test_images_are_encoded_again(tmp_path, more):
 
 
 def test_shuffling_is_by_the_seed(tmp_path):
-    made = []
+    databases = []
     for n, more in enumerate(["--shuffle", "--shuffle=true", "--shuffle --seed 1", "--noshuffle", "--shuffle=false"]):
         assert main(["convert_imageset", *more.split(), "./", "list.txt", str(tmp_path / str(n))]) == 0
-        made.append(list(Lmdb(tmp_path / str(n))))
-    assert made[0] == made[1] != made[2]
-    assert made[3] == made[4] == list(Lmdb(GOLDEN / "lmdb_raw"))
-    for records in made:
+        databases.append(list(Lmdb(tmp_path / str(n))))
+    assert databases[0] == databases[1] != databases[2]
+    assert databases[3] == databases[4] == list(Lmdb(GOLDEN / "lmdb_raw"))
+    for records in databases:
         assert [int(key[:8]) for key, _ in records] == list(range(24))
-        assert sorted(key[9:] for key, _ in records) == sorted(key[9:] for key, _ in made[3])
-        assert sorted(value for _, value in records) == sorted(value for _, value in made[3])
+        assert sorted(key[9:] for key, _ in records) == sorted(key[9:] for key, _ in databases[3])
+        assert sorted(value for _, value in records) == sorted(value for _, value in databases[3])
 
 
 def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):

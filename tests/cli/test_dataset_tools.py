@@ -125,7 +125,7 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "flags", "wanted"),
+    ("text", "flags", "expected"),
     [
         ("cat\ndog\n", [], {"cat": 0, "dog": 1}),
         ("cat\ndog\n", ["--include_background=T"], {"none_of_the_above": 0, "cat": 1, "dog": 2}),
@@ -133,10 +133,10 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
         ("cat:5;big cat\ndog:2;small dog\n", ["--delimiter=:;"], {"cat": 5, "dog": 2}),
     ],
 )
-def test_label_maps(text: str, flags: list[str], wanted: dict[str, int]) -> None:
+def test_label_maps(text: str, flags: list[str], expected: dict[str, int]) -> None:
     Path("names").write_text(text)
     assert main(["create_label_map", *flags, "names", "map"]) == 0
-    assert read_label_map(Path("map")) == wanted
+    assert read_label_map(Path("map")) == expected
     assert ("big cat" in Path("map").read_text()) == ("big" in text)
 
 

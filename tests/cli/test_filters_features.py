@@ -33,22 +33,22 @@ layer { name: "quiet" type: "Silence" bottom: "label" }"""
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A deploy net, one with data of its own, weights for both, and an image."""
-    made = tmp_path_factory.mktemp("nets")
+    path = tmp_path_factory.mktemp("nets")
     rng = np.random.default_rng(3)
-    with h5py.File(made / "data.h5", "w") as file:
+    with h5py.File(path / "data.h5", "w") as file:
         file["data"], file["label"] = rng.normal(size=(9, 3, 8, 6)).astype(np.float32), np.arange(9, dtype=np.float32)
-    (made / "list.txt").write_text(f"{made / 'data.h5'}\n")
-    (made / "deploy.prototxt").write_text(IMAGES + LAYERS)
-    (made / "train_val.prototxt").write_text(DATA.replace("list.txt", str(made / "list.txt")) + LAYERS)
-    (made / "data_only.prototxt").write_text('layer { name: "x" type: "DummyData" top: "x" dummy_data_param {'
+    (path / "list.txt").write_text(f"{path / 'data.h5'}\n")
+    (path / "deploy.prototxt").write_text(IMAGES + LAYERS)
+    (path / "train_val.prototxt").write_text(DATA.replace("list.txt", str(path / "list.txt")) + LAYERS)
+    (path / "data_only.prototxt").write_text('layer { name: "x" type: "DummyData" top: "x" dummy_data_param {'
         " shape { dim: 1 } } }")  # fmt: skip
-    (made / "deep.prototxt").write_text(
+    (path / "deep.prototxt").write_text(
         IMAGES.replace("data", "x").replace("dim: 3", "dim: 5").replace("dim: 2", "dim: 1")
     )
-    net = Net(made / "deploy.prototxt", "TEST")
-    save_weights(made / "w.caffemodel", net.graph, net.init(jax.random.key(1)))
-    cv2.imwrite(str(made / "cat.png"), rng.integers(0, 256, (20, 30, 3)).astype(np.uint8))
-    return made
+    net = Net(path / "deploy.prototxt", "TEST")
+    save_weights(path / "w.caffemodel", net.graph, net.init(jax.random.key(1)))
+    cv2.imwrite(str(path / "cat.png"), rng.integers(0, 256, (20, 30, 3)).astype(np.uint8))
+    return path
 
 
 @pytest.fixture(autouse=True)

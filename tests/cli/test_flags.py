@@ -15,10 +15,10 @@ from caffejax.options import LIMITS, ComputeConfig, DataConfig
 
 @pytest.fixture
 def parser() -> argparse.ArgumentParser:
-    made = Parser()
-    flags.add_options(made)
-    flags.add_options(made, *LIMITS)
-    return made
+    result = Parser()
+    flags.add_options(result)
+    flags.add_options(result, *LIMITS)
+    return result
 
 
 def test_every_option_is_a_flag_but_those_that_solvers_set(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "expected"),
     [
         ("a --size 3 b --gray", ("a", "b", 3, None)),
         ("a -size=3 b", ("a", "b", 3, None)),
@@ -102,9 +102,11 @@ def test_other_values_of_switches_are_refused(tool: Parser, value: str, capsys: 
         ("--undefok=new,other --new --noother=3 a", ("a", None, 0, None)),
     ],
 )
-def test_arguments_are_divided_as_gflags_divides_them(tool: Parser, arguments: str, wanted: tuple[object, ...]) -> None:
+def test_arguments_are_divided_as_gflags_divides_them(
+    tool: Parser, arguments: str, expected: tuple[object, ...]
+) -> None:
     read = tool.parse_args(arguments.split())
-    assert (read.first, read.second, read.size, read.name) == wanted
+    assert (read.first, read.second, read.size, read.name) == expected
 
 
 def test_flag_files(tool: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

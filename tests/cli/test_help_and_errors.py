@@ -297,7 +297,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("collect --model=none --out=no/a.npz", "no/a.npz: cannot be written: No such file or directory; create the"),
         ("compare none none --picture=no/a.png", "no/a.png: cannot be written"),
@@ -312,13 +312,13 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
     ],
 )
 def test_unwritable_folders_are_refused_before_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "full").write_text("")
-    assert refused(capsys, *command.split()).startswith(f"caffejax: {said}")
+    assert refused(capsys, *command.split()).startswith(f"caffejax: {message}")
 
 
 @pytest.mark.parametrize("command", ["summary net", "summary net --memory", "collect --model=net --out=a.npz"])

@@ -206,8 +206,8 @@ def test_a_log_of_a_run_of_caffejax(tmp_path: Path, capsys: pytest.CaptureFixtur
     with open(tmp_path / "run.log.test") as file:
         tested = list(csv.DictReader(file))
     assert [float(r["NumIters"]) for r in tested] == [0, 3]
-    said = re.findall(r"Test net output #0: accuracy = (\S+)", text)
-    assert [float(r["accuracy"]) for r in tested] == [float(n) for n in said]
+    accuracies = re.findall(r"Test net output #0: accuracy = (\S+)", text)
+    assert [float(r["accuracy"]) for r in tested] == [float(n) for n in accuracies]
     with open(tmp_path / "run.log.train") as file:
         trained = list(csv.DictReader(file))
     assert [float(r["NumIters"]) for r in trained] == [0, 2]

@@ -75,11 +75,11 @@ def pictures(n: int, height: int = HEIGHT, width: int = WIDTH) -> list[np.ndarra
     return list(drawn)
 
 
-def predicted(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def predict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert main(["predict", "net.prototxt", "--weights=net.npz", "--json", *arguments]) == 0
     out, _ = capsys.readouterr()
-    told = json.loads(out)
-    return told["images"], told["preprocessing"]
+    report = json.loads(out)
+    return report["images"], report["preprocessing"]
 
 
 def probabilities(picture: np.ndarray, variables: Variables, mean: Any, scale: float) -> np.ndarray:
@@ -128,14 +128,14 @@ def test_classes_and_where_the_preprocessing_comes_from(
         Path("train_val.prototxt").write_text(
             CLASSIFIES.replace("}\nlayer", f"transform_param {{ {train} }} }}\nlayer", 1)
         )
-    ((found,), told) = predicted(capsys, "0.png", *flags.split())
+    ((prediction,), preprocessing) = predict(capsys, "0.png", *flags.split())
     expected = probabilities(picture[:, :, ::-1] if rgb else picture, variables, mean, scale)
     best = np.argsort(-expected)[:5]
-    assert [row["label"] for row in found["results"]["prob"]] == best.tolist()
-    np.testing.assert_allclose([row["probability"] for row in found["results"]["prob"]], expected[best], rtol=1e-3)
-    assert told["from"].startswith(source)
-    assert (told["size"], told["channels"]) == ([HEIGHT, WIDTH], "RGB" if rgb else "BGR")
-    np.testing.assert_allclose((told["mean"] * 3)[:3], mean, rtol=1e-6)
+    assert [row["label"] for row in prediction["results"]["prob"]] == best.tolist()
+    np.testing.assert_allclose([row["probability"] for row in prediction["results"]["prob"]], expected[best], rtol=1e-3)
+    assert preprocessing["from"].startswith(source)
+    assert (preprocessing["size"], preprocessing["channels"]) == ([HEIGHT, WIDTH], "RGB" if rgb else "BGR")
+    np.testing.assert_allclose((preprocessing["mean"] * 3)[:3], mean, rtol=1e-6)
 
 
 def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,8 +147,8 @@ def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str])
     layers = square[square.index('layer { name: "ip"') : square.index('layer { name: "prob"')]
     Path("net.prototxt").write_text(data + layers + loss)
     (picture,) = pictures(1, HEIGHT, HEIGHT)
-    ((image,), told) = predicted(capsys, "0.png")
-    assert (told["mean"], told["size"]) == ([100] * 3, [HEIGHT] * 2)
+    ((image,), preprocessing) = predict(capsys, "0.png")
+    assert (preprocessing["mean"], preprocessing["size"]) == ([100] * 3, [HEIGHT] * 2)
     expected = probabilities(picture, variables, 100, 1)  # of the loss
     rows = image["results"]["ip"]
     np.testing.assert_allclose([row["probability"] for row in rows], np.sort(expected)[:-6:-1], rtol=1e-3)
@@ -157,10 +157,10 @@ def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str])
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
     variables = written(CLASSIFIES)
     drawn = pictures(5)
-    found, _ = predicted(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
+    predictions, _ = predict(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
     best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in drawn]
-    assert [image["results"]["prob"][0]["label"] for image in found] == best
-    assert [image["image"] for image in found] == [f"{i}.png" for i in range(5)]
+    assert [image["results"]["prob"][0]["label"] for image in predictions] == best
+    assert [image["image"] for image in predictions] == [f"{i}.png" for i in range(5)]
     assert len(set(best)) > 1
 
 
@@ -188,7 +188,7 @@ def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("0.png", "1.png"):
         cv2.imwrite(name, picture[:, ::-1] if name == "1.png" else picture)
     Path("map.prototxt").write_text('item { name: "n1" label: 1 display_name: "leaf" } item { name: "rose" label: 2 }')
-    images, _ = predicted(capsys, "0.png", "1.png", "--labels=map.prototxt", "--threshold=0.4")
+    images, _ = predict(capsys, "0.png", "1.png", "--labels=map.prototxt", "--threshold=0.4")
     scores = {2: np.exp(8) / (np.exp(5) + 1 + np.exp(8)), 1: np.exp(6) / (np.exp(5) + 1 + np.exp(6))}
     for image, boxes in zip(
         images, ([[40, 0, 80, 20], [0, 20, 40, 40]], [[0, 0, 40, 20], [40, 20, 80, 40]]), strict=True
@@ -199,10 +199,10 @@ def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
             (1, "leaf", boxes[1]),
         ]
         np.testing.assert_allclose([row["score"] for row in rows], [scores[2], scores[1]], rtol=1e-5)
-    assert [len(image["results"]["found"]) for image in predicted(capsys, "0.png", "--threshold=0.9")[0]] == [1]
+    assert [len(image["results"]["found"]) for image in predict(capsys, "0.png", "--threshold=0.9")[0]] == [1]
     save = 'save_output_param { output_directory: "o" label_map_file: "map.prototxt" name_size_file: "absent" }'
     Path("net.prototxt").write_text(DETECTS.replace("num_classes: 3 code", f"{save} num_classes: 3 code"))
-    ((image,), _) = predicted(capsys, "0.png", "--threshold=0.9")
+    ((image,), _) = predict(capsys, "0.png", "--threshold=0.9")
     assert [row["name"] for row in image["results"]["found"]] == ["rose"]
     assert not Path("o").exists()
     Path("drawn").mkdir()
@@ -218,7 +218,7 @@ def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :20, 0], picture[:, 20:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
-    ((image,), _) = predicted(capsys, "0.png", "--out=drawn.png")
+    ((image,), _) = predict(capsys, "0.png", "--out=drawn.png")
     shares = [(row["label"], row["share"]) for row in image["results"]["conv"]]
     assert shares == [(2, pytest.approx(2 / 3)), (0, pytest.approx(1 / 3))]
     drawn = cv2.imread("drawn.png")
@@ -231,12 +231,12 @@ def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :3, 0], picture[:, 3:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
-    ((image,), _) = predicted(capsys, "0.png", "--size=40,60")
+    ((image,), _) = predict(capsys, "0.png", "--size=40,60")
     assert [row["share"] for row in image["results"]["conv"]] == [pytest.approx(0.95), pytest.approx(0.05)]
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (
             'layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" }',
@@ -249,11 +249,11 @@ def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[str], more: str, said: str) -> None:
+def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[str], more: str, message: str) -> None:
     written(CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')] + more)
     pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 1
-    assert f"caffejax: net.prototxt: {said}" in capsys.readouterr().err
+    assert f"caffejax: net.prototxt: {message}" in capsys.readouterr().err
 
 
 def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +271,7 @@ def test_colors_are_those_of_pascal_voc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "messages"),
     [
         ("0.png absent.png bad.png", ["absent.png: no such file", "bad.png: its image of 3 bytes cannot be decoded"]),
         ("0.png --out=0.png", ["0.png: the output would overwrite the file that is read"]),
@@ -285,7 +285,7 @@ def test_colors_are_those_of_pascal_voc() -> None:
         ("0.png --weights=other.npz", ["other.npz: has no blobs for any layer of the net"]),
     ],
 )
-def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, said: list[str]) -> None:
+def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, messages: list[str]) -> None:
     written(CLASSIFIES.replace('"ip"', '"other"'))
     Path("net.npz").rename("other.npz")
     written(CLASSIFIES)
@@ -295,8 +295,9 @@ def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, said: list
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert [
-        line.removeprefix("caffejax: ")[: len(s)] for s, line in zip(said, err.splitlines()[-len(said) :], strict=True)
-    ] == said
+        line.removeprefix("caffejax: ")[: len(s)]
+        for s, line in zip(messages, err.splitlines()[-len(messages) :], strict=True)
+    ] == messages
     assert not Path("drawn.png").exists()
 
 
@@ -309,18 +310,18 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
     assert len(rows) > 20
     for folder, net, size, channels, mean, scale, _ in rows:
         model = Net(CONFIGS / folder.strip("`") / "train_val.prototxt")
-        known = PUBLISHED[model.graph.name]
+        published = PUBLISHED[model.graph.name]
         assert net.startswith(model.graph.name)
         shape = model.graph.blobs[model.input_names[0]].shape
         assert size == f"{shape[2]} x {shape[3]}"
         assert (channels == "gray") == (shape[1] == 1)
         stated = [float(value) for value in mean.split(",")], float(scale), channels
-        assert stated == ([*map(float, known.mean)], known.scale, known.channels)
+        assert stated == ([*map(float, published.mean)], published.scale, published.channels)
     assert len({net for _, net, *_ in rows}) == len(rows)
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "known"),
+    ("name", "layer", "published"),
     [
         ("VGG_coco_SSD_512x512_deploy", "conv4_3_norm_mbox_loc", "VGG_VOC0712_SSD_300x300"),
         ("", "layer_64_1_conv1_h conv4_3_norm_mbox_loc", "res10_300x300_ssd"),
@@ -330,10 +331,10 @@ def test_the_page_of_configs_says_what_predict_uses() -> None:
         ("", "conv1", None),
     ],
 )
-def test_published_nets_are_recognized(folder: Path, name: str, layer: str, known: str | None) -> None:
+def test_published_nets_are_recognized(folder: Path, name: str, layer: str, published: str | None) -> None:
     net = NetParameter(name=name, layer=[LayerParameter(name=n) for n in layer.split()])
-    found = preprocessing_of(net, folder / "deploy.prototxt", (3, 4, 4))
-    assert found.source == (f"the published {known}" if known else "Caffe's defaults")
+    preprocessing = preprocessing_of(net, folder / "deploy.prototxt", (3, 4, 4))
+    assert preprocessing.source == (f"the published {published}" if published else "Caffe's defaults")
 
 
 def test_names_by_line(folder: Path) -> None:

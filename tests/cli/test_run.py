@@ -46,10 +46,10 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_script_and_its_children_find_caffe(folder: Path) -> None:
     script = str(Path("package") / "script.py")
     done = python(folder, "-m", "caffejax", script, "--fast", "-x", "1")
-    *children, own = done.stdout.splitlines()
+    *children, parent = done.stdout.splitlines()
     assert done.returncode == 3, done.stderr
     assert children == ["caffejax.pycaffe"] * 2
-    assert own == f"['--fast', '-x', '1'] caffejax.pycaffe 5 True {folder}"
+    assert parent == f"['--fast', '-x', '1'] caffejax.pycaffe 5 True {folder}"
 
 
 @pytest.mark.slow

@@ -12,13 +12,13 @@ from caffejax.cli import signals
 
 def test_a_second_sigint_ends_at_once_but_not_one_that_comes_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedulers may send one to a process and to its parent, which hands it on."""
-    now, asked = [7.0], []
+    now, requests = [7.0], []
     monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    solver: Any = SimpleNamespace(callbacks=[], request=asked.append)
+    solver: Any = SimpleNamespace(callbacks=[], request=requests.append)
     with signals.handle_signals(solver, argparse.Namespace(sigint_effect="stop", sighup_effect="snapshot")):
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
             now[0] += 0.9
-        assert asked == ["stop", "stop"]
+        assert requests == ["stop", "stop"]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

@@ -35,24 +35,24 @@ def test_it_shows_how_training_goes(
     solver = Solver(f'{SOLVER} snapshot_prefix: "{tmp_path / "x"}"')
     bar = Progress(TextColumn("{task.fields[numbers]}"), console=Console(file=StringIO()), disable=True)
     display = TrainingDisplay(solver, outputs, bar)
-    said, scores = [], []
+    events, scores = [], []
 
     def look(solver: Solver) -> None:
         (task,) = bar.tasks
-        said.append((task.completed, task.total, task.fields["numbers"]))
+        events.append((task.completed, task.total, task.fields["numbers"]))
         scores.append(dict(solver.tests.scores))
 
     solver.callbacks += [display, look]
     solver.solve()
     solver.close()
-    assert [completed for completed, *_ in said] == [1, 2, 3, 4, 5, 6]
-    assert {total for _, total, _ in said} == {6}
-    for (_, _, numbers), known in zip(said, scores, strict=True):
+    assert [completed for completed, *_ in events] == [1, 2, 3, 4, 5, 6]
+    assert {total for _, total, _ in events} == {6}
+    for (_, _, numbers), score in zip(events, scores, strict=True):
         result = re.fullmatch(r"loss (\S+)((?:  (?:test )?\S+ \S+)*?)  (\d+) images/s  waiting (\d+)%", numbers)
         assert result, numbers
         pairs = result[2].replace("test ", "").split()
         assert pairs[::2] == shown
-        assert [float(n) for n in pairs[1::2]] == pytest.approx([known[name] for name in shown], rel=1e-3)
+        assert [float(n) for n in pairs[1::2]] == pytest.approx([score[name] for name in shown], rel=1e-3)
         assert 0 <= int(result[4]) <= 100
 
 

@@ -6,7 +6,7 @@ import numpy as np
 class Rows:
     """Gives batches of 3 rows; row n of all is [n, -n]. Says where it is."""
 
-    given = 0  # batches, by this instance
+    batches = 0  # batches, by this instance
 
     def setup(self, bottom, top):
         self.at = 0

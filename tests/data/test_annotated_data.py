@@ -62,7 +62,7 @@ def test_boxes_move_with_what_they_enclose(db, open_source, name):
     """Of every box that the net sees, the middle has the object's colour, and just outside of it there is none."""
     sampler = "batch_sampler { sampler { min_scale: 0.6 min_aspect_ratio: 0.8 } }" if name == "sample" else ""
     source = open_source(layer(db, RANDOM[name], sampler), "TRAIN", seed=5)
-    seen = 0
+    boxes_checked = 0
     for _ in range(4):
         data, label = next(source)
         for image, kind, _, x1, y1, x2, y2, difficult in strip_padding(label)[0, 0]:
@@ -71,14 +71,14 @@ def test_boxes_move_with_what_they_enclose(db, open_source, name):
             left, top, right, bottom = x1 * w, y1 * h, x2 * w, y2 * h
             if right - left < 8 or bottom - top < 8:
                 continue
-            seen += 1
+            boxes_checked += 1
             assert difficult == (kind == 3)
             inside = pixels[int(top + 3) : int(bottom - 3), int(left + 3) : int(right - 3)]
             assert (inside == COLOURS[int(kind) - 1]).all()
             around = pixels[max(0, int(top) - 2) : int(bottom) + 3, max(0, int(left) - 2) : int(right) + 3]
             colour = (around == COLOURS[int(kind) - 1]).all(axis=2)
             assert colour.sum() <= (right - left + 4) * (bottom - top + 4)
-    assert seen > 20
+    assert boxes_checked > 20
 
 
 def test_example_n_follows_from_n_and_the_seed(db, open_source):

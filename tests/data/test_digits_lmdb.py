@@ -14,7 +14,7 @@ PARTS = ["digits_train_lmdb", "digits_test_lmdb"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def databases(tmp_path_factory):
     pytest.importorskip("sklearn", reason="the script takes the digits from scikit-learn")
     folder = tmp_path_factory.mktemp("digits")
     runpy.run_path(str(ROOT / "scripts" / "make_digits_lmdb.py"))["main"](folder)
@@ -22,8 +22,8 @@ def made(tmp_path_factory):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_script_makes_what_is_committed(made, part):
-    assert list(Lmdb(made / part)) == list(Lmdb(ROOT / "configs" / "digits" / part))
+def test_the_script_makes_what_is_committed(databases, part):
+    assert list(Lmdb(databases / part)) == list(Lmdb(ROOT / "configs" / "digits" / part))
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -37,7 +37,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("image", "decode", "wanted"),
+    ("image", "decode", "expected"),
     [
         (PIXELS, AS_STORED, PIXELS.transpose(2, 0, 1)),
         (PIXELS, COLOUR, PIXELS.transpose(2, 0, 1)),
@@ -46,10 +46,10 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
         (PIXELS[..., 0], COLOUR, np.stack([PIXELS[..., 0]] * 3)),
     ],
 )
-def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, wanted):
+def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, expected):
     decoded, label = read_datum(encoded(image, label=3), decode)
     assert decoded.dtype == np.uint8
-    np.testing.assert_array_equal(decoded, wanted)
+    np.testing.assert_array_equal(decoded, expected)
     assert label == 3
 
 

@@ -18,7 +18,7 @@ from caffejax.data import LevelDb, Lmdb, write_leveldb, write_lmdb
 from caffejax.errors import DataError, GraphError
 
 _watched: list[Callable[[Any], None]] = []  # what notes a file as opened, or none: a hook cannot be removed
-sys.addaudithook(lambda event, given: _watched[0](given[0]) if _watched and event == "open" else None)
+sys.addaudithook(lambda event, args: _watched[0](args[0]) if _watched and event == "open" else None)
 
 
 class StageEvents(NamedTuple):
@@ -32,12 +32,12 @@ class StageEvents(NamedTuple):
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of files as they are opened, and the ranges of records as they are read, of this test's folder."""
-    seen: list[str] = []
+    paths: list[str] = []
 
     def note(path: Any, event: str = "") -> None:
         # threads of an earlier test may still be reading ahead
         if isinstance(path, str | Path) and tmp_path in Path(path).parents:
-            seen.append(event or Path(path).name)
+            paths.append(event or Path(path).name)
 
     class File(h5py.File):
         def __init__(self, name: Any, *more: Any, **options: Any) -> None:
@@ -55,7 +55,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
     for records in Lmdb, LevelDb:
         monkeypatch.setattr(records, "read_range", counted(records.read_range))
     _watched.append(note)
-    yield seen
+    yield paths
     _watched.clear()
 
 
@@ -87,10 +87,10 @@ def test_lmdb(
     tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
-    seen = stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
-    assert seen.build == ["data.mdb", "records 0 to 0"]
-    assert seen.open == ["data.mdb"]
-    assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
+    reads = stages(data_layer(tmp_path / "db", data="backend: LMDB prefetch: 1"), events)
+    assert reads.build == ["data.mdb", "records 0 to 0"]
+    assert reads.open == ["data.mdb"]
+    assert reads.batch[:2] == ["records 0 to 0", "records 0 to 3"]  # whether it is compressed, and a batch
 
 
 def test_probing_leaves_no_database_open(
@@ -108,11 +108,11 @@ def test_leveldb(
     tmp_path: Path, data_layer: Callable[..., str], events: list[str], raw_records: list[tuple[bytes, bytes]]
 ) -> None:
     write_leveldb(tmp_path / "db", raw_records)
-    seen = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
-    assert [event for event in seen.build if event.startswith("records")] == ["records 0 to 0"]
-    assert not any(event.startswith("records") for event in seen.open)
-    assert not any(event.endswith(".ldb") for event in seen.batch)  # open already
-    assert seen.batch[:2] == ["records 0 to 0", "records 0 to 3"]
+    reads = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events)
+    assert [event for event in reads.build if event.startswith("records")] == ["records 0 to 0"]
+    assert not any(event.startswith("records") for event in reads.open)
+    assert not any(event.endswith(".ldb") for event in reads.batch)  # open already
+    assert reads.batch[:2] == ["records 0 to 0", "records 0 to 3"]
 
 
 def test_only_the_first_keys_of_a_leveldb_are_probed(
@@ -133,8 +133,8 @@ def test_the_stand_in_for_bad_first_images_is_looked_at(
 ) -> None:
     records = [(key, b"\xff" if i < 2 else value) for i, (key, value) in enumerate(raw_records)]
     write_leveldb(tmp_path / "db", records)
-    seen = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
-    ranges = {event for event in seen.build if event.startswith("records")}
+    reads = stages(data_layer(tmp_path / "db", data="backend: LEVELDB prefetch: 1"), events, skip_bad=True)
+    ranges = {event for event in reads.build if event.startswith("records")}
     assert ranges == {"records 0 to 0", "records 1 to 1", "records 2 to 2"}
 
 
@@ -151,11 +151,11 @@ def test_image_data(tmp_path: Path, events: list[str], images: list[str]) -> Non
     (tmp_path / "list").write_text("".join(f"{name} 0\n" for name in images))
     net = f"""layer {{ name: "d" type: "ImageData" top: "data" top: "label" data_param {{ prefetch: 1 }}
         image_data_param {{ source: "{tmp_path}/list" batch_size: 2 }} }}"""
-    seen = stages(net, events)
-    assert seen.build == ["list", "0.png"]
-    assert seen.open == ["list"]
-    assert seen.batch[:2] == ["0.png", "1.png"]
-    assert "list" not in seen.batch
+    reads = stages(net, events)
+    assert reads.build == ["list", "0.png"]
+    assert reads.open == ["list"]
+    assert reads.batch[:2] == ["0.png", "1.png"]
+    assert "list" not in reads.batch
 
 
 def test_hdf5_data(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[str]) -> None:
@@ -164,11 +164,11 @@ def test_hdf5_data(tmp_path: Path, hdf5_layer: Callable[..., str], events: list[
         with h5py.File(tmp_path / name, "w") as file:
             file["x"] = np.zeros((1000, 2), np.float32)
     (tmp_path / "list").write_text("\n".join(names))
-    seen = stages(hdf5_layer(tmp_path / "list", "x"), events)
+    reads = stages(hdf5_layer(tmp_path / "list", "x"), events)
     checked = [name for name in names for _ in ("its beginning", "by the library")]
-    assert seen.build == ["list", *checked]  # their metadata: all wrong ones are reported at once
-    assert seen.open == ["list", *checked]  # how many rows they have
-    assert seen.batch == ["a.h5", "a.h5"]
+    assert reads.build == ["list", *checked]  # their metadata: all wrong ones are reported at once
+    assert reads.open == ["list", *checked]  # how many rows they have
+    assert reads.batch == ["a.h5", "a.h5"]
 
 
 @pytest.fixture
@@ -186,11 +186,11 @@ def window_net(windows: Path) -> str:
 
 
 def test_window_data(events: list[str], windows: Path, images: list[str]) -> None:
-    seen = stages(window_net(windows), events)
-    assert seen.build == ["windows"]  # up to its first image
-    assert seen.open == ["windows"]
-    assert set(seen.batch) <= set(images)
-    assert len(seen.batch) >= 4
+    reads = stages(window_net(windows), events)
+    assert reads.build == ["windows"]  # up to its first image
+    assert reads.open == ["windows"]
+    assert set(reads.batch) <= set(images)
+    assert len(reads.batch) >= 4
 
 
 def test_only_the_first_image_of_a_window_file_is_probed(windows: Path) -> None:

@@ -43,7 +43,7 @@ class Counted:
 
 
 @pytest.fixture
-def seen() -> Iterator[list[str]]:
+def calls() -> Iterator[list[str]]:
     """What is done with the sources of a type of another package."""
     done: list[str] = []
 
@@ -61,13 +61,13 @@ def seen() -> Iterator[list[str]]:
     del _types["TestSource"]
 
 
-def test_a_source_is_looked_at_once_and_opened_when_it_is_read(seen: list[str]) -> None:
+def test_a_source_is_looked_at_once_and_opened_when_it_is_read(calls: list[str]) -> None:
     net = Net(TEXT, "TRAIN", seed=7)
-    assert seen == ["look 7 TRAIN"]
+    assert calls == ["look 7 TRAIN"]
     net.in_phase("TEST")
-    assert seen == ["look 7 TRAIN"]
+    assert calls == ["look 7 TRAIN"]
     loader = Loader(net.graph)
-    assert seen == ["look 7 TRAIN", "open 7 TRAIN"]
+    assert calls == ["look 7 TRAIN", "open 7 TRAIN"]
     np.testing.assert_array_equal(next(loader)["x"], np.ones((2, 3)))
     values, _ = net.forward(*net.init(jax.random.key(0)), next(loader), blobs=("x",))
     np.testing.assert_array_equal(values["x"], np.full((2, 3), 4))  # the second batch, finished on the device

@@ -63,7 +63,7 @@ def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file
     net = layer(kind, folder / file, f"shuffle: true {more}", "crop_size: 16 mirror: true")
     source = open_source(net, "TRAIN", seed=3, workers=workers)
     assert [top.shape for top in source.tops] == [(4, 3, 16, 16), (4, 1, 16, 16)]
-    seen, batches = set(), []
+    crops, batches = set(), []
     for _ in range(10):
         data, label = batch = next(source)
         batches.append(batch)
@@ -74,9 +74,9 @@ def test_crops_and_mirrors_are_the_same_for_both(folder, open_source, kind, file
             windows = np.lib.stride_tricks.sliding_window_view(labels_of(i), (16, 16))
             for flip in 1, -1:
                 for at in np.argwhere((windows == image[0, :, ::flip]).all(axis=(2, 3))):
-                    seen.add((i, *at.tolist(), flip))
-    assert len(seen) > 30
-    assert {s[0] for s in seen} == set(range(5))
+                    crops.add((i, *at.tolist(), flip))
+    assert len(crops) > 30
+    assert {s[0] for s in crops} == set(range(5))
     again = open_source(net, "TRAIN", seed=3)
     again.set_state({"examples": 20})
     for a, b in zip(next(again), batches[5], strict=True):

@@ -59,8 +59,10 @@ def partitions(draw: Any) -> list[DataShard]:
 def test_the_nth_batch_of_a_shard(parts: list[DataShard], start: int, n: int) -> None:
     for shard in parts:
         # by counting
-        own = (i for i in itertools.count(start) if i % shard.total in range(shard.first, shard.first + shard.count))
-        assert shard.nth(n, start) == next(itertools.islice(own, n, None))
+        numbers = (
+            i for i in itertools.count(start) if i % shard.total in range(shard.first, shard.first + shard.count)
+        )
+        assert shard.nth(n, start) == next(itertools.islice(numbers, n, None))
         assert shard.owns(shard.nth(n, start))
     assert sum(shard.owns(start) for shard in parts) == 1
 
@@ -87,8 +89,8 @@ def test_shards_read_each_example_once_in_order(
             continue
         for _ in range(n):
             got = [pipeline.take(pipeline.number) for _, _, pipeline in readers]
-            given = [int(arrays[0]) for arrays in got if arrays is not None]
-            assert given == [at]
+            starts = [int(arrays[0]) for arrays in got if arrays is not None]
+            assert starts == [at]
             [owner] = [shard for (shard, _, _), arrays in zip(readers, got, strict=True) if arrays is not None]
             assert owner.first <= at // SIZE % owner.total < owner.first + owner.count
             at += SIZE
@@ -107,8 +109,8 @@ def test_the_numbers_that_batches_count_as_decide(parts: list[DataShard], number
         pipeline = Pipeline(Starts(), 3, shard=shard)
         for i, number in enumerate(numbers):
             arrays = pipeline.take(number)
-            own = shard.first <= number % shard.total < shard.first + shard.count
-            assert (None if arrays is None else int(arrays[0])) == (i * SIZE if own else None)
+            is_owned = shard.first <= number % shard.total < shard.first + shard.count
+            assert (None if arrays is None else int(arrays[0])) == (i * SIZE if is_owned else None)
         assert pipeline.get_state() == {"examples": len(numbers) * SIZE}
         pipeline.close()
 

@@ -94,14 +94,14 @@ def check_takes(
     """Check that readers of all shards give what one gives: batch i of `whole` has number `first + i`."""
     at = 0
     for n in takes:
-        given = [(shard, loader.take(n)) for shard, loader in readers]
+        taken = [(shard, loader.take(n)) for shard, loader in readers]
         numbers = range(first + at, first + at + n)
-        for shard, batches in given:
+        for shard, batches in taken:
             expected = [i for i in numbers if shard.first <= i % shard.total < shard.first + shard.count]
             assert len(batches) == len(expected)
             for i, batch in zip(expected, batches, strict=True):
                 assert same(batch, whole[i - first]), f"{shard}: batch {i}"
-        assert sum(len(batches) for _, batches in given) == n
+        assert sum(len(batches) for _, batches in taken) == n
         at += n
     assert at <= len(whole)
 
@@ -268,8 +268,8 @@ def test_batches_of_several_devices_are_one_batch_of_all(
     )
     for _ in range(6):
         batches = small.take(n)
-        joined = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-        assert same(joined, next(large))
+        joint = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        assert same(joint, next(large))
 
 
 def test_errors_of_a_batch_are_raised_by_its_owner(open_loader: Callable[..., Loader], tmp_path: Path) -> None:

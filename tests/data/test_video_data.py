@@ -81,7 +81,7 @@ def test_clips_are_cropped_and_mirrored_as_one(folder: Path, open_source: Any, p
     inside = param == "image_data_param"
     text = f"{CLIP} {settings if inside else ''}"
     net = layer(folder, "clips", text, "" if inside else settings, param=param)
-    source, seen = open_source(net, "TRAIN", seed=1, workers=0), set()
+    source, crops = open_source(net, "TRAIN", seed=1, workers=0), set()
     assert source.tops[0].shape == (3, 3, 3, 6, 6)
     for _ in range(8):
         data = next(source)[0] * 2 + 2
@@ -92,9 +92,9 @@ def test_clips_are_cropped_and_mirrored_as_one(folder: Path, open_source: Any, p
             np.testing.assert_array_equal(clip[2], np.broadcast_to(clip[2, 0, 0], (3, 6, 6)))
             step = clip[2, 0, 0, 1] - clip[2, 0, 0, 0]
             np.testing.assert_array_equal(np.diff(clip[2, 0, 0]), np.full(5, step))
-            seen.add((step, clip[2, 0, 0].min()))
-    assert {step for step, _ in seen} == {-1, 1}
-    assert len(seen) > 8
+            crops.add((step, clip[2, 0, 0].min()))
+    assert {step for step, _ in crops} == {-1, 1}
+    assert len(crops) > 8
 
 
 def test_means_of_clips(folder: Path, open_source: Any, tmp_path: Path) -> None:

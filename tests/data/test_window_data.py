@@ -154,7 +154,7 @@ def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
                 allowed[kind].append((out, label))
     source = open_source(layer(folder, more, f"crop_size: 12 mirror: true {mean}"), "TRAIN", seed=3)
     assert [top.shape for top in source.tops] == [(8, 3, 12, 12), (8,)]
-    seen = set()
+    numbers = set()
     for _ in range(12):
         data, labels = next(source)
         for i, (image, label) in enumerate(zip(data, labels, strict=True)):
@@ -163,8 +163,8 @@ def test_batches_are_windows_of_the_file(folder, open_source, crop_mode, mean):
                 j for j, (out, expected) in enumerate(allowed[kind]) if np.array_equal(out, image) and expected == label
             ]
             assert result
-            seen.add((kind, result[0]))
-    assert len(seen) == len(allowed[0]) + len(allowed[1]), "some windows never came"
+            numbers.add((kind, result[0]))
+    assert len(numbers) == len(allowed[0]) + len(allowed[1]), "some windows never came"
 
 
 def test_the_seed_decides_and_batches_resume(folder, open_source):

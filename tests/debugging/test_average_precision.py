@@ -56,9 +56,9 @@ def test_by_hand() -> None:
     assert average_precision(result, 2, "11point") == pytest.approx((6 * 1 + 5 * 2 / 3) / 11)
 
 
-@pytest.mark.parametrize(("found", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])
-def test_recalls_of_tenths_are_float32(found: int, tenths: int) -> None:
-    assert average_precision([(1, 1, 0)] * found, 10, "11point") == pytest.approx(tenths / 11)
+@pytest.mark.parametrize(("hits", "tenths"), [(3, 4), (7, 7), (9, 9), (10, 11)])
+def test_recalls_of_tenths_are_float32(hits: int, tenths: int) -> None:
+    assert average_precision([(1, 1, 0)] * hits, 10, "11point") == pytest.approx(tenths / 11)
 
 
 def test_nothing_detected_or_nothing_to_detect() -> None:

@@ -35,7 +35,7 @@ def test_says_what_every_layer_holds(caplog: pytest.LogCaptureFixture) -> None:
     d_after = (np.asarray(jax.nn.softmax(after)) - np.array([0, 1])) / 4
     d_before = d_after * np.where(before > 0, 1, 0.5)
     d_weight, d_bias = d_before.T @ x, d_before.sum(0)
-    said = dict(re.fullmatch(r" +(.*(?:data|diff)): (\S+)", line).groups() for line in lines[:-1])  # type: ignore[union-attr]
+    values = dict(re.fullmatch(r" +(.*(?:data|diff)): (\S+)", line).groups() for line in lines[:-1])  # type: ignore[union-attr]
     expected = {  # displayed iterations only: 0, not 1
         "[Forward] Layer data, top blob data data": x,
         "[Forward] Layer data, top blob label data": np.ones(4),
@@ -49,10 +49,10 @@ def test_says_what_every_layer_holds(caplog: pytest.LogCaptureFixture) -> None:
         "[Backward] Layer ip, param blob 0 diff": d_weight,
         "[Backward] Layer ip, param blob 1 diff": d_bias,
     }
-    assert list(said) == list(expected)
+    assert list(values) == list(expected)
     for name, value in expected.items():
-        assert float(said[name]) == pytest.approx(np.abs(value).mean(), rel=1e-4), name
+        assert float(values[name]) == pytest.approx(np.abs(value).mean(), rel=1e-4), name
     both = np.concatenate([weight.ravel(), bias]), np.concatenate([d_weight.ravel(), d_bias])
     norms = [float(n) for n in re.findall(r"[\d.e+-]+(?=[,)])", lines[-1].split("norm", 1)[1])]
-    wanted = [np.abs(both[0]).sum(), np.abs(both[1]).sum(), np.linalg.norm(both[0]), np.linalg.norm(both[1])]
-    assert norms == pytest.approx(wanted, rel=1e-4)
+    sums = [np.abs(both[0]).sum(), np.abs(both[1]).sum(), np.linalg.norm(both[0]), np.linalg.norm(both[1])]
+    assert norms == pytest.approx(sums, rel=1e-4)

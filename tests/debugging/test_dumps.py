@@ -52,14 +52,14 @@ def some_long(names: Iterable[str], short: int = 2) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.long] if i >= short else []) for i, name in enumerate(names)]
 
 
-def made(text: str = TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
+def make_dump(text: str = TEXT, phase: Any = "TRAIN", **options: Any) -> tuple[Net, Dump]:
     net = Net(text, phase)
     return net, collect(net, net.init(jax.random.key(1)), backward=True, **options)
 
 
 @pytest.fixture(scope="module")
 def dump() -> Dump:
-    return made()[1]
+    return make_dump()[1]
 
 
 def test_a_net_equals_itself(dump: Dump) -> None:
@@ -107,7 +107,7 @@ def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
 @pytest.mark.long
 def test_each_layer_reads_what_the_dump_has() -> None:
     """Of a dump that lacks a blob, and of a net with other shapes, layers read what those before them made."""
-    net, dump = made()
+    net, dump = make_dump()
     lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
     assert compare(dump, replay(lacking, net, each_layer=True)).ok
     wider = Net(TEXT.replace("num_output: 5", "num_output: 6"), "TRAIN")
@@ -240,7 +240,7 @@ def test_a_net_for_training_and_one_for_deployment(name: str) -> None:
 def test_random_layers_do_not_count_unless_asked() -> None:
     drop = 'layer { name: "drop" type: "Dropout" bottom: "norm" top: "norm" } '
     sum_at = TEXT.index('layer { name: "sum"')
-    net, a = made(TEXT[:sum_at] + drop + TEXT[sum_at:])
+    net, a = make_dump(TEXT[:sum_at] + drop + TEXT[sum_at:])
     b = replay(a, net, seed=7)
     result = compare(a, b)
     assert [layer.name for layer in a.layers if layer.random] == ["drop"]

@@ -60,8 +60,8 @@ def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) 
     return find_nonfinite(net, before, batches, keys, Variables(params, state))
 
 
-def blamed(found: NonFinite) -> str | None:
-    return found.layer.name if found.layer else None
+def blamed(result: NonFinite) -> str | None:
+    return result.layer.name if result.layer else None
 
 
 def test_a_logarithm_of_a_negative_number_in_place() -> None:

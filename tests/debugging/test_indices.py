@@ -43,7 +43,7 @@ def set_up(text: str, indices: list[float]) -> Any:
 
 @pytest.mark.parametrize("callback", [False, True])
 @pytest.mark.parametrize(
-    ("text", "indices", "said"),
+    ("text", "indices", "message"),
     [
         (PICK % "i", [0, 3, 4, 9], r"layer 'pick' \(BatchReindex\): index 4 at \[2\] of bottom 'i' .* 0 to 3"),
         (PICK % "i", [0, -1, 2, 2], r"index -1 at \[1\]"),
@@ -52,11 +52,11 @@ def set_up(text: str, indices: list[float]) -> Any:
         (COMPUTED + EMBED % "at", [0, 0, 0, 3], r"layer 'embed' \(Embed\): index 4 at \[3\] of bottom 'at' .* 0 to 3"),
     ],
 )
-def test_pycaffe_stops(text: str, indices: list[float], said: str, callback: bool) -> None:
+def test_pycaffe_stops(text: str, indices: list[float], message: str, callback: bool) -> None:
     net = set_up(text, indices)
     if callback:
         net.after_forward(lambda i: None)
-    with pytest.raises(LayerError, match=said):
+    with pytest.raises(LayerError, match=message):
         net.forward()
     net.blobs["i"].data[...] = [0, 1, 2, 0]
     assert np.isfinite(net.forward()["y"]).all()

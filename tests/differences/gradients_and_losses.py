@@ -44,10 +44,10 @@ def _param_diffs(folder: str, name: str) -> list[Shown]:
     inputs = {blob: result[f"bottom/{blob}"] for blob in net.input_names}
     top = net.graph.layer("layer").tops[0]
     _, pull = jax.vjp(lambda p: net.apply(p, state, inputs, blobs=(top,))[0][top], params)
-    own = pull(result[f"top_diff/{top}"])[0]["layer"][0]
+    diff = pull(result[f"top_diff/{top}"])[0]["layer"][0]
     before = result["param_diff_before/0"]
     words = f"first numbers of the diff of param 0, which was {_first(before)}"
-    return [Shown(words, result["param_diff/0"].ravel()[:3], np.ravel(own + before)[:3])]
+    return [Shown(words, result["param_diff/0"].ravel()[:3], np.ravel(diff + before)[:3])]
 
 
 def _first(x: np.ndarray) -> str:

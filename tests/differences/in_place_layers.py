@@ -42,8 +42,8 @@ def _eltwise_net(operation: str) -> str:
 def _product(net: str) -> list[Shown]:
     a, b, dy = np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([10.0, 10.0])
     y, diffs = tops_and_diffs(net, {"x": a, "b": b}, dy, top="x")
-    given = f"for a diff {_list(dy)} of the top, x = {_list(a)} and b = {_list(b)}"
-    return [Shown(f"diff of x {given}", b * b, diffs["x"]), Shown(f"diff of b {given}", y * b * b, diffs["b"])]
+    inputs = f"for a diff {_list(dy)} of the top, x = {_list(a)} and b = {_list(b)}"
+    return [Shown(f"diff of x {inputs}", b * b, diffs["x"]), Shown(f"diff of b {inputs}", y * b * b, diffs["b"])]
 
 
 def _lrn(net: str) -> list[Shown]:

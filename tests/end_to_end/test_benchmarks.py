@@ -22,8 +22,8 @@ def imported(file: Path) -> Iterator[tuple[str, str]]:
 def defined(file: Path) -> set[str]:
     """Names that a file defines or imports."""
     nodes = list(ast.walk(ast.parse(file.read_text())))
-    made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return made | {node.id for node in nodes if isinstance(node, ast.Name)} | {name for _, name in imported(file)}
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return names | {node.id for node in nodes if isinstance(node, ast.Name)} | {name for _, name in imported(file)}
 
 
 def exists(file: Path, module: str, name: str) -> bool:

@@ -36,8 +36,8 @@ def test_every_page_with_code_is_run() -> None:
 
 def test_messages_in_tables_exist_in_the_source() -> None:
     """Those in tables of the page on errors, with ... for what differs."""
-    told = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
-    messages = [message for message in told if " " in message]
+    listed = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
+    messages = [message for message in listed if " " in message]
     assert len(messages) > 5
     source = "".join(path.read_text() for path in (REPOSITORY / "src").rglob("*.py"))
     source = re.sub(r'"\s*\n\s*f?"', "", source)  # strings in parts

@@ -79,7 +79,7 @@ def test_the_index_of_layer_types_is_up_to_date() -> None:
 def test_blobs_from_a_file_are_not_drawn(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
     original = bucketed_random.bucketed_draw
-    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *given: drawn.append(1) or original(*given))
+    monkeypatch.setattr("caffejax.layers.fillers.bucketed_draw", lambda *args: drawn.append(1) or original(*args))
     net = caffejax.Net(files[0])
     net.load(files[1])
     caffe.Net(*files, caffe.TEST)

@@ -46,7 +46,7 @@ def small_net(size: int = 12, host: str = "", **options: Any) -> Net:
     return Net(LAYERS.format(size=size, host=host), "TRAIN", **options)
 
 
-def given(net: Net, seed: int) -> tuple[Any, ...]:
+def arguments(net: Net, seed: int) -> tuple[Any, ...]:
     """Parameters, state, inputs and a key."""
     random, key = np.random.default_rng(seed), jax.random.key(seed)
     x = random.normal(size=net.graph.blobs["x"].shape).astype(np.float32)
@@ -55,7 +55,7 @@ def given(net: Net, seed: int) -> tuple[Any, ...]:
 
 def forward(net: Net) -> Call:
     def call(seed: int) -> Any:
-        *arrays, key = given(net, seed)
+        *arrays, key = arguments(net, seed)
         return net.forward(*arrays, key=key)
 
     return call
@@ -63,7 +63,7 @@ def forward(net: Net) -> Call:
 
 def eager(net: Net) -> Call:
     def call(seed: int) -> Any:
-        *arrays, key = given(net, seed)
+        *arrays, key = arguments(net, seed)
         return net.apply(*arrays, key=key)
 
     return call
@@ -71,7 +71,7 @@ def eager(net: Net) -> Call:
 
 def gradients(net: Net) -> Call:
     step = net.jit(jax.value_and_grad(net.loss, has_aux=True))
-    return lambda seed: step(*given(net, seed))
+    return lambda seed: step(*arguments(net, seed))
 
 
 def at_once(call: Call) -> list[Any]:
@@ -154,7 +154,7 @@ assert_same(got, [alone(seed) for seed in range(THREADS)])
 def test_two_nets_on_two_devices() -> None:
     script = """
 import jax
-from test_threads import THREADS, assert_same, at_once, given, small_net
+from test_threads import THREADS, arguments, assert_same, at_once, small_net
 
 devices = jax.devices()
 assert len(devices) == 2
@@ -163,7 +163,7 @@ steps = [net.jit(jax.value_and_grad(net.loss, has_aux=True)) for net in nets]
 
 def call(seed):
     device = devices[seed % 2]
-    results = steps[seed % 2](*jax.device_put(given(nets[seed % 2], seed), device))
+    results = steps[seed % 2](*jax.device_put(arguments(nets[seed % 2], seed), device))
     assert all(leaf.devices() == {device} for leaf in jax.tree.leaves(results))
     return results
 

@@ -168,19 +168,19 @@ def in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
 
 
 def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
-    seen: list[tuple[str, int]] = []
+    events: list[tuple[str, int]] = []
     for what, calls in workspace.callbacks.items():
-        calls.append(lambda i, what=what: seen.append((what, i)))
+        calls.append(lambda i, what=what: events.append((what, i)))
     losses = workspace.forward_backward((KEY,))
-    assert len(seen) == 4 * (last + 1)
+    assert len(events) == 4 * (last + 1)
     return losses
 
 
-def assert_same(found: Numbers, wanted: Numbers) -> None:
+def assert_same(actual: Numbers, expected: Numbers) -> None:
     """Up to rounding: where gradients cancel out, as those of a bias before BatchNorm, that is all there is."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    found, wanted = jax.tree.map(np.asarray, (found, wanted))
-    for x_part, y_part in zip(found, wanted, strict=True):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    actual, expected = jax.tree.map(np.asarray, (actual, expected))
+    for x_part, y_part in zip(actual, expected, strict=True):
         largest = max((float(np.abs(x).max(initial=0)) for x in jax.tree.leaves(y_part)), default=0.0)
         for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(x_part), jax.tree.leaves(y_part), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6 * largest, err_msg=jax.tree_util.keystr(path))

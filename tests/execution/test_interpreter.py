@@ -36,15 +36,15 @@ def test_blobs_without_further_readers_are_released() -> None:
 def test_a_runner_sees_just_what_its_part_uses() -> None:
     net = Net(FILTERED)
     variables = net.init(jax.random.key(0))
-    seen = []
+    parts = []
 
-    def looking(part: Any, given: PassInputs, before: Any, keep: Any) -> Any:
-        seen.append((sorted(given.params), sorted(given.blobs), sorted(before)))
-        return compute(part, given, before, keep)
+    def looking(part: Any, pass_inputs: PassInputs, before: Any, keep: Any) -> Any:
+        parts.append((sorted(pass_inputs.params), sorted(pass_inputs.blobs), sorted(before)))
+        return compute(part, pass_inputs, before, keep)
 
     inputs = {"data": jnp.ones((2, 3, 6, 6)), "wanted": jnp.ones(2)}
     run(net.schedule, PassInputs(*variables, inputs, None, {}), runner=looking)
-    assert seen == [
+    assert parts == [
         (["conv"], ["data", "wanted"], []),
         ([], [], ["conv", "wanted"]),
         (["ip"], [], ["some"]),

@@ -225,8 +225,8 @@ def test_the_groups_chosen_are_the_best(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 8
     units = [Unit((Step((i,)),), *map(int, random.integers(1, 50, 2))) for i in range(n)]  # type: ignore[arg-type]
-    made = random.integers(0, n - 1, 10)
-    values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in made]
+    producers = random.integers(0, n - 1, 10)
+    values = [Value(int(random.integers(1, 30)), int(m), int(random.integers(m + 1, n))) for m in producers]
 
     def peak(starts: list[int]) -> int:
         held, most = 0, 0

@@ -55,11 +55,11 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     }
     for form in forms:
         try:
-            given = _FORMS[form](subject, first)
+            outputs = _FORMS[form](subject, first)
             result |= {
-                form: errors(given, expected),
-                f"{form}_beyond": beyond(given, expected),
-                f"{form}_in_any_order": in_any_order(given, expected),
+                form: errors(outputs, expected),
+                f"{form}_beyond": beyond(outputs, expected),
+                f"{form}_in_any_order": in_any_order(outputs, expected),
             }
         except CaffejaxError as error:
             result[form] = {"refused": str(error)}

@@ -40,8 +40,8 @@ def nets(draw: Any, most: int = 8) -> tuple[str, tuple[str, ...]]:
             continue
         parts.append(added)
         blobs = [*(name for name in blobs if name not in tops), *tops]
-    made = [name for name in blobs if not name.startswith("x")] or ["x0"]
-    expected = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+    computed = [name for name in blobs if not name.startswith("x")] or ["x0"]
+    expected = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
     return "\n".join(parts), tuple(sorted(expected))
 
 

@@ -138,8 +138,8 @@ def one_layer(name: str) -> str:
     """A net of one of the layers."""
     shape, text = LAYERS[name]
     dims = " ".join(f"dim: {n}" for n in shape)
-    made = f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}'
-    return f'{made} layer {{ name: "layer" bottom: "data" top: "top" {text} }}'
+    net_text = f'layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ {dims} }} }} }}'
+    return f'{net_text} layer {{ name: "layer" bottom: "data" top: "top" {text} }}'
 
 
 def images(*shape: int, name: str = "data") -> str:

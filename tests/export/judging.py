@@ -10,30 +10,30 @@ FORMS = ("onnx", "flax", "stablehlo")
 TOLERANCE = 1e-4  # of an output's largest number
 
 
-def errors(found: Arrays, wanted: Arrays) -> dict[str, float]:
+def errors(actual: Arrays, expected: Arrays) -> dict[str, float]:
     """By output, the largest error as a share of the largest number; no number where shapes or NaNs differ."""
-    return {name: _error(found[name], array) for name, array in wanted.items()}
+    return {name: _error(actual[name], array) for name, array in expected.items()}
 
 
-def beyond(found: Arrays, wanted: Arrays) -> dict[str, int]:
+def beyond(actual: Arrays, expected: Arrays) -> dict[str, int]:
     """By output, how many numbers differ by more than the tolerance; those with as many at all that do."""
     with np.errstate(invalid="ignore"):  # equal infinities differ by NaN, which counts as no difference
         counts = {
-            name: int((np.abs(found[name] - array) > TOLERANCE * largest(array)).sum())
-            for name, array in wanted.items()
-            if found[name].shape == array.shape
+            name: int((np.abs(actual[name] - array) > TOLERANCE * largest(array)).sum())
+            for name, array in expected.items()
+            if actual[name].shape == array.shape
         }
     return {name: n for name, n in counts.items() if n}
 
 
-def in_any_order(found: Arrays, wanted: Arrays) -> dict[str, float]:
+def in_any_order(actual: Arrays, expected: Arrays) -> dict[str, float]:
     """By output with rows of its own, how far the rows are from the nearest of the other's rows that differ.
 
     Boxes are sorted by their scores: two that are equal but for rounding may change places.
     """
     apart = dict[str, float]()
-    for name, array in wanted.items():
-        ours, others = np.squeeze(found[name]), np.squeeze(array)
+    for name, array in expected.items():
+        ours, others = np.squeeze(actual[name]), np.squeeze(array)
         if ours.shape != others.shape or ours.ndim != 2:
             continue
         scale = max(largest(array), 1e-3)
@@ -44,30 +44,30 @@ def in_any_order(found: Arrays, wanted: Arrays) -> dict[str, float]:
     return apart
 
 
-def _error(found: np.ndarray, wanted: np.ndarray) -> float:
-    if found.shape != wanted.shape or not np.array_equal(np.isfinite(found), np.isfinite(wanted)):
+def _error(actual: np.ndarray, expected: np.ndarray) -> float:
+    if actual.shape != expected.shape or not np.array_equal(np.isfinite(actual), np.isfinite(expected)):
         return float("nan")
-    kept = np.isfinite(wanted)
-    apart = np.abs(found[kept].astype(np.float64) - wanted[kept]).max(initial=0)
-    return float(apart / max(largest(wanted), 1e-3))
+    kept = np.isfinite(expected)
+    apart = np.abs(actual[kept].astype(np.float64) - expected[kept]).max(initial=0)
+    return float(apart / max(largest(expected), 1e-3))
 
 
 def largest(array: np.ndarray) -> float:
     return float(np.abs(array[np.isfinite(array)]).max(initial=0))
 
 
-def verdict(found: dict[str, Any], form: str) -> str:
+def verdict(report: dict[str, Any], form: str) -> str:
     """Return a word for what became of a net in a form."""
-    if "failed" in found or "refused" in found:
-        return "failed" if "failed" in found else "does not load"
-    if "refused" in found[form]:
+    if "failed" in report or "refused" in report:
+        return "failed" if "failed" in report else "does not load"
+    if "refused" in report[form]:
         return "refused"
-    if all(moved <= TOLERANCE for moved in found["moves"].values()):
+    if all(moved <= TOLERANCE for moved in report["moves"].values()):
         return "constant"  # whatever the inputs are: numbers that were drawn are none to compare
-    if all(error <= TOLERANCE for error in found[form].values()):
+    if all(error <= TOLERANCE for error in report[form].values()):
         return "equal"
-    reordered = found[f"{form}_in_any_order"]
-    if all(min(error, reordered.get(name, error)) <= TOLERANCE for name, error in found[form].items()):
+    reordered = report[f"{form}_in_any_order"]
+    if all(min(error, reordered.get(name, error)) <= TOLERANCE for name, error in report[form].items()):
         return "reordered"
-    sways = found["sways"]
-    return "unstable" if all(e <= max(TOLERANCE, 2 * sways[n]) for n, e in found[form].items()) else "differs"
+    sways = report["sways"]
+    return "unstable" if all(e <= max(TOLERANCE, 2 * sways[n]) for n, e in report[form].items()) else "differs"

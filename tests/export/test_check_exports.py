@@ -39,7 +39,7 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     done = check(nets, "--out", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in assessing.FORMS]
-    equal, wrong = sorted(map(json.loads, out.read_text().splitlines()), key=lambda found: str(found["net"]))
+    equal, wrong = sorted(map(json.loads, out.read_text().splitlines()), key=lambda row: str(row["net"]))
     assert equal["outputs"].keys() == equal["onnx"].keys() == {"prob", "fc"}
     assert all(moved > 1e-3 for moved in equal["moves"].values())
     assert "Convolutoin" in wrong["refused"]
@@ -67,8 +67,8 @@ def test_reordered_rows_are_distinguished_from_different_rows() -> None:
     assert _word(boxes, boxes) == "equal"
 
 
-def _word(found: np.ndarray, wanted: np.ndarray) -> str:
-    ours, others = {"boxes": found}, {"boxes": wanted}
+def _word(actual: np.ndarray, expected: np.ndarray) -> str:
+    ours, others = {"boxes": actual}, {"boxes": expected}
     judged = {"onnx": errors(ours, others), "onnx_in_any_order": in_any_order(ours, others)}
     return verdict({**judged, "moves": {"boxes": 1.0}, "sways": {"boxes": 0.0}}, "onnx")
 

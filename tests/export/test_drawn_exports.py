@@ -29,19 +29,19 @@ def test_many_random_nets_are_equal_in_all_forms(drawn: tuple[str, tuple[str, ..
     _check(*drawn)
 
 
-def _check(text: str, wanted: tuple[str, ...]) -> None:
+def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
-    result = assess_subject(make_subject(net, fill_variables(net), wanted))
+    result = assess_subject(make_subject(net, fill_variables(net), outputs))
     for form in FORMS:
         assert _refused(result[form]) or not _off(result, form), form
 
 
-def _refused(found: Any) -> bool:
+def _refused(report: Any) -> bool:
     """Whether it is refused, by layer."""
-    return "refused" in found and "layer '" in found["refused"]
+    return "refused" in report and "layer '" in report["refused"]
 
 
-def _off(found: Any, form: str) -> dict[str, float]:
+def _off(report: Any, form: str) -> dict[str, float]:
     """The outputs that differ by more than they do where inputs are nudged."""
-    sways = found["sways"]
-    return {name: error for name, error in found[form].items() if not error <= max(TOLERANCE, 2 * sways[name])}
+    sways = report["sways"]
+    return {name: error for name, error in report[form].items() if not error <= max(TOLERANCE, 2 * sways[name])}

@@ -67,9 +67,9 @@ def assert_equal(
     actual = pool.submit(flax_worker.outputs_of, str(folder), inputs).result()
     largest = 0.0
     for batch, outputs in zip(batches, actual, strict=True):
-        wanted = subject.run(batch)
+        reference = subject.run(batch)
         for name, array in zip(subject.outputs, outputs, strict=True):
-            expected = channels_last(wanted[name])
+            expected = channels_last(reference[name])
             assert array.shape == expected.shape, name
             scale = max(float(np.max(np.abs(expected))), 1e-30)
             largest = max(largest, float(np.max(np.abs(array - expected))) / scale)
@@ -138,7 +138,7 @@ def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: Pro
 
 
 @pytest.mark.parametrize(
-    ("dropout", "fixed", "said"),
+    ("dropout", "fixed", "sentence"),
     [
         (
             True,
@@ -149,13 +149,13 @@ def test_the_code_of_the_readme_trains_the_net(tmp_path: Path, flax_process: Pro
         (False, True, "It computes the same in both modes."),
     ],
 )
-def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, said: str, tmp_path: Path) -> None:
+def test_the_readme_describes_train_and_eval_mode(dropout: bool, fixed: bool, sentence: str, tmp_path: Path) -> None:
     text = residual_net(2)
     text = text if dropout else text.replace(layer("Dropout", "drop", "pool", "pool"), "")
     text = text.replace('type: "BatchNorm"', 'type: "BatchNorm" batch_norm_param { use_global_stats: true }', 9 * fixed)
     write_flax(subject_for(text), tmp_path / "net")
     page = (tmp_path / "net" / "README.md").read_text()
-    assert f" {said}\n" in page
+    assert f" {sentence}\n" in page
     assert "`--outputs=fc`" in page  # the scores, which can be trained where probabilities are 0
 
 

@@ -117,17 +117,17 @@ def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarra
     return {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def computed(one: Subject, given: dict[str, np.ndarray]) -> Any:
+def computed(one: Subject, inputs: dict[str, np.ndarray]) -> Any:
     """What the net itself makes of it, compiled quickly."""
-    lowered = jax.jit(one.run).lower(given)
-    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(given)
+    lowered = jax.jit(one.run).lower(inputs)
+    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
 
 
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
-    assert found.keys() == expected.keys()
+def assert_same(actual: dict[str, np.ndarray], expected: dict[str, Any]) -> None:
+    assert actual.keys() == expected.keys()
     for name, blob in expected.items():
         assert np.ptp(blob) > 0, "the net says the same of everything"
-        np.testing.assert_allclose(found[name], blob, rtol=1e-5, atol=1e-5 * np.abs(blob).max(), err_msg=name)
+        np.testing.assert_allclose(actual[name], blob, rtol=1e-5, atol=1e-5 * np.abs(blob).max(), err_msg=name)
 
 
 @pytest.mark.slow

@@ -44,8 +44,8 @@ test_iter: 2 test_interval: 20
 """
 _PATIENCE = 300  # seconds; a run takes four on a machine that does nothing else
 _LOGGED = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] ")
-_GIVEN = {"net.prototxt", "solver.prototxt"}
-_MADE = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|solverstate)")
+_INPUTS = {"net.prototxt", "solver.prototxt"}
+_OUTPUTS = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|solverstate)")
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Job:
     def _differences(self, root: Path) -> list[str]:
         files, checkpoint = self._expected
         result = [f"{name} differs" for name, content in _files(root).items() if content != files[name]]
-        if (own := _checkpoint(root)) != checkpoint:
-            result.append(f"the checkpoint differs: {own[1]}, not {checkpoint[1]}")
+        if (actual := _checkpoint(root)) != checkpoint:
+            result.append(f"the checkpoint differs: {actual[1]}, not {checkpoint[1]}")
         return result
 
     def _make(self, name: str) -> Path:
@@ -114,19 +114,19 @@ class Job:
             fault = replace(how.fault, does=how.fault.does.replace("$ROOT", str(root)))
             more |= fault.variables(self._library, root)
         first = self._start(root, how.flags, **more)
-        said: list[str] = []
-        reader = threading.Thread(target=_read, args=(first, said), daemon=True)
+        lines: list[str] = []
+        reader = threading.Thread(target=_read, args=(first, lines), daemon=True)
         reader.start()
         if how.moment is not None:
             marker, _ = PHASES[how.moment.phase]
-            _await(first, said, marker)
+            _await(first, lines, marker)
             time.sleep(how.moment.delay)
             for _ in range(how.moment.times):
                 first.send_signal(how.moment.number)
                 time.sleep(0.01)
         second = None
         if how.second:
-            _await(first, said, "Iteration 0")
+            _await(first, lines, "Iteration 0")
             first.send_signal(signal.SIGSTOP)  # so that it holds the lock as long as it takes
             second = self._start(root, how.flags)
         refused = ""
@@ -145,7 +145,7 @@ class Job:
         for process in (first, second):
             if process is not None:
                 process.communicate()  # closes its pipes
-        return Ended(code, (*said, *(f"second: {line}" for line in refused.splitlines())), out)
+        return Ended(code, (*lines, *(f"second: {line}" for line in refused.splitlines())), out)
 
     def _start(self, root: Path, flags: tuple[str, ...], **more: str) -> subprocess.Popen[str]:
         if _steps(root):
@@ -167,14 +167,14 @@ class Job:
         )
 
 
-def _read(process: subprocess.Popen[str], said: list[str]) -> None:
+def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
     assert process.stderr is not None
-    said.extend(line.rstrip("\n") for line in process.stderr)
+    lines.extend(line.rstrip("\n") for line in process.stderr)
 
 
-def _await(process: subprocess.Popen[str], said: list[str], marker: str) -> None:
+def _await(process: subprocess.Popen[str], lines: list[str], marker: str) -> None:
     """Wait until a line with the marker is said, or the process ends."""
-    while process.poll() is None and not any(marker in line for line in [*said, ""]):
+    while process.poll() is None and not any(marker in line for line in [*lines, ""]):
         time.sleep(0.002)
 
 
@@ -207,23 +207,23 @@ def _plain(tree: object) -> object:
 
 def _wrong(ended: Ended, how: Disturbed, root: Path, before: list[str]) -> list[str]:
     """What is wrong with how a run ended, and with what it left that was not there before."""
-    own = [line for line in ended.lines if not line.startswith("second: ")]
-    said = [line for line in _without_nets(own) if not _LOGGED.match(line)]
+    first = [line for line in ended.lines if not line.startswith("second: ")]
+    messages = [line for line in _without_nets(first) if not _LOGGED.match(line)]
     result = []
     killed = _fatal(how)
     if ended.code not in {0, 1, 130, *killed}:
-        result.append(f"exit code {ended.code}: {said}")
+        result.append(f"exit code {ended.code}: {messages}")
     if ended.out:
         result.append(f"stdout has {ended.out!r}")
     # Python may end by the signal itself where it interrupts what `exec` runs; that is 130, too, for a shell
-    if ended.code == -2 and "cli" not in "".join(said):
-        said = []  # of Python itself, before the program began
+    if ended.code == -2 and "cli" not in "".join(messages):
+        messages = []  # of Python itself, before the program began
     expected = {1: (1,), 130: (1,), -2: (0, 1)}.get(ended.code, (0,))
-    if len(said) not in expected or not all(line.startswith("caffejax: ") for line in said):
-        result.append(f"exit code {ended.code}, and on stderr is {said}")
+    if len(messages) not in expected or not all(line.startswith("caffejax: ") for line in messages):
+        result.append(f"exit code {ended.code}, and on stderr is {messages}")
     if how == Disturbed() and ended.code != 0:
-        result.append(f"an undisturbed run ends with {ended.code}: {said}")
-    if how.second and not _is_refused([line.removeprefix("second: ") for line in ended.lines if line not in own]):
+        result.append(f"an undisturbed run ends with {ended.code}: {messages}")
+    if how.second and not _is_refused([line.removeprefix("second: ") for line in ended.lines if line not in first]):
         result.append(f"the second trainer says {ended.lines}")
     if ended.code >= 0 and not _cannot_remove(how.fault):
         before = [] if ended.code == 0 else before  # one that has not come so far as to sweep
@@ -264,13 +264,13 @@ def _cannot_remove(fault: Fault | None) -> bool:
 
 def _is_refused(lines: list[str]) -> bool:
     """Whether another trainer was refused in one line."""
-    said = [line for line in _without_nets(lines) if not _LOGGED.match(line)]
-    return len(said) == 1 and "another run trains with this snapshot prefix" in said[0]
+    messages = [line for line in _without_nets(lines) if not _LOGGED.match(line)]
+    return len(messages) == 1 and "another run trains with this snapshot prefix" in messages[0]
 
 
 def _left(root: Path) -> list[str]:
     """What should not be there once nobody trains."""
-    names = [p.name for p in root.iterdir() if p.name not in _GIVEN and not _MADE.fullmatch(p.name)]
+    names = [p.name for p in root.iterdir() if p.name not in _INPUTS and not _OUTPUTS.fullmatch(p.name)]
     return names + [p.name for p in root.glob("x.orbax/*") if not p.name.isdigit()]
 
 

@@ -47,8 +47,8 @@ class Outcome:
 def of_exception(error: BaseException) -> Outcome:
     """Return the outcome for an exception that is none of caffejax's own."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
-    place = f"{Path(own[-1].filename).name}:{own[-1].name}" if own else ""
+    frames_of_ours = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
+    place = f"{Path(frames_of_ours[-1].filename).name}:{frames_of_ours[-1].name}" if frames_of_ours else ""
     kind = "warning" if isinstance(error, Warning) else "exception"
     text = "".join(traceback.format_exception(error))
     return Outcome(kind, f"{type(error).__name__} in {place}", text[-6000:])

@@ -18,7 +18,7 @@ Files = Mapping[str, bytes]  # by their paths within the case's folder
 Mutate = Callable[[Random, bytes], bytes]
 
 
-def nothing(damaged: Files, intact: Files, wanted: Any, found: Any) -> None:
+def nothing(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
     """Complain of nothing."""
 
 

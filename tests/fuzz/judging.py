@@ -23,7 +23,7 @@ def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
     Python's own warnings count as exceptions.
     """
     compares = set is not None and harness(format).complaint is not nothing
-    before = wanted(format, set) if compares else None  # type: ignore[arg-type]
+    before = expected_values(format, set) if compares else None  # type: ignore[arg-type]
     try:
         write_files(place, files)
     except (OSError, ValueError):  # a name that no file can have
@@ -45,7 +45,7 @@ def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
 
 
 @functools.cache
-def wanted(format: str, set: int) -> Any:
+def expected_values(format: str, set: int) -> Any:
     """Return what is read of an intact set."""
     place = Path(tempfile.mkdtemp())
     write_files(place, intact_files(format)[set])
@@ -57,12 +57,12 @@ def wanted(format: str, set: int) -> Any:
 
 def _refusal(error: CaffejaxError, place: Path, other: str) -> Outcome:
     """An error that names no place, is endless, or would do harm to a terminal, is none."""
-    said, code = str(error), of_exception(error)
-    if str(place) not in said and other not in said:
+    message, code = str(error), of_exception(error)
+    if str(place) not in message and other not in message:
         return Outcome("unnamed", code.where, code.text)
-    given = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-    if len(said) > _LONGEST_MESSAGE + 10 * given:
-        return Outcome("output", f"endless message, {code.where}", said[:2000])
-    if not said.replace("\n", "").isprintable():
-        return Outcome("output", f"control characters, {code.where}", ascii(said))
-    return Outcome("refused", text=said[:300])
+    size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    if len(message) > _LONGEST_MESSAGE + 10 * size:
+        return Outcome("output", f"endless message, {code.where}", message[:2000])
+    if not message.replace("\n", "").isprintable():
+        return Outcome("output", f"control characters, {code.where}", ascii(message))
+    return Outcome("refused", text=message[:300])

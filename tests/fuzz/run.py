@@ -58,7 +58,7 @@ def fuzz(
     cases: int | None = None,
     findings: Path | None = None,
     worker: Worker | None = None,
-    said: Callable[[str], object] = lambda line: None,
+    report: Callable[[str], object] = lambda line: None,
 ) -> Tally:
     """Read the cases of seeds from `first` on, for so long or so many.
 
@@ -71,23 +71,23 @@ def fuzz(
         worker: a process to go on with; else one is started, and ended.
         said: is told of each finding.
     """
-    tally, own = Tally(), worker or Worker()
+    tally, current = Tally(), worker or Worker()
     try:
         seed, begin = first, None
         while (cases is None or tally.cases < cases) and (
             seconds is None or begin is None or time.monotonic() - begin < seconds
         ):
-            outcome = own.ask_seed(format, seed)
+            outcome = current.ask_seed(format, seed)
             begin = time.monotonic() if begin is None else begin  # the first one starts the process
             if tally.add(seed, outcome):
-                said(f"{format}, seed {seed}: {outcome.signature}")
+                report(f"{format}, seed {seed}: {outcome.signature}")
                 if findings is not None:
                     keep(findings, format, seed, outcome)
             seed += 1
         tally.seconds = time.monotonic() - (begin or time.monotonic())
     finally:
         if worker is None:
-            own.close()
+            current.close()
     return tally
 
 

@@ -29,9 +29,9 @@ def explained(format: str, seed: object, outcome: Outcome) -> str:
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
     """One process for all formats: it takes seconds to start."""
-    made = Worker()
-    yield made
-    made.close()
+    result = Worker()
+    yield result
+    result.close()
 
 
 @pytest.mark.parametrize("case", KEPT)

@@ -22,7 +22,7 @@ from caffejax.process import hide_late_errors
 
 from .finding import MEMORY, SECONDS, Outcome
 from .harness import case_files, intact_files, read_files
-from .judging import judge, wanted
+from .judging import expected_values, judge
 
 _STDERR = "stderr"
 _HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that one case cannot take the machine's memory
@@ -53,7 +53,7 @@ def main() -> None:
 def _prepare(format: str) -> Outcome:
     """Read what is intact: that imports, compiles, and takes the memory that cases are measured against."""
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    wanted(format, 0)
+    expected_values(format, 0)
     resource.setrlimit(resource.RLIMIT_DATA, (_used("VmData") + _HARD_LIMIT, resource.RLIM_INFINITY))
     return Outcome("read")
 

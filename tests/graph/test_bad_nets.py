@@ -94,7 +94,7 @@ def test_text_problems_neither_hide_nor_cause_other_problems(text: str, lines: l
         Net(text)
     result = [f"{p.layer}: {p.message}" for p in caught.value.problems]
     assert len(result) == len(lines)
-    assert all(line in said for line, said in zip(lines, result, strict=True)), result
+    assert all(line in problem for line, problem in zip(lines, result, strict=True)), result
 
 
 def test_a_solver_reports_all_problems_of_its_net(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from caffejax.graph.creation_log import creation_lines
 from caffejax.schema import read_net
 
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
-OWN = """name: "own"
+CUSTOM = """name: "own"
 layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 } }
 layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
@@ -35,10 +35,10 @@ def test_memory_of_lenet(phase, batch, memory):
 
 
 def test_every_line_of_a_net():
-    text, *lines = lines_of(Net(OWN, "TRAIN"))
+    text, *lines = lines_of(Net(CUSTOM, "TRAIN"))
     first, _, definition = text.partition("\n")
     assert first == "Initializing net from parameters: "
-    expected = Net(OWN, "TRAIN").graph
+    expected = Net(CUSTOM, "TRAIN").graph
     assert lines_of(Net(definition, "TRAIN"))[1:] == lines  # the text is the net
     assert "_split" not in definition
     assert lines[: lines.index("Setting up ip") + 3] == [

@@ -37,12 +37,12 @@ def net(kind: str, shapes: Shapes, more: str) -> Net:
     Path("list.txt").write_text("rows.h5\n")
     tops, bottoms = (" ".join(f'{end}: "{name}"' for name in shapes) for end in ("top", "bottom"))
     n_tops = 2 if kind == "LSTMUnit" else 1
-    made = " ".join(f'top: "made{i}"' for i in range(n_tops))
+    top_fields = " ".join(f'top: "made{i}"' for i in range(n_tops))
     (batch_size, *_) = next(iter(shapes.values()))
     return Net(
         f"""layer {{ name: "data" type: "HDF5Data" {tops}
              hdf5_data_param {{ source: "list.txt" batch_size: {batch_size} }} }}
-        layer {{ name: "layer" type: "{kind}" {bottoms} {made} {more} }}""",
+        layer {{ name: "layer" type: "{kind}" {bottoms} {top_fields} {more} }}""",
         "TRAIN",
     )
 

@@ -224,9 +224,9 @@ def nets(draw: Any, most: int = 9) -> tuple[str, tuple[str, ...]]:
         step = draw(st.sampled_from([*OFTEN, *STEPS]))
         if any(len(shape) >= STEPS[step] for shape in drawing.blobs.values()):
             getattr(drawing, step)()
-    made = [name for name in drawing.blobs if name not in ("x0", "x1")]
-    if not made:
+    computed = [name for name in drawing.blobs if name not in ("x0", "x1")]
+    if not computed:
         drawing.add("ReLU", ["x0"], drawing.blobs["x0"])
-        made = list(drawing.blobs)[-1:]
-    expected = {made[-1], *draw(st.lists(st.sampled_from(made), max_size=2))}
+        computed = list(drawing.blobs)[-1:]
+    expected = {computed[-1], *draw(st.lists(st.sampled_from(computed), max_size=2))}
     return "\n".join(drawing.layers), tuple(sorted(expected))

@@ -23,11 +23,12 @@ def net_of(shape: tuple[int, ...], *layers: str) -> str:
     dims = " ".join(f"dim: {n}" for n in shape)
     lines = [f'layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ {dims} }} }} }}']
     for i, layer in enumerate(layers):
-        words, _, given = layer.partition("|")
+        words, _, rest = layer.partition("|")
         words, _, further = words.partition(">")
         top, kind, *bottoms = words.split()
-        message, own = layer_types()[kind].signature.param, given.strip()
-        param = own if own.startswith(("param", "batch", "norm_param")) else f"{message} {{ {own} }}" if own else ""
+        message, settings = layer_types()[kind].signature.param, rest.strip()
+        is_complete = not settings or settings.startswith(("param", "batch", "norm_param"))
+        param = settings if is_complete else f"{message} {{ {settings} }}"
         reads = " ".join(f'bottom: "{b}"' for b in bottoms)
         tops = " ".join(f'top: "{t}"' for t in (top, *further.split()))
         lines.append(f'layer {{ name: "{kind}{i}" type: "{kind}" {reads} {tops} {param} }}')

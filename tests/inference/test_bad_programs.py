@@ -92,9 +92,9 @@ def test_a_program_refuses_arguments_and_weights_of_wrong_shapes() -> None:
         (packed.arrays, [x], [(1, 16, 36)]),
         (packed.arrays, [x], [out, out]),
     ):
-        given = PackedWeights(weights_given, packed.mark)
+        packed_weights = PackedWeights(weights_given, packed.mark)
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError)):
-            jax.block_until_ready(onednn_program.run(replace(program, results=results), given, arguments))
+            jax.block_until_ready(onednn_program.run(replace(program, results=results), packed_weights, arguments))
     for wrong in ([weights[0]], [*weights, weights[1]], weights[::-1], [weights[0][:8], weights[1]]):
         with pytest.raises(ValueError, match="weight"):
             executable.pack(wrong)

@@ -55,18 +55,18 @@ CASES: list[tuple[list[str], list[str] | None, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("layers", "wanted", "left"), CASES)
-def test_layers_left_after_folding(layers: list[str], wanted: list[str] | None, left: str) -> None:
+@pytest.mark.parametrize(("layers", "outputs", "left"), CASES)
+def test_layers_left_after_folding(layers: list[str], outputs: list[str] | None, left: str) -> None:
     net = Net(net_of((2, 6, 6, 5), *layers), "TEST")
-    graph = net.freeze(variables_of(net), wanted).graph
+    graph = net.freeze(variables_of(net), outputs).graph
     assert " ".join(layer.type.name for layer in graph.layers if not layer.type.is_fed) == left
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize(("layers", "wanted"), [case[:2] for case in CASES])
-def test_folded_layers_give_equal_outputs(layers: list[str], wanted: list[str] | None, batch: int) -> None:
-    assert_frozen_is_the_same(net_of((batch, 6, 6, 5), *layers), wanted)
+@pytest.mark.parametrize(("layers", "outputs"), [case[:2] for case in CASES])
+def test_folded_layers_give_equal_outputs(layers: list[str], outputs: list[str] | None, batch: int) -> None:
+    assert_frozen_is_the_same(net_of((batch, 6, 6, 5), *layers), outputs)
 
 
 @pytest.mark.slow

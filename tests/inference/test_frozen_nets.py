@@ -278,10 +278,10 @@ def test_later_writes_to_an_input_do_not_change_the_result() -> None:
         'layer { name: "y" type: "ReLU" bottom: "x" top: "y" }'
     )
     frozen_net = net.freeze(net.init(jax.random.key(0)), ["x", "y"])
-    given = aligned_empty((64, 16), np.float32)
-    given[...] = 2
-    result = frozen_net({"x": given})
-    given[...] = 3
+    x = aligned_empty((64, 16), np.float32)
+    x[...] = 2
+    result = frozen_net({"x": x})
+    x[...] = 3
     assert (np.asarray(result["x"]) == 2).all()
     assert (np.asarray(result["y"]) == 2).all()
 

@@ -74,10 +74,10 @@ def test_values_stay_as_long_as_they_are_read(what: str, batch: int) -> None:
     assert in_programs(frozen_net)
 
 
-@pytest.mark.parametrize("wanted", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
-def test_inner_blobs_can_be_outputs(wanted: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("outputs", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])
+def test_inner_blobs_can_be_outputs(outputs: tuple[str, ...]) -> None:
     layers = [*AB, "e Eltwise b a", "c Concat a b", conv("d", "c"), "f Flatten d"]
-    assert_frozen_is_the_same(net_of(SHAPE, *layers), wanted)
+    assert_frozen_is_the_same(net_of(SHAPE, *layers), outputs)
 
 
 @pytest.mark.parametrize(

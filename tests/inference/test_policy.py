@@ -41,8 +41,8 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 def batch_of(net: Net, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
-    made = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.input_names}
-    return {**made, "label": random.integers(0, 5, 4)}
+    batch = {name: random.normal(size=net.graph.blobs[name].shape).astype(np.float32) for name in net.input_names}
+    return {**batch, "label": random.integers(0, 5, 4)}
 
 
 def frozen(net: Net, variables: Variables, blobs: list[str]) -> FrozenPasses | None:

@@ -63,8 +63,8 @@ def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
         convolution(2, 1, 1, 9, [("plus", {"value": 1}), ("relu", {"a": 0.0, "b": 0.0})]),
         convolution(3, 1, 2, 5),
     ]
-    made, now = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
-    assert [(o.word, o.out[2], tuple(o.fields["stride"])) for o in made] == [  # type: ignore[arg-type]
+    hoisted, now = hoist_strides(operations, [(1, 16, 9, 9)], WEIGHTS, [4])
+    assert [(o.word, o.out[2], tuple(o.fields["stride"])) for o in hoisted] == [  # type: ignore[arg-type]
         ("convolution", 9, (1, 1)),
         ("convolution", 5, (2, 2)),
         ("mean", 5, (2, 2)),
@@ -72,6 +72,6 @@ def test_strides_are_hoisted_until_a_value_is_read_in_full() -> None:
         ("convolution", 5, (1, 1)),
     ]
     assert now == [0, 1, 2, 4, 5]
-    assert made[3].after[0] == ("plus", {"value": 3})
-    assert made[4].fields["in"] == [4]
+    assert hoisted[3].after[0] == ("plus", {"value": 3})
+    assert hoisted[4].fields["in"] == [4]
     assert [o.fields["stride"] for o in operations] == [(1, 1), (1, 1), (1, 1), (2, 2)], "given operations are changed"

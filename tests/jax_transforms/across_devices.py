@@ -115,8 +115,8 @@ def each_for_itself(**options: Any) -> None:
 
     result, new = jax.jit(mapped(tops, P(AXIS)))(params, state, inputs)
     for i in range(DEVICES):
-        own = {name: a[i * SHARE :][:SHARE] for name, a in inputs.items()}
-        expected = jax.jit(tops)(params, state, own)
+        rows = {name: a[i * SHARE :][:SHARE] for name, a in inputs.items()}
+        expected = jax.jit(tops)(params, state, rows)
         assert_close((result[i * SHARE :][:SHARE], jax.tree.map(lambda s, i=i: s[i : i + 1], new)), expected, 1e-5)
 
 
@@ -142,7 +142,7 @@ def all_reduces(forward: int, backward: int, **options: Any) -> None:
 def nothing_meets_without_an_axis_name() -> None:
     part = net(NORM + LOSSES, SHARE)
     run = step(part)
-    lowered = jax.jit(mapped(lambda *given: run(*given)[1][1], INPUTS)).lower(*start(part), numbers())
+    lowered = jax.jit(mapped(lambda *args: run(*args)[1][1], INPUTS)).lower(*start(part), numbers())
     assert "all-reduce" not in lowered.compile().as_text()
 
 

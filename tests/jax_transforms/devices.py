@@ -42,10 +42,10 @@ def by_shard_map(name: str, kernels: str) -> None:
         return
     shares = [scaled(one, 1 + 0.05 * i) for i in range(DEVICES)]
     losses, tops, by_params, by_inputs = zip(*(flat(one.compiled(one.params, x)) for x in shares), strict=True)
-    whole = {n: joined(one, n, [x[n] for x in shares], np.mean) for n in one.inputs}
+    whole = {n: join_shards(one, n, [x[n] for x in shares], np.mean) for n in one.inputs}
     result = compiled(functools.partial(mapped, one), one.params, whole)(one.params, whole)
     mean = functools.partial(jax.tree.map, lambda *a: np.mean(a, 0))
-    expected_inputs = {n: joined(one, n, [x[n] / DEVICES for x in by_inputs], np.sum) for n in one.inputs}
+    expected_inputs = {n: join_shards(one, n, [x[n] / DEVICES for x in by_inputs], np.sum) for n in one.inputs}
     stacked = jax.tree.map(lambda *a: np.stack(a), *tops)
     gradients = mean(*by_params)
     assert_close(result, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
@@ -90,7 +90,7 @@ def scaled(one: Subject, factor: float) -> dict[str, np.ndarray]:
     return {name: a if name in fixed else a * np.float32(factor) for name, a in one.inputs.items()}
 
 
-def joined(one: Subject, blob: str, shares: list[Any], without_rows: Any) -> Any:
+def join_shards(one: Subject, blob: str, shares: list[Any], without_rows: Any) -> Any:
     """One array of the shares of a blob, and of what belongs to no row as told."""
     axis = one.case.axis(blob)
     return without_rows(shares, axis=0) if axis is None else np.concatenate(shares, axis)

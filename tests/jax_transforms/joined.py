@@ -22,7 +22,7 @@ BY_NAME = {case.name: case for case in CASES}
 OF_IMAGES = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
 
 
-class Joined:
+class JointCase:
     """A case for one device, and for several of which each has a share of the rows.
 
     Args:
@@ -56,11 +56,11 @@ class Joined:
         name = OF_IMAGES.get(self.case.name.split("_")[0])
         axis = None if name is None else self.case.axis(name)
         if name is not None and axis is not None:
-            own = self.inputs[name][..., 0]
+            numbers = self.inputs[name][..., 0]
             if name == "b3":
-                own[..., :SHARE] = -1  # the first device has no ground truth
-            of_all = np.arange(own.shape[axis]) // SHARE * SHARE + own
-            self.one.inputs[name][..., 0] = np.where(own < 0, own, of_all)
+                numbers[..., :SHARE] = -1  # the first device has no ground truth
+            of_all = np.arange(numbers.shape[axis]) // SHARE * SHARE + numbers
+            self.one.inputs[name][..., 0] = np.where(numbers < 0, numbers, of_all)
 
     def axis(self, name: str) -> int | None:
         """The axis of a blob along which the rows lie; None for what is of the whole batch, or of no batch."""
@@ -84,9 +84,9 @@ class Joined:
     def results(self, net: Net) -> Any:
         """`f(params, inputs, state)`: tops, new state, gradients by params and by inputs."""
 
-        def run(*given: Any) -> Any:
+        def run(*args: Any) -> Any:
             gradient = jax.grad(functools.partial(self.smooth, net), (0, 1), has_aux=True)
-            return gradient(*given)
+            return gradient(*args)
 
         return run
 
@@ -107,10 +107,10 @@ class Joined:
 
     def check(self) -> None:
         """Devices together give what one does: tops, state, gradients."""
-        one, given = self.one, (self.one.params, self.inputs, self.one.state)
-        expected = compiled(self.results(one.net), *given)(one.params, one.inputs, one.state)
+        one, args = self.one, (self.one.params, self.inputs, self.one.state)
+        expected = compiled(self.results(one.net), *args)(one.params, one.inputs, one.state)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
-        assert_close(compiled(self.on_devices, *given)(*given), expected, 1e-5)
+        assert_close(compiled(self.on_devices, *args)(*args), expected, 1e-5)
 
 
 def mesh(devices: int) -> Any:
@@ -138,4 +138,4 @@ def spec(axis: int | None) -> PartitionSpec:
 
 def check(name: str, devices: int, backward: str) -> None:
     """Ask a case."""
-    Joined(BY_NAME[name], devices, backward=backward).check()
+    JointCase(BY_NAME[name], devices, backward=backward).check()

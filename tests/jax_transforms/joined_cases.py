@@ -41,12 +41,12 @@ def _in_all_ways(loss: Case, more: str = "") -> Case:
 
 def _multibox() -> list[Case]:
     """Their own ground truth for each device's images, and each way to normalise."""
-    own = [
+    boxes = [
         replace(case, fed={**case.fed, "b3": (1, 1, ROWS, 8)})
         for case in LAYERS + FURTHER
         if case.name.startswith("MultiBoxLoss")
     ]
-    return [*own, _in_all_ways(own[0])]
+    return [*boxes, _in_all_ways(boxes[0])]
 
 
 MORE = [

@@ -82,8 +82,8 @@ class Subject:
     def loss(self, params: Arrays, inputs: Arrays, state: Arrays = None) -> tuple[jax.Array, Arrays]:
         """A smooth function of all tops, no two numbers alike in it; and the tops and the new state."""
         tops = self.net.outputs if self.case.whole else self.net.graph.layer(self.net.graph.layers[-1].key).tops
-        given = self.state if state is None else state
-        blobs, new = self.net.apply(params, given, inputs, key=jax.random.key(KEY), blobs=tops)
+        state_used = self.state if state is None else state
+        blobs, new = self.net.apply(params, state_used, inputs, key=jax.random.key(KEY), blobs=tops)
         total = sum((jnp.sin(top).sum() for top in blobs.values()), start=jnp.zeros(()))
         return total, (blobs, new)
 
@@ -162,7 +162,7 @@ def alike(case: Case) -> bool:
     return texts[0] == texts[1]
 
 
-def each(
+def parametrize_cases(
     cases: list[Case], is_repeated: Callable[[Case], bool] = lambda case: False
 ) -> Callable[[Callable[..., None]], Any]:
     """Decorator: a test of `case` and `kernels`, for both kernels where they make a difference.
@@ -192,15 +192,15 @@ def each(
 
 
 @contextmanager
-def asked(question: str, one: Subject) -> Iterator[None]:
+def expect_support(question: str, one: Subject) -> Iterator[None]:
     """What is inside has to work, unless the type's registration says that it does not. Then it may not."""
     if one.cannot(question) is None:
         yield
         return
-    with pytest.raises(CaffejaxError if one.host else (CaffejaxError, TypeError, ValueError, AssertionError)) as found:
+    with pytest.raises(CaffejaxError if one.host else (CaffejaxError, TypeError, ValueError, AssertionError)) as error:
         yield
     if one.host:
-        assert "layer 'layer'" in str(found.value)
+        assert "layer 'layer'" in str(error.value)
 
 
 def numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
@@ -208,10 +208,10 @@ def numpy(tree: Arrays, dtype: Any = np.float32) -> Arrays:
     return jax.tree.map(lambda a: np.asarray(a, dtype), tree)
 
 
-def assert_close(found: Arrays, expected: Arrays, tolerance: float) -> None:
+def assert_close(actual: Arrays, expected: Arrays, tolerance: float) -> None:
     """Equal to that part of the largest number of each array."""
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for (path, a), b in zip(jax.tree.leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for (path, a), b in zip(jax.tree.leaves_with_path(actual), jax.tree.leaves(expected), strict=True):
         a, b = np.asarray(a), np.asarray(b)
         assert a.shape == b.shape, jax.tree_util.keystr(path)
         error = tolerance * max(np.abs(b).max(initial=0.0), 1e-2)

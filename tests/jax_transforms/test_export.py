@@ -9,7 +9,7 @@ import pytest
 from case import Case
 from cases import COMPILED, LAYERS, LOWERED
 from processes import reload
-from subject import Subject, asked, assert_close, each, subject
+from subject import Subject, assert_close, expect_support, parametrize_cases, subject
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -42,23 +42,23 @@ def is_exported_with_any_rows(case: Case) -> bool:
     return supported and not types & KERNEL_TYPES and any(case.axis(name) is not None for name in case.fed)
 
 
-@each(LAYERS + COMPILED, is_exported_with_any_rows)
+@parametrize_cases(LAYERS + COMPILED, is_exported_with_any_rows)
 def test_exported_for_all_platforms_it_runs_elsewhere(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
     one = subject(case, kernels)
-    with asked("export", one):
+    with expect_support("export", one):
         kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
         actual = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
         assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
 
 
-@each(LAYERS + COMPILED)
+@parametrize_cases(LAYERS + COMPILED)
 def test_exported_once_it_takes_any_number_of_rows(
     case: Case, kernels: str, fresh_process: ProcessPoolExecutor
 ) -> None:
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
-    with asked("symbolic_batch", one):
+    with expect_support("symbolic_batch", one):
         kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
         actual = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
         assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
@@ -73,7 +73,7 @@ def test_net_is_exported(case: Case) -> None:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-@each([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
+@parametrize_cases([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
 def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
     """Of the CPU's: what a machine of another kind, or without it, could not run."""
     one = subject(case, kernels)

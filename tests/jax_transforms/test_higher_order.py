@@ -6,16 +6,16 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, asked, assert_close, compiled, each, inner, moved, numpy, subject
+from subject import Subject, assert_close, compiled, expect_support, inner, moved, numpy, parametrize_cases, subject
 
 STEP = 1e-5
 
 
-@each(LAYERS + COMPILED[:1])
+@parametrize_cases(LAYERS + COMPILED[:1])
 def test_jvp(case: Case, kernels: str) -> None:
     """Of the loss and all tops: along a direction, what the gradient says."""
     one = subject(case, kernels)
-    with asked("jvp", one):
+    with expect_support("jvp", one):
         arrays = one.point, one.direction()
         value, slope = compiled(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(*arrays)
         (expected, _), gradient = jax.tree.map(np.asarray, one.compiled(*one.point))
@@ -25,11 +25,11 @@ def test_jvp(case: Case, kernels: str) -> None:
         np.testing.assert_allclose(slope, inner(gradient, one.direction()), rtol=0, atol=error)
 
 
-@each(LAYERS + COMPILED[:1])
+@parametrize_cases(LAYERS + COMPILED[:1])
 def test_second_derivatives(case: Case, kernels: str) -> None:
     """`jax.jvp` of `jax.grad`, and `jax.grad` of the gradient's norm."""
     one = subject(case, kernels)
-    with asked("second", one):
+    with expect_support("second", one):
         with jax.enable_x64(True):
             double = one.exact
             expected = by_differences(double)

@@ -8,7 +8,7 @@ import pytest
 from case import Case
 from cases import FORKS
 from joined_cases import CASES, MORE
-from subject import asked, subject
+from subject import expect_support, subject
 
 from caffejax.layers import LayerType, type_of
 from caffejax.schema import read_net
@@ -45,5 +45,5 @@ def asked_of() -> list[Any]:
 def test_sharded_results_equal_one_device(
     case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor
 ) -> None:
-    with asked("joined", subject(case, "fast")):
+    with expect_support("joined", subject(case, "fast")):
         eight_devices.submit(joined.check, case.name, devices, backward).result()

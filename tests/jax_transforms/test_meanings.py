@@ -41,7 +41,7 @@ def shapes(net: NetParameter, phase: Any) -> dict[str, tuple[int, ...]]:
 @pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)
 def test_settings_do_what_their_meaning_says(case: Case) -> None:
     net = read_net(case.text(2))
-    wanted = None
+    expected = None
     for param in params_of(type_of(net.layer[-1])):
         for setting in settings_of(type_of(net.layer[-1]), param):
             is_error = "an error if" in setting.meaning
@@ -55,8 +55,8 @@ def test_settings_do_what_their_meaning_says(case: Case) -> None:
                 with pytest.raises(CaffejaxError):
                     pytest.fail(f"{param}.{setting.name} is accepted: {shapes(changed, case.phase)}")
             else:
-                wanted = wanted or shapes(net, case.phase)
-                assert shapes(changed, case.phase) == wanted, setting.name
+                expected = expected or shapes(net, case.phase)
+                assert shapes(changed, case.phase) == expected, setting.name
 
 
 @pytest.mark.parametrize("case", _FIRST, ids=lambda case: case.name)

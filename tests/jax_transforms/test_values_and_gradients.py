@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case import Case
 from cases import COMPILED, FORKS, FURTHER, LAYERS
-from subject import Subject, alike, asked, assert_close, each, inner, moved, numpy, subject
+from subject import Subject, alike, assert_close, expect_support, inner, moved, numpy, parametrize_cases, subject
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -27,15 +27,15 @@ def test_other_types_have_one_program_with_either_kernels(case: Case) -> None:
     assert types_of(case) & KERNEL_TYPES or alike(case)
 
 
-@each(LAYERS + COMPILED)
+@parametrize_cases(LAYERS + COMPILED)
 def test_jit_equals_eager(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
-    with asked("jit", one):
+    with expect_support("jit", one):
         compiled = (jax.jit(one.value_and_grad) if one.host else one.compiled)(*one.point)
         assert_close(compiled, one.value_and_grad(*one.point), 1e-5)
 
 
-@each(LAYERS + FURTHER + COMPILED)
+@parametrize_cases(LAYERS + FURTHER + COMPILED)
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
     """Of the loss in float64, by each argument; and float32's is near it. No net says force_backward."""
     one = subject(case, kernels)
@@ -78,7 +78,7 @@ def types_of(case: Case) -> set[str]:
 RECORDED = {c["type"] for c in MANIFEST if c["has_backward"] and "stochastic" not in c and not of_fork(c)} - {"Python"}
 
 
-@each(LAYERS + FURTHER, has_recorded_rule)
+@parametrize_cases(LAYERS + FURTHER, has_recorded_rule)
 def test_gradient_is_the_rules(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     by_rule = Subject(case, kernels, backward="rules")

@@ -6,16 +6,16 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, asked, assert_close, compiled, each, subject
+from subject import Subject, assert_close, compiled, expect_support, parametrize_cases, subject
 
 COPIES = 3
 
 
-@each(LAYERS + COMPILED[:1])
+@parametrize_cases(LAYERS + COMPILED[:1])
 def test_vmap(case: Case, kernels: str) -> None:
     """Of loss, tops, state and gradients: over several inputs, and over several params."""
     one = subject(case, kernels)
-    with asked("vmap", one):
+    with expect_support("vmap", one):
         for axes, points in mapped(one):
             stacked = jax.tree.map(lambda *a: np.stack(a), *points)
             arguments = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))

@@ -301,9 +301,9 @@ def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return list(results.values())
 
 
-def _convolve(call: Call, given: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> None:
+def _convolve(call: Call, inputs: dict[str, np.ndarray], results: dict[str, np.ndarray]) -> None:
     """Adds to the results, zeros, what each place in the kernel brings to them."""
-    like = results | given
+    like = results | inputs
     padding = [(0, 0), *zip(call.attributes["low"], call.attributes["high"], strict=True), (0, 0)]
     x, dx = np.pad(like["x"], padding), np.pad(np.zeros_like(like["x"]), padding)
     y, weight = like["y"], like["weight"]
@@ -311,12 +311,12 @@ def _convolve(call: Call, given: dict[str, np.ndarray], results: dict[str, np.nd
         axes = zip(place, call.attributes["stride"], call.attributes["dilation"], y.shape[1:-1], strict=True)
         cells = tuple(slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in axes)
         for ins, outs in _groups(int(call.attributes["groups"]), x.shape[-1], y.shape[-1]):
-            seen, tap, made = (slice(None), *cells, ins), (outs, slice(None), *place), (..., outs)
+            cells_read, tap, outputs = (slice(None), *cells, ins), (outs, slice(None), *place), (..., outs)
             if "y" in results:
-                results["y"][made] += x[seen] @ weight[tap].T
+                results["y"][outputs] += x[cells_read] @ weight[tap].T
             if "weight" in results:
-                results["weight"][tap] += np.tensordot(y[made], x[seen], (range(y.ndim - 1),) * 2)
-            dx[seen] += y[made] @ weight[tap]
+                results["weight"][tap] += np.tensordot(y[outputs], x[cells_read], (range(y.ndim - 1),) * 2)
+            dx[cells_read] += y[outputs] @ weight[tap]
     if "x" in results:
         inner = (slice(low, low + n) for (low, _), n in zip(padding, results["x"].shape, strict=True))
         results["x"] = dx[tuple(inner)]
@@ -324,21 +324,21 @@ def _convolve(call: Call, given: dict[str, np.ndarray], results: dict[str, np.nd
         results["bias"] = y.sum(tuple(range(y.ndim - 1)))
 
 
-def _pool(call: Call, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The maxima and their places, or the gradient of what was pooled."""
     kernel, stride, low, high = (call.attributes[name].tolist() for name in ("kernel", "stride", "low", "high"))
     shapes = dict(zip(sum(ROLES[call.function], ()), (a.shape for a in (*call.operands, *call.results)), strict=True))
     padding = [(0, 0), *zip(low, high, strict=True), (0, 0)]
-    x = np.pad(given.get("x", np.zeros(shapes["x"], np.float32)), padding, constant_values=-np.inf)
+    x = np.pad(inputs.get("x", np.zeros(shapes["x"], np.float32)), padding, constant_values=-np.inf)
     best, places, dx = np.full(shapes["y"], -np.inf, np.float32), np.zeros(shapes["y"], np.int8), np.zeros_like(x)
     for number, place in enumerate(np.ndindex(*kernel)):
         axes = zip(place, stride, shapes["y"][1:3], strict=True)
         cells = (slice(None), *(slice(i, i + (n - 1) * s + 1, s) for i, s, n in axes))
         places[x[cells] > best] = number
         best = np.maximum(best, x[cells])
-        if "places" in given:
-            dx[cells] += np.where(given["places"] == number, given["y"], 0)
-    if "x" in given:
+        if "places" in inputs:
+            dx[cells] += np.where(inputs["places"] == number, inputs["y"], 0)
+    if "x" in inputs:
         return [best, places]
     return [dx[(slice(None), *(slice(lo, lo + n) for lo, n in zip(low, shapes["x"][1:3], strict=True)))]]
 

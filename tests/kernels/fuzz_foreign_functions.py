@@ -66,8 +66,8 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
         message = str(error)
     if right:
         assert results is not None, f"{call}: {message}"
-        for got, wanted in zip(results, expected(call, arrays), strict=True):
-            np.testing.assert_array_equal(got, wanted, err_msg=str(call))
+        for got, expected_array in zip(results, expected(call, arrays), strict=True):
+            np.testing.assert_array_equal(got, expected_array, err_msg=str(call))
     else:
         assert "INVALID_ARGUMENT" in message, f"{call}: {message or 'no error'}"
     assert all(f.unchanged() for f in fenced), f"{call}: wrote to what it was given"
@@ -81,16 +81,16 @@ def main(onednn: str, library: str, count: int) -> None:
     for name in FUNCTIONS:
         jax.ffi.register_ffi_target(PREFIX + name, jax.ffi.pycapsule(getattr(functions, f"caffejax_{name}")), "cpu")
     random = np.random.default_rng(0)
-    right = made = 0
-    while made < count:
-        call = right_call(random, FUNCTIONS[made % len(FUNCTIONS)])
+    right = number = 0
+    while number < count:
+        call = right_call(random, FUNCTIONS[number % len(FUNCTIONS)])
         for _ in range(random.choice([0, 0, 1, 1, 2])):
             call = altered(random, call)
         if call.is_made():
             print(call, file=sys.stderr)  # the last one is the one that went wrong
             right += try_out(call, random)
-            made += 1
-    print(f"{right} right and {made - right} wrong calls")
+            number += 1
+    print(f"{right} right and {number - right} wrong calls")
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def sanitized(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--build-temp",
         str(folder / "temp"),
     ]
-    made = subprocess.run(command, cwd=REPOSITORY, env=os.environ | flags, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
+    build = subprocess.run(command, cwd=REPOSITORY, env=os.environ | flags, capture_output=True, text=True)
+    assert build.returncode == 0, build.stderr
     libraries = {f.name.split(".")[0]: f.read_bytes() for f in folder.glob("caffejax/kernels/*.so")}
-    assert libraries.keys() >= {"_onednn", "_onednn_program"}, made.stderr
+    assert libraries.keys() >= {"_onednn", "_onednn_program"}, build.stderr
     assert all(b"__asan" in library for library in libraries.values())
     without = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(REPOSITORY / "src" / "caffejax", folder / "caffejax", ignore=without, dirs_exist_ok=True)
@@ -98,8 +98,8 @@ def run(preloaded: str, command: list[str], **settings: str) -> str:
 def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
     dnnl, library = installed(onednn.PACKAGE, "libdnnl.so.3"), next(sanitized.glob("caffejax/kernels/_onednn.*so"))
     fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
-    said = run(preloaded, [str(fuzz), str(dnnl), str(library), str(CALLS)])
-    right, wrong = (int(word) for word in said.split() if word.isdigit())
+    output = run(preloaded, [str(fuzz), str(dnnl), str(library), str(CALLS)])
+    right, wrong = (int(word) for word in output.split() if word.isdigit())
     assert right > CALLS / 4
     assert wrong > CALLS / 4
 
@@ -107,10 +107,10 @@ def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
 @pytest.mark.long
 def test_frozen_nets(preloaded: str, sanitized: Path) -> None:
     files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
-    said = run(
+    output = run(
         preloaded,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
         PYTHONPATH=str(sanitized),
     )
-    assert "skipped" not in said
-    assert int(re.search(r"(\d+) passed", said)[1]) > 50
+    assert "skipped" not in output
+    assert int(re.search(r"(\d+) passed", output)[1]) > 50

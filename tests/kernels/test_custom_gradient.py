@@ -16,10 +16,10 @@ def forward(x: jax.Array, w: jax.Array) -> Any:
     return jnp.sin(x) * w, (x, w)
 
 
-def backward(saved: Any, dy: jax.Array, wanted: Any) -> Any:
+def backward(saved: Any, dy: jax.Array, needed: Any) -> Any:
     """Not the cosine: 5 x."""
     x, w = saved
-    return (5 * x * w * dy if wanted[0] else None), (jnp.sin(x) * dy if wanted[1] else None)
+    return (5 * x * w * dy if needed[0] else None), (jnp.sin(x) * dy if needed[1] else None)
 
 
 f = with_gradient(forward, backward)
@@ -51,7 +51,7 @@ def test_higher_derivatives_are_those_of_the_rule(inner: Any, outer: Any) -> Non
 def test_batches_are_loops(axes: Any) -> None:
     arrays = [jnp.stack([a, 2 * a]) if axis == 0 else a for a, axis in zip((X, W), axes, strict=True)]
 
-    def each(function: Any) -> Any:
+    def per_example(function: Any) -> Any:
         of = [[a[i] if axis == 0 else a for a, axis in zip(arrays, axes, strict=True)] for i in range(2)]
         return jax.tree.map(lambda *parts: jnp.stack(parts), *(function(*args) for args in of))
 
@@ -62,34 +62,34 @@ def test_batches_are_loops(axes: Any) -> None:
         return jax.jvp(f, (x, w), (w, x))[1]
 
     for function in (f, gradients, tangent):
-        jax.tree.map(np.testing.assert_allclose, jax.vmap(function, axes)(*arrays), each(function))
+        jax.tree.map(np.testing.assert_allclose, jax.vmap(function, axes)(*arrays), per_example(function))
 
     def total(*arrays: jax.Array) -> jax.Array:
         return (jax.vmap(f, axes)(*arrays) ** 2).sum()
 
-    batched, looped = jax.grad(total, (0, 1))(*arrays), each(gradients)
+    batched, looped = jax.grad(total, (0, 1))(*arrays), per_example(gradients)
     for result, parts, axis in zip(batched, looped, axes, strict=True):
         np.testing.assert_allclose(result, parts if axis == 0 else parts.sum(0), rtol=1e-6)
 
 
 def test_only_requested_diffs_are_computed() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
-    def noting(saved: Any, dy: Any, wanted: Any) -> Any:
-        asked.append(wanted)
-        return backward(saved, dy, wanted)
+    def noting(saved: Any, dy: Any, needed: Any) -> Any:
+        requests.append(needed)
+        return backward(saved, dy, needed)
 
     jax.grad(lambda w: with_gradient(forward, noting)(X, w).sum())(W)
-    assert asked == [(False, True)]
+    assert requests == [(False, True)]
 
 
 def test_trees_integers_keys_and_zeros() -> None:
     def run(key: Any, x: dict[str, Any], none: None) -> Any:
         return {"y": 2 * x["a"], "n": x["i"] + 1}, (key, x["a"])
 
-    def rule(saved: Any, diffs: Any, wanted: Any) -> Any:
+    def rule(saved: Any, diffs: Any, needed: Any) -> Any:
         assert diffs["n"] is None
-        assert wanted[1] == {"a": True, "b": True, "i": False}
+        assert needed[1] == {"a": True, "b": True, "i": False}
         return None, {"a": 3 * diffs["y"], "b": None, "i": None}, None
 
     x = {"a": X, "b": W, "i": jnp.arange(3)}

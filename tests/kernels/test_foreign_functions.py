@@ -19,8 +19,8 @@ def test_valid_calls_are_computed(function: str) -> None:
         call = right_call(random, function)
         assert is_right(call), call
         arrays = [numbers(random, operand) for operand in call.operands]
-        for got, wanted in zip(call.run(arrays), expected(call, arrays), strict=True):
-            np.testing.assert_array_equal(got, wanted, err_msg=str(call))
+        for got, array in zip(call.run(arrays), expected(call, arrays), strict=True):
+            np.testing.assert_array_equal(got, array, err_msg=str(call))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -100,5 +100,5 @@ def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int,
     call = Call(function, operands, results, attributes)
     assert is_right(call)
     arrays = [numbers(np.random.default_rng(0), operand) for operand in call.operands]
-    for got, wanted in zip(call.run(arrays), expected(call, arrays), strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for got, array in zip(call.run(arrays), expected(call, arrays), strict=True):
+        np.testing.assert_array_equal(got, array)

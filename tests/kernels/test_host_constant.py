@@ -9,8 +9,8 @@ from caffejax import LayerError
 from caffejax.kernels.host_constant import table
 
 
-def squares(made: list[int]) -> np.ndarray:
-    made.append(1)
+def squares(calls: list[int]) -> np.ndarray:
+    calls.append(1)
     return np.arange(4) ** 2 / 3
 
 
@@ -25,16 +25,16 @@ def test_it_has_the_numbers_under_every_transformation() -> None:
 
 
 def test_shapes_are_inferred_without_the_source() -> None:
-    made: list[int] = []
+    calls: list[int] = []
 
     def f(x: jax.Array) -> jax.Array:
-        return x + table(lambda: squares(made), (4,), x.dtype)
+        return x + table(lambda: squares(calls), (4,), x.dtype)
 
     assert jax.eval_shape(f, jnp.zeros(4)).shape == (4,)
     jax.make_jaxpr(f)(jnp.zeros(4))
-    assert not made
+    assert not calls
     jax.jit(f)(jnp.zeros(4))
-    assert made
+    assert calls
 
 
 def test_a_batch_larger_than_memory_is_refused_at_once() -> None:

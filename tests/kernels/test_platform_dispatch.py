@@ -73,12 +73,12 @@ def test_another_platform_uses_xlas_implementation() -> None:
 @pytest.mark.parametrize(("platform", "number"), [("cuda", 20), ("rocm", 20), ("tpu", 30)])
 def test_a_platform_may_have_its_own_implementation(platform: str, number: int) -> None:
     """And the derivatives and batches of that, but not in exported code."""
-    own = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
+    operation = Operation(lambda x: (1 * x,), lambda x: (10 * x,), gpu=lambda x: (20 * x,), tpu=lambda x: (30 * x,))
 
     def factors(text: str) -> set[float]:
         return {float(n) for n in re.findall(r"dense<([\d.e+]+)> : tensor<f32>", text)}
 
-    f = value(own)
+    f = value(operation)
     for g in (f, jax.vmap(f), lambda x: jax.vjp(f, x)[1](x)):
         assert factors(jax.jit(g).trace(X).lower(lowering_platforms=(platform,)).as_text()) == {number}
     assert factors(export.export(jax.jit(f), platforms=[platform])(X).mlir_module()) == {1}

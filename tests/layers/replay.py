@@ -145,5 +145,5 @@ def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST")
     arrays = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
     built = Net(net(kind, text, [a.shape for a in arrays.values()], tops=tops), phase)
     params, state = built.init(jax.random.key(0))
-    result = built.jit(lambda *given: built.apply(*given)[0])(params, state, arrays)
+    result = built.jit(lambda *args: built.apply(*args)[0])(params, state, arrays)
     return [np.asarray(result[f"t{i}"]) for i in range(tops)]

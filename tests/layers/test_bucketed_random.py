@@ -45,11 +45,11 @@ def test_shapes_share_sizes() -> None:
     assert bucketed_random._size(5 << 20) == 5 << 20
 
 
-def _assert_equal(found: Any, wanted: Any) -> None:
-    assert found.dtype == wanted.dtype
-    if jnp.issubdtype(found.dtype, jnp.integer):
-        np.testing.assert_array_equal(found, wanted)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)  # two programs may round otherwise
+def _assert_equal(actual: Any, expected: Any) -> None:
+    assert actual.dtype == expected.dtype
+    if jnp.issubdtype(actual.dtype, jnp.integer):
+        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)  # two programs may round otherwise
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1, 2**40 + 3])

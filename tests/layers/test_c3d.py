@@ -72,12 +72,12 @@ def test_pooling_by_a_loop(method: str, depth: int, size: int, step: int, stride
 
 
 def test_deconvolution_has_a_bias_unless_convolution_param_says_otherwise() -> None:
-    own = f"convolution3d_param {{ {WINDOW} num_output: 3 bias_term: false }}"
+    settings = f"convolution3d_param {{ {WINDOW} num_output: 3 bias_term: false }}"
     shapes = [VOLUME]
-    assert len(Net(net("Deconvolution3D", own, shapes)).graph.layer("layer").params) == 2
-    without = f"{own} convolution_param {{ bias_term: false }}"
+    assert len(Net(net("Deconvolution3D", settings, shapes)).graph.layer("layer").params) == 2
+    without = f"{settings} convolution_param {{ bias_term: false }}"
     assert len(Net(net("Deconvolution3D", without, shapes)).graph.layer("layer").params) == 1
-    assert len(Net(net("Convolution3D", own, shapes)).graph.layer("layer").params) == 1
+    assert len(Net(net("Convolution3D", settings, shapes)).graph.layer("layer").params) == 1
 
 
 def test_voxels_without_a_class_count_only_in_the_number_of_voxels() -> None:
@@ -148,18 +148,18 @@ def dims(name: str, numbers: tuple[int, ...]) -> str:
 
 def test_nd_convolution_is_convolution() -> None:
     x, kernel, stride, pad = RANDOM.normal(size=(2, 4, 5, 7, 6)), (2, 3, 1), (1, 2, 3), (1, 0, 2)
-    own = f"{dims('kernel_shape', kernel)} {dims('stride_shape', stride)} {dims('pad_shape', pad)}"
-    each = zip(("kernel_size", "stride", "pad"), (kernel, stride, pad), strict=True)
-    theirs = " ".join(f"{name}: {n}" for name, numbers in each for n in numbers)
+    settings = f"{dims('kernel_shape', kernel)} {dims('stride_shape', stride)} {dims('pad_shape', pad)}"
+    fields = zip(("kernel_size", "stride", "pad"), (kernel, stride, pad), strict=True)
+    theirs = " ".join(f"{name}: {n}" for name, numbers in fields for n in numbers)
     text = "convolution_param {{ num_output: 6 group: 2 {} {} }}"
-    result = run("NdConvolution", text.format(own, FILL), x)
+    result = run("NdConvolution", text.format(settings, FILL), x)
     for one, other in zip(result, run("Convolution", text.format(theirs, FILL), x), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("method", ["MAX", "AVE"])
 @pytest.mark.parametrize(
-    ("kernel", "stride", "pad", "wanted"),
+    ("kernel", "stride", "pad", "expected_size"),
     [
         ((1, 2, 2), (1, 2, 2), (0, 0, 0), (5, 4, 3)),
         ((2, 2, 2), (2, 2, 2), (0, 1, 1), (3, 4, 4)),
@@ -167,14 +167,14 @@ def test_nd_convolution_is_convolution() -> None:
     ],
 )
 def test_nd_pooling_by_a_loop(
-    kernel: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...], wanted: tuple[int, ...], method: str
+    kernel: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...], expected_size: tuple[int, ...], method: str
 ) -> None:
     x = RANDOM.normal(size=VOLUME)
     text = f"{dims('kernel_shape', kernel)} {dims('stride_shape', stride)} {dims('pad_shape', pad)}"
     top, diff = run("NdPooling", f"pooling_param {{ pool: {method} {text} }}", x)
-    assert top.shape == (2, 2, *wanted)
+    assert top.shape == (2, 2, *expected_size)
     expected = np.zeros(VOLUME)
-    for at in itertools.product(*map(range, wanted)):
+    for at in itertools.product(*map(range, expected_size)):
         ranges, cells = [], 1
         for i, k, s, a, n in zip(at, kernel, stride, pad, VOLUME[2:], strict=True):
             begin = i * s - a

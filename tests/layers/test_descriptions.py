@@ -14,13 +14,13 @@ TYPES = [v for t in layer_types().values() for v in (descriptions.variants(t) or
 
 def problems(settings: list[descriptions.Setting]) -> list[str]:
     """Returns the settings whose meaning is missing, repeats the name, or does not fit a line of a table."""
-    found = []
+    result = []
     for s in settings:
         words, name = re.findall(r"\w+", s.meaning.lower()), s.name.rpartition(".")[2]
         says_more = len(words) > 1 and "_".join(words) != name and not re.search(r"todo|fixme|\?\?", s.meaning.lower())
         if not says_more or len(s.meaning) > 118 or s.meaning.endswith("."):
-            found.append(f"{s.name}: {s.meaning!r}")
-    return found
+            result.append(f"{s.name}: {s.meaning!r}")
+    return result
 
 
 @pytest.mark.parametrize("t", TYPES, ids=lambda t: t.name)

@@ -180,9 +180,9 @@ def test_matching(threshold: float | None, seed: int) -> None:
     truth = Truth(jnp.asarray(image), jnp.ones(7, jnp.int32), jnp.asarray(boxes))
     result = matcher(truth, jnp.asarray(priors)[None], threshold)
     for n in range(3):
-        own = np.flatnonzero(image == n)
-        expected, largest = plain_match(boxes[own], priors, threshold)
-        assert result.truth[n, 0].tolist() == [own[k] if k >= 0 else -1 for k in expected]
+        members = np.flatnonzero(image == n)
+        expected, largest = plain_match(boxes[members], priors, threshold)
+        assert result.truth[n, 0].tolist() == [members[k] if k >= 0 else -1 for k in expected]
         np.testing.assert_allclose(result.overlap[n, 0], largest, rtol=1e-6)
 
 
@@ -306,15 +306,15 @@ def test_decoding_inverts_encoding(code: str, variances: Any) -> None:
 def plain_detections(scores: np.ndarray, priors: np.ndarray, threshold: float, keep: int) -> list[list[float]]:
     """Rows of one batch whose offsets are 0, class 0 being background."""
     rows = []
-    for image, own in enumerate(scores):
+    for image, image_scores in enumerate(scores):
         result = []
         for label in range(1, scores.shape[2]):
             kept: list[int] = []
-            for i in np.argsort(-own[:, label], kind="stable"):
+            for i in np.argsort(-image_scores[:, label], kind="stable"):
                 overlap = [overlap_of(priors[i], priors[k]) for k in kept]
-                if own[i, label] > 0.5 and all(o <= threshold for o in overlap):
+                if image_scores[i, label] > 0.5 and all(o <= threshold for o in overlap):
                     kept.append(i)
-            result += [[image, label, own[i, label], *priors[i]] for i in kept]
+            result += [[image, label, image_scores[i, label], *priors[i]] for i in kept]
         best = sorted(result, key=lambda row: -row[2])[:keep]
         rows += [row for row in result if row in best]
     return rows
@@ -334,9 +334,9 @@ def test_detections(keep: int, clip: bool) -> None:
     fed = {"b0": np.zeros((3, 36), np.float32), "b1": scores.reshape(3, 27), "b2": blob}
     run = Net(text, "TEST")
     top = jax.jit(lambda fed: run.apply({}, {}, fed)[0]["t0"])(fed)
-    seen = priors.clip(0, 1) if clip else priors
-    expected = plain_detections(scores, seen, 0.2, keep if keep > 0 else 100)
-    assert (seen != priors).any() == clip
+    visible = priors.clip(0, 1) if clip else priors
+    expected = plain_detections(scores, visible, 0.2, keep if keep > 0 else 100)
+    assert (visible != priors).any() == clip
     assert top.shape == (1, 1, 3 * (4 if keep > 0 else 18), 7)
     np.testing.assert_allclose(strip_padding(top)[0, 0], expected, rtol=1e-6)
     assert np.all(np.asarray(top)[0, 0, len(expected) :] == -1)
@@ -356,8 +356,8 @@ def test_a_label_that_is_no_class_makes_nan() -> None:
         assert np.isnan(total(fed))
 
 
-@pytest.mark.parametrize("given", ["true false false false", "false true false false"])
-def test_a_part_that_is_not_propagated_is_left_out(given: str) -> None:
+@pytest.mark.parametrize("propagated", ["true false false false", "false true false false"])
+def test_a_part_that_is_not_propagated_is_left_out(propagated: str) -> None:
     recorded = np.load(FORK / "MultiBoxLoss" / "defaults.npz")
     bottoms = [recorded[f"bottom/{name}"] for name in ("loc", "conf", "prior", "label")]
 
@@ -370,20 +370,20 @@ def test_a_part_that_is_not_propagated_is_left_out(given: str) -> None:
 
     param = "multibox_loss_param { num_classes: 3 }"
     whole, (d_loc, d_conf) = gradients(param)
-    part, result = gradients(param + "".join(f" propagate_down: {word}" for word in given.split()))
-    expected = (0 * d_loc, d_conf) if given.startswith("false") else (d_loc, 0 * d_conf)
+    part, result = gradients(param + "".join(f" propagate_down: {word}" for word in propagated.split()))
+    expected = (0 * d_loc, d_conf) if propagated.startswith("false") else (d_loc, 0 * d_conf)
     assert 0 < part < whole
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 PREDICTIONS = [(2, 8), (2, 6), (1, 2, 8)]
-TRUTH, FOUND = (1, 1, 3, 8), (1, 1, 3, 7)
+TRUTH, DETECTIONS = (1, 1, 3, 8), (1, 1, 3, 7)
 REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
     "multibox_loss_param": [
         ("", [*PREDICTIONS, TRUTH], "needs num_classes"),
         ("num_classes: 4", [*PREDICTIONS, TRUTH], r"bottom 1 .* 4 numbers for each of 2 priors, \(2, 8\)"),
-        ("num_classes: 3", [*PREDICTIONS, FOUND], "rows of 8"),
+        ("num_classes: 3", [*PREDICTIONS, DETECTIONS], "rows of 8"),
         ("num_classes: 3", [*PREDICTIONS[:2], (1, 8), TRUTH], "bottom 2 must hold priors"),
         ("num_classes: 3 share_location: false", [*PREDICTIONS, TRUTH], "mining needs share_location: true"),
         ("num_classes: 3 do_neg_mining: false mining_type: MAX_NEGATIVE", [*PREDICTIONS, TRUTH], "contradicts"),
@@ -396,7 +396,7 @@ REFUSED: dict[str, list[tuple[str, list[tuple[int, ...]], str]]] = {
     ],
     "detection_evaluate_param": [
         ("num_classes: 3", [(1, 1, 3, 6), TRUTH], "bottom 0 must hold rows of 7"),
-        ("num_classes: 3 resize_param { resize_mode: FIT_SMALL_SIZE }", [FOUND, TRUTH], "needs height and width"),
+        ("num_classes: 3 resize_param { resize_mode: FIT_SMALL_SIZE }", [DETECTIONS, TRUTH], "needs height and width"),
     ],
     "prior_box_param": [
         ("", [(1, 1, 2, 2), (1, 3, 9, 9)], "needs a min_size"),

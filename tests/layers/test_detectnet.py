@@ -45,12 +45,12 @@ def net(param: str, *, phase: str = "TEST", size: Shape = (HEIGHT, WIDTH), label
 
 
 def label(rows: Rows) -> np.ndarray:
-    made = np.zeros((1, 1, 8, 16), np.float32)
-    made[0, 0, 0, :2] = len(rows), 16
-    for row, (x, y, w, h, kind) in zip(made[0, 0, 1:], rows, strict=False):
+    result = np.zeros((1, 1, 8, 16), np.float32)
+    result[0, 0, 0, :2] = len(rows), 16
+    for row, (x, y, w, h, kind) in zip(result[0, 0, 1:], rows, strict=False):
         row[:4], row[5] = (x, y, w, h), kind
-    made[0, 0, len(rows) + 1 :][:, [2, 3, 5]] = 9, 9, 1  # beyond the count
-    return made
+    result[0, 0, len(rows) + 1 :][:, [2, 3, 5]] = 9, 9, 1  # beyond the count
+    return result
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def picture(random: np.random.Generator, size: Shape = (HEIGHT, WIDTH)) -> np.nd
 
 def grid(rows: Rows, *, crop: bool, largest: bool, scale: float, length: int, norm: bool) -> np.ndarray:
     """The grid of labels, cell by cell and object by object."""
-    made = np.zeros((10, HEIGHT // STRIDE, WIDTH // STRIDE))
+    result = np.zeros((10, HEIGHT // STRIDE, WIDTH // STRIDE))
     for x, y, w, h, kind in rows:
         left, top, right, bottom = x, y, x + w, y + h
         if crop:
@@ -79,15 +79,15 @@ def grid(rows: Rows, *, crop: bool, largest: bool, scale: float, length: int, no
             continue
         sides = [min(length, n * scale) if largest else min(n, max(length, n * scale)) for n in (w, h)]
         middle = (left + right) / 2, (top + bottom) / 2
-        for j in range(made.shape[1]):
-            for i in range(made.shape[2]):
+        for j in range(result.shape[1]):
+            for i in range(result.shape[2]):
                 across = min(middle[0] + sides[0] / 2, i * 8 + 8) - max(middle[0] - sides[0] / 2, i * 8)
                 down = min(middle[1] + sides[1] / 2, j * 8 + 8) - max(middle[1] - sides[1] / 2, j * 8)
                 if across > 0 and down > 0:
                     box = left - i * 8, top - j * 8, right - i * 8, bottom - j * 8
                     objects = max(0 if norm else 1, STRIDE**2 / (sides[0] * sides[1]))
-                    made[:, j, i] = 1, *box, 1 / w, 1 / h, objects, *(CLASSES[kind] == np.arange(2))
-    return made
+                    result[:, j, i] = 1, *box, 1 / w, 1 / h, objects, *(CLASSES[kind] == np.arange(2))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_flip_shows_the_mirrored_image_and_boxes() -> None:
 
 
 def test_a_crop_moves_image_and_boxes_alike() -> None:
-    image, seen = picture(np.random.default_rng(0)), set()
+    image, corners = picture(np.random.default_rng(0)), set()
     subject = augmenting("crop_prob: 1 shift_x: 8 shift_y: 6")
     padded = np.pad(image, ((0, 0), (0, 0), (8, 8), (8, 8)))
     for key in range(12):
@@ -144,8 +144,8 @@ def test_a_crop_moves_image_and_boxes_alike() -> None:
         moved = [(left - x, top - y, *rest) for left, top, *rest in LABELS]
         want = grid(moved, crop=True, largest=True, scale=0.5, length=50, norm=False)
         np.testing.assert_allclose(got["g"][0], want, rtol=1e-5, atol=1e-5)
-        seen.add((y, x))
-    assert len(seen) > 6
+        corners.add((y, x))
+    assert len(corners) > 6
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def python(name: str, param: str, shapes: list[Shape], tops: int = 1) -> Any:
     module = "mean_ap" if name in ("ScoreDetections", "mAP") else "clustering"
     inputs = "".join(fed(f"b{i}", shape) for i, shape in enumerate(shapes))
     wires = " ".join([*(f'bottom: "b{i}"' for i in range(len(shapes))), *(f'top: "t{i}"' for i in range(tops))])
-    own = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
-    return caffejax.Net(f'{inputs} layer {{ name: "p" type: "Python" {wires} {own} }}', phase="TEST")
+    param_text = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
+    return caffejax.Net(f'{inputs} layer {{ name: "p" type: "Python" {wires} {param_text} }}', phase="TEST")
 
 
-def given(net: Any, *bottoms: np.ndarray) -> list[np.ndarray]:
+def run_python(net: Any, *bottoms: np.ndarray) -> list[np.ndarray]:
     tops = forward(net)({f"b{i}": np.asarray(x, np.float32) for i, x in enumerate(bottoms)}, jax.random.key(0))
     return [np.asarray(tops[name]) for name in sorted(tops) if name.startswith("t")]
 
@@ -223,9 +223,9 @@ def test_boxes_of_a_grid_come_back_as_a_list() -> None:
     subject = net("scale_cvg: 0.5 gridbox_type: GRIDBOX_MIN min_cvg_len: 20")
     labels = run(subject, np.zeros((1, 3, HEIGHT, WIDTH), np.float32), label(objects))["g"]
     listed = python("ClusterGroundtruth", "48, 32, 8, 2, 6", [(1, 2, 4, 6), (1, 4, 4, 6)], tops=2)
-    tops = given(listed, labels[:, 8:], labels[:, 1:5])
+    tops = run_python(listed, labels[:, 8:], labels[:, 1:5])
     for kind, top in zip((1, 3), tops, strict=True):
-        want = sorted((x, y, x + w, y + h, 0) for x, y, w, h, own in objects if own == kind)
+        want = sorted((x, y, x + w, y + h, 0) for x, y, w, h, label_kind in objects if label_kind == kind)
         assert sorted(map(tuple, top[0][top[0].any(axis=1)])) == want
         assert top.shape == (1, 6, 5)
 
@@ -250,7 +250,7 @@ def test_detections_are_grouped_as_by_opencv(rows: Any, threshold: int, eps: flo
     param = f"{8 * n}, 8, 8, 0.6, {threshold}, {eps}, -999, 1, {n}"
     coverage = np.full((1, 1, 1, n), 0.6, np.float32)
     boxes = np.array(rows).T.reshape(1, 4, 1, n) - 8 * np.arange(n) * np.array([1, 0, 1, 0])[:, None, None]
-    (top,) = given(python("ClusterDetections", param, [(1, 1, 1, n), (1, 4, 1, n)]), coverage, boxes)
+    (top,) = run_python(python("ClusterDetections", param, [(1, 1, 1, n), (1, 4, 1, n)]), coverage, boxes)
     result = top[0][: len(means)]
     np.testing.assert_array_equal(result[:, :4], means)
     np.testing.assert_allclose(result[:, 4], np.log(counts), rtol=1e-3)  # float16
@@ -261,8 +261,8 @@ def test_low_or_rare_boxes_are_not_detections() -> None:
     rows = [(10, 10, 40, 40)] * 4 + [(100, 10, 140, 25)] * 4 + [(200, 10, 240, 60)] * 3
     coverage = np.array([0.9] * 3 + [0.5] + [0.9] * 7).reshape(1, 1, 1, 11)
     boxes = np.array(rows).T.reshape(1, 4, 1, 11) - 8 * np.arange(11) * np.array([1, 0, 1, 0])[:, None, None]
-    made = python("ClusterDetections", "88, 8, 8, 0.6, 2, 0.1, 22", [(1, 1, 1, 11), (1, 4, 1, 11)])
-    (top,) = given(made, coverage, boxes)
+    net_of_layer = python("ClusterDetections", "88, 8, 8, 0.6, 2, 0.1, 22", [(1, 1, 1, 11), (1, 4, 1, 11)])
+    (top,) = run_python(net_of_layer, coverage, boxes)
     assert top.shape == (1, 50, 5)
     assert sorted(map(tuple, top[0, :, :4][top[0].any(axis=1)])) == [(10, 10, 40, 40), (200, 10, 240, 60)]
 
@@ -274,14 +274,14 @@ def test_scores_and_map() -> None:
     result[0, :, :4] = (21, 20, 40, 40), (90, 90, 99, 99), (0, 0, 10, 9)
     result[1, 1, :4] = 5, 5, 9, 9
     result[:, :, 4] = 1.5
-    (scored,) = given(python("ScoreDetections", "", [truth.shape, result.shape]), truth, result)
+    (scored,) = run_python(python("ScoreDetections", "", [truth.shape, result.shape]), truth, result)
     assert scored.shape == (2, 7, 5)
     want = [(21, 20, 40, 40, 1), (0, 0, 10, 9, 1), (90, 90, 99, 99, 2), (60, 60, 70, 70, 3)]
     assert list(map(tuple, scored[0, :5])) == [*want, (0,) * 5]
     assert list(map(tuple, scored[1, :2])) == [(5, 5, 9, 9, 2), (0,) * 5]
-    average, precision, recall = given(python("mAP", "48, 32, 8", [scored.shape], tops=3), scored)
+    average, precision, recall = run_python(python("mAP", "48, 32, 8", [scored.shape], tops=3), scored)
     np.testing.assert_allclose([*average, *precision, *recall], [100 / 3, 50, 200 / 3], rtol=1e-6)
-    assert given(python("mAP", "", [scored.shape], tops=3), np.zeros(scored.shape)) == [[0], [0], [0]]
+    assert run_python(python("mAP", "", [scored.shape], tops=3), np.zeros(scored.shape)) == [[0], [0], [0]]
 
 
 GRIDS = [(1, 1, 4, 6), (1, 4, 4, 6)]

@@ -14,8 +14,8 @@ from caffejax.layers.row_padding import strip_padding
 from recorded import COORDINATES, MANIFEST, by_name, first_of_each, recorded_type
 
 # the first recorded case of each type that reads a bottom and is not random
-ASKED = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python"]
-FIRST = first_of_each([c for c in ASKED if layer_type(c["type"]).signature.bottoms != 0])
+RECORDED = [c for c in MANIFEST if "stochastic" not in c and c["type"] != "Python"]
+FIRST = first_of_each([c for c in RECORDED if layer_type(c["type"]).signature.bottoms != 0])
 
 # figures about a net rather than blobs of it: never in less than float32
 FIGURES = {
@@ -34,8 +34,8 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a).astype(dtype)), tree)
 
     replay.state = cast(replay.state)
-    made = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
-    return tuple(map(strip_padding, made)) if replay.layer.type.traits.pads_rows else made
+    result = replay.net.jit(replay.tops)(cast(replay.params), cast_inputs(replay, dtype))[0]
+    return tuple(map(strip_padding, result)) if replay.layer.type.traits.pads_rows else result
 
 
 def decides(replay: Replay) -> bool:
@@ -57,8 +57,8 @@ def expected_rows(replay: Replay, dtype: Any) -> dict[str, np.ndarray]:
     """The rows that a type finds, by decisions and exponentials, in the bottoms as rounded to that type."""
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
     rounded = {n: a if n in kept else a.astype(dtype).astype(np.float32) for n, a in replay.inputs.items()}
-    made = replay.net.jit(replay.tops)(replay.params, rounded)[0]
-    rows = map(strip_padding, made) if replay.layer.type.traits.pads_rows else made
+    result = replay.net.jit(replay.tops)(replay.params, rounded)[0]
+    rows = map(strip_padding, result) if replay.layer.type.traits.pads_rows else result
     return dict(zip(replay.layer.tops, map(np.asarray, rows), strict=True))
 
 

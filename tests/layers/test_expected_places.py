@@ -46,14 +46,14 @@ def expected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def test_old_nets_expect_places() -> None:
-    wanted = expected(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
+    places = expected(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
     result = features(OLD)
-    np.testing.assert_allclose(result, wanted.reshape(2, 6), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, places.reshape(2, 6), rtol=1e-5, atol=1e-6)
 
 
 def test_new_nets_expect_places() -> None:
-    wanted = expected(np.linspace(-1, 1, 4), np.linspace(-1, 1, 5))
-    np.testing.assert_allclose(features(NEW), wanted, rtol=1e-5, atol=1e-6)
+    places = expected(np.linspace(-1, 1, 4), np.linspace(-1, 1, 5))
+    np.testing.assert_allclose(features(NEW), places, rtol=1e-5, atol=1e-6)
 
 
 def test_shapes_of_all_tops() -> None:
@@ -107,8 +107,8 @@ def test_nonlinearities_of_recurrent_layers(backward: Any) -> None:
         return net.apply({**params, "rnn": blobs}, state, {"x": x, "cont": cont})[0]["o"]
 
     weight = random.normal(size=(3, 2, 5)).astype(np.float32)
-    given = params["rnn"]
-    np.testing.assert_allclose(ours(given), plain(given), rtol=1e-5)
-    mine, expected = (jax.grad(lambda p, f=f: (f(p) * weight).sum())(given) for f in (ours, plain))
+    weights = params["rnn"]
+    np.testing.assert_allclose(ours(weights), plain(weights), rtol=1e-5)
+    mine, expected = (jax.grad(lambda p, f=f: (f(p) * weight).sum())(weights) for f in (ours, plain))
     for index, gradient in mine.items():
         np.testing.assert_allclose(gradient, expected[index], rtol=1e-4, atol=1e-5)

@@ -195,7 +195,7 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
     return y + bias[:, None, None]
 
 
-@pytest.mark.parametrize("wanted", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("needed", [(0,), (1,), (0, 1), (2,), (0, 2), (1, 2)])
 @pytest.mark.parametrize(
     ("ours", "theirs", "shapes"),
     [
@@ -204,10 +204,10 @@ def strided_by_xla(x: Any, weight: Any, bias: Any) -> Any:
         (lambda x, w, b: multiply_rows(x, w, transpose=True) + b, lambda x, w, b: x @ w + b, [(3, 4), (4, 5), (5,)]),
     ],
 )
-def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, wanted: tuple[int, ...]) -> None:
+def test_each_gradient_can_be_had_alone(ours: Any, theirs: Any, shapes: Any, needed: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
-    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), wanted)(*arrays) for f in (ours, theirs))
+    result, expected = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), needed)(*arrays) for f in (ours, theirs))
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 

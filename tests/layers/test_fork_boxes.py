@@ -52,27 +52,29 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
     return float(inside / (np.prod(a[2:]) + np.prod(b[2:]) - inside))
 
 
-def judged(found: list[Any], given: list[Any], classes: int, nms: float, threshold: float, least: float) -> np.ndarray:
+def expected_row(
+    predictions: list[Any], truth: list[Any], classes: int, nms: float, threshold: float, least: float
+) -> np.ndarray:
     """The row of an image: predictions (class, score, box), labels (class, box, difficult)."""
-    found = sorted(found, key=lambda p: -p[1])
+    predictions = sorted(predictions, key=lambda p: -p[1])
     kept: list[Any] = []
-    for p in found:
+    for p in predictions:
         if nms < 0 or all(overlap(p[2], q[2]) < nms for q in kept):
             kept.append(p)
-    counts = [sum(g[0] == c and not g[2] for g in given) for c in range(classes)]
+    counts = [sum(g[0] == c and not g[2] for g in truth) for c in range(classes)]
     rows, taken = [], set()
     for c in range(classes):
         for p in (p for p in kept if p[0] == c and p[1] >= least):
-            own = [i for i, g in enumerate(given) if g[0] == c]
-            best = max(own, key=lambda i: overlap(p[2], given[i][1]), default=None)
+            candidates = [i for i, g in enumerate(truth) if g[0] == c]
+            best = max(candidates, key=lambda i: overlap(p[2], truth[i][1]), default=None)
             right = wrong = 0
-            if best is None or overlap(p[2], given[best][1]) < threshold or (best in taken and not given[best][2]):
+            if best is None or overlap(p[2], truth[best][1]) < threshold or (best in taken and not truth[best][2]):
                 wrong = 1
-            elif not given[best][2]:
+            elif not truth[best][2]:
                 right = 1
                 taken.add(best)
             rows.append([c, p[1], right, wrong])
-    return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(found) - len(rows)))])
+    return np.concatenate([counts, np.ravel(rows), np.zeros(4 * (len(predictions) - len(rows)))])
 
 
 @pytest.mark.parametrize(("nms", "kind"), [(0.4, "MULTIPLY"), (0.9, "OBJ"), (-1, "PROB")])
@@ -94,8 +96,8 @@ def test_predictions_of_cells(nms: float, kind: str) -> None:
                 box = np.array([(cell % 2 + raw[0]) / 2, (cell // 2 + raw[1]) / 2, raw[2] ** 2, raw[3] ** 2])
                 score = {"MULTIPLY": objectness * chances.max(), "OBJ": objectness, "PROB": chances.max()}[kind]
                 result.append((chances.argmax(), score, box))
-        given = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
-        np.testing.assert_allclose(row, judged(result, given, 3, nms, 0.3, 0), rtol=1e-5)
+        truth = [(label[8 + i], label[12:].reshape(4, 4)[i], label[i] == 1) for i in range(4) if label[4 + i]]
+        np.testing.assert_allclose(row, expected_row(result, truth, 3, nms, 0.3, 0), rtol=1e-5)
 
 
 def test_predictions_of_anchors() -> None:
@@ -118,8 +120,8 @@ def test_predictions_of_anchors() -> None:
             sides = np.exp(raw[2:4]) * biases[2 * n : 2 * n + 2] / 3
             box = np.array([(j + sigmoid[0]) / 3, (i + sigmoid[1]) / 3, *sides])
             result.append((chances.argmax(), sigmoid[4] * chances.max(), box))
-        given = [(g[0], g[1:], False) for g in label[:6]]
-        np.testing.assert_allclose(row, judged(result, given, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
+        truth = [(g[0], g[1:], False) for g in label[:6]]
+        np.testing.assert_allclose(row, expected_row(result, truth, 2, 0.6, 0.3, 0.005), rtol=1e-4, atol=1e-7)
 
 
 BOXES = "width: 2 height: 3"

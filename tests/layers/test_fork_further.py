@@ -15,13 +15,13 @@ Shape = tuple[int, ...]
 
 
 def greedy(best: np.ndarray, going_on: np.ndarray, blank: int, merge: bool) -> list[int]:
-    said: list[int] = []
+    labels: list[int] = []
     for t, label in enumerate(best):
         if t and not going_on[t]:
             break
         if label != blank and not (merge and t and best[t - 1] == label):
-            said.append(int(label))
-    return said
+            labels.append(int(label))
+    return labels
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -32,14 +32,14 @@ def test_greedy_decoding(text: str, blank: int, merge: bool, seed: int) -> None:
     scores = random.normal(size=(7, 5, 3)).astype(np.float32)
     going_on = random.integers(0, 3, (7, 5)) > 0
     best = scores.argmax(2)
-    said = [greedy(best[:, i], going_on[:, i], blank, merge) for i in range(5)]
+    sequences = [greedy(best[:, i], going_on[:, i], blank, merge) for i in range(5)]
     targets = np.full((7, 5), -1)
-    for i, labels in enumerate(said):
+    for i, labels in enumerate(sequences):
         targets[: len(labels), i] = labels
     targets[0, 0] = 5  # one is wrong
     result, score, right = run("CTCGreedyDecoder", f"ctc_decoder_param {{ {text} }}", scores, going_on, targets, tops=3)
     assert result.shape == (5, 7, 1, 1)
-    for i, labels in enumerate(said):
+    for i, labels in enumerate(sequences):
         np.testing.assert_array_equal(result[i, :, 0, 0], labels + [-1] * (7 - len(labels)))
         ends = [t for t in range(1, 7) if not going_on[t, i]]
         np.testing.assert_allclose(score[i, 0, 0, 0], -scores[: ends[0] if ends else 7, i].max(1).sum(), rtol=1e-5)
@@ -62,10 +62,10 @@ def test_triplets() -> None:
 
 def test_margins_of_angles() -> None:
     angles = np.array([[0.3, 1.2], [2.9, 0.5], [1.0, 0.2], [0.1, 2.7], [0.4, 0.0]])
-    own = np.array([0, 0, 1, 1, 1])
-    (result,) = run("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), own)
+    labels = np.array([0, 0, 1, 1, 1])
+    (result,) = run("CosinAddm", "cosin_add_m_param { m: 0.5 }", np.cos(angles), labels)
     expected = np.cos(angles)
-    for i, label in enumerate(own):
+    for i, label in enumerate(labels):
         angle = angles[i, label]
         expected[i, label] = np.cos(angle + 0.5) if angle + 0.5 < np.pi else np.cos(angle) - 0.5 * np.sin(0.5)
     np.testing.assert_allclose(result, expected, atol=1e-6)

@@ -29,17 +29,17 @@ def net(param: str, *shapes: tuple[int, ...], tops: int = 1, phase: Any = "TEST"
 
 def variables(net: Net, *blobs: np.ndarray) -> Any:
     """The net's variables with these blobs of its layer, in Caffe's order."""
-    made = net.init(KEY)
+    initial = net.init(KEY)
     inputs = dict(enumerate(blobs))
 
     def replaced(tree: Any) -> Any:
         return {key: {i: np.float32(inputs.get(i, old)) for i, old in values.items()} for key, values in tree.items()}
 
-    return type(made)(replaced(made.params), replaced(made.state))
+    return type(initial)(replaced(initial.params), replaced(initial.state))
 
 
-def run(net: Net, own: tuple[np.ndarray, ...], *inputs: np.ndarray, key: Any = None) -> Any:
-    v = variables(net, *own)
+def run(net: Net, weights: tuple[np.ndarray, ...], *inputs: np.ndarray, key: Any = None) -> Any:
+    v = variables(net, *weights)
     blobs, state = net.apply(v.params, v.state, {f"b{i}": x for i, x in enumerate(inputs)}, key=key)
     return SimpleNamespace(blobs=blobs, state=state)
 
@@ -79,18 +79,18 @@ def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any
     out = run(one, blobs, X)
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     state = list(out.state["layer"].values())
-    for result, wanted in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    for result, array in zip(state, (MEAN * 0.75 + mean / 4, VARIANCE * 0.75 + variance / 4, [1]), strict=True):
+        np.testing.assert_allclose(result, array, rtol=1e-5)
     begun = run(one, (MEAN, VARIANCE, np.zeros(1), FACTOR, BIAS), X)  # there are none yet: the batch's own
-    for result, wanted in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-6)
+    for result, array in zip(begun.state["layer"].values(), (mean, variance, [1]), strict=True):
+        np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-6)
 
     one = net(f'type: "BatchNorm" batch_norm_param {{ filler {{ value: 1 }} {settings} }}', X.shape, phase="TRAIN")
     out, n = run(one, blobs, X), X.size / 3
     np.testing.assert_allclose(out.blobs["t0"], expected, rtol=1e-4, atol=1e-4)
     sums = (MEAN * 0.75 + mean, VARIANCE * 0.75 + variance * n / (n - 1), [1.75])
-    for result, wanted in zip(list(out.state["layer"].values()), sums, strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    for result, array in zip(list(out.state["layer"].values()), sums, strict=True):
+        np.testing.assert_allclose(result, array, rtol=1e-5)
 
 
 def test_batch_norm_starts_with_the_fillers_and_keeps_statistics_from_the_solver() -> None:
@@ -178,18 +178,18 @@ def test_inner_product_of_unit_rows() -> None:
 
 SCORES, LABELS = RNG.normal(size=(3, 4, 2, 2)).astype("f"), RNG.integers(0, 4, (3, 2, 2)).astype("f")
 LOG = SCORES - np.log(np.exp(SCORES).sum(1, keepdims=True))
-OWN = -np.take_along_axis(LOG, LABELS.astype(int)[:, None], 1)[:, 0]
+LABEL_LOSSES = -np.take_along_axis(LOG, LABELS.astype(int)[:, None], 1)[:, 0]
 
 
 @pytest.mark.parametrize("ignore", ["", "ignore_label: 2"])
 def test_softmax_loss_with_weighted_classes(ignore: str) -> None:
     counts = (LABELS != 2) if ignore else np.ones_like(LABELS)
     weights = np.array([0.5, 2, 1, 3], "f")
-    given = " ".join(f"class_weighting: {w}" for w in weights)
+    settings = " ".join(f"class_weighting: {w}" for w in weights)
     param = f'type: "SoftmaxWithLoss" loss_param {{ weight_by_label_freqs: true {ignore} %s }}'
     shapes = SCORES.shape, LABELS.shape
-    for text, w in ((given, weights), ("", 1 / np.maximum([np.sum(c == LABELS) for c in range(4)], 1))):
-        expected = np.sum(OWN * w[LABELS.astype(int)] * counts) / counts.sum()
+    for text, w in ((settings, weights), ("", 1 / np.maximum([np.sum(c == LABELS) for c in range(4)], 1))):
+        expected = np.sum(LABEL_LOSSES * w[LABELS.astype(int)] * counts) / counts.sum()
         result = run(net(param % text, *shapes, phase="TRAIN"), (), SCORES, LABELS).blobs["t0"]
         np.testing.assert_allclose(result, expected, rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"class_weighting must have .* class: 1 for 4"):
@@ -200,7 +200,7 @@ def test_softmax_loss_with_each_labels_loss() -> None:
     weights = "loss_weight: 1 loss_weight: 0 loss_weight: 0 loss_param { ignore_label: 2 }"
     one = net(f'type: "SoftmaxWithLoss" {weights}', SCORES.shape, LABELS.shape, tops=3)
     tops = run(one, (), SCORES, LABELS).blobs
-    losses = np.where(LABELS == 2, 0, OWN)
+    losses = np.where(LABELS == 2, 0, LABEL_LOSSES)
     np.testing.assert_allclose(tops["t0"], losses.sum() / (LABELS != 2).sum(), rtol=1e-5)
     np.testing.assert_allclose(tops["t1"], np.exp(LOG), rtol=1e-4)
     np.testing.assert_allclose(tops["t2"], losses, rtol=1e-4, atol=1e-6)
@@ -209,7 +209,7 @@ def test_softmax_loss_with_each_labels_loss() -> None:
 def test_losses_divide_by_a_fixed_number() -> None:
     param = 'type: "SoftmaxWithLoss" loss_param { normalization: PRE_FIXED pre_fixed_normalizer: 7 }'
     result = run(net(param, SCORES.shape, LABELS.shape), (), SCORES, LABELS).blobs["t0"]
-    np.testing.assert_allclose(result, OWN.sum() / 7, rtol=1e-5)
+    np.testing.assert_allclose(result, LABEL_LOSSES.sum() / 7, rtol=1e-5)
 
 
 def test_sigmoid_loss_with_weights() -> None:
@@ -229,7 +229,7 @@ def test_deeplabs_ignore_label_is_the_losses_own() -> None:
     one = Net(text % "ignore_label: 2")
     counts = LABELS != 2
     result = run(one, (), SCORES, LABELS.reshape(3, 1, 2, 2)).blobs["t0"]
-    np.testing.assert_allclose(result, (OWN * counts).sum() / counts.sum(), rtol=1e-5)
+    np.testing.assert_allclose(result, (LABEL_LOSSES * counts).sum() / counts.sum(), rtol=1e-5)
     with pytest.raises(CaffejaxError, match=r"softmaxloss_param\.weight_source \(of deeplab\) is not supported"):
         Net(text % 'weight_source: "weights.txt"')
 

@@ -170,15 +170,15 @@ def test_knn_scores_labels_by_their_nearest_examples() -> None:
 def test_data_sequence_pairs_items_with_their_label_and_others(k: int) -> None:
     tops = " ".join(f'top: "{name}"' for name in [*["p", "n", "m"][: 1 + k], "l"])
     text = layer_of("DataSequence", 2, f"{tops} data_sequence_param {{ k: {k} cache_size: 2 label_count: 2 }}")
-    found, _ = trained(text, SHAPES, POINTS, LABELS)
-    labels = np.asarray(found["l"][..., 0, 0])
-    np.testing.assert_array_equal(found["y"], POINTS)
+    result, _ = trained(text, SHAPES, POINTS, LABELS)
+    labels = np.asarray(result["l"][..., 0, 0])
+    np.testing.assert_array_equal(result["y"], POINTS)
     np.testing.assert_array_equal(labels[:, 0], LABELS)
     same = labels[:, :1] == labels[:, 1:]
     np.testing.assert_array_equal(same, [[True] + [False] * k] * 4 if k else [[True], [False]] * 2)
     for name, column in zip(["p", "n", "m"], labels.T[1:], strict=False):
         of_label = [POINTS[np.equal(LABELS, label)] for label in column]
-        assert all(any(np.array_equal(x, p) for p in points) for x, points in zip(found[name], of_label, strict=True))
+        assert all(any(np.array_equal(x, p) for p in points) for x, points in zip(result[name], of_label, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ RESHAPED = """layer { name: "s" type: "%s" bottom: "b0" top: "s" }
 
 def test_nets_of_forks_reshape_in_place() -> None:
     x = np.random.default_rng(8).normal(size=(2, 3, 2, 2))
-    found = run(net_of(RESHAPED % "Gather", x.shape), x)
-    np.testing.assert_allclose(found, np.maximum(x, 0).reshape(2, 3, 4), rtol=1e-6)
+    result = run(net_of(RESHAPED % "Gather", x.shape), x)
+    np.testing.assert_allclose(result, np.maximum(x, 0).reshape(2, 3, 4), rtol=1e-6)
     with pytest.raises(CaffejaxError, match="does not allow in-place computation"):
         net_of(RESHAPED % "AbsVal", x.shape)
 

@@ -132,8 +132,8 @@ def test_batch_far_off_zero_is_normalised_in_every_formulation(platform: str, re
     mean, variance = exact.mean((0, 2, 3)), exact.var((0, 2, 3))
     factor, bias = jnp.asarray([1.0, 2.0, -3.0]), jnp.asarray([0.0, 0.5, -1.0])
     near = jnp.asarray(mean + 0.3, jnp.float32)
-    y, *found = normalize_channels(x, factor, bias, near, 1e-5, relu=relu)
-    np.testing.assert_allclose(found, [mean, variance], rtol=1e-5, atol=1e-6)
+    y, *statistics = normalize_channels(x, factor, bias, near, 1e-5, relu=relu)
+    np.testing.assert_allclose(statistics, [mean, variance], rtol=1e-5, atol=1e-6)
     centred, factors, biases = (a.reshape(-1, 1, 1) for a in (mean, np.asarray(factor), np.asarray(bias)))
     expected = (exact - centred) / np.sqrt(variance + 1e-5).reshape(-1, 1, 1) * factors + biases
     np.testing.assert_allclose(y, np.maximum(expected, 0) if relu else expected, atol=1e-4)

@@ -211,19 +211,19 @@ def test_distances_move_the_rows_of_the_labels_only(kind: str) -> None:
     slope = d_top[:, :, None] * (np.sign(apart) if kind == "L1" else 2 * apart)
     d_rows = -np.where((labels[:, None] == np.arange(3))[:, :, None], slope, 0).sum(0)
     text = f'distance_type: "{kind}" update_center_only: true'
-    for own in (True, False):
-        shapes = [(5, 4), (5,)] if own else [(5, 4), (3, 4), (5,)]
-        weight = "num_output: 3 transpose: true" if own else ""
+    for has_params in (True, False):
+        shapes = [(5, 4), (5,)] if has_params else [(5, 4), (3, 4), (5,)]
+        weight = "num_output: 3 transpose: true" if has_params else ""
         built = Net(net("InnerDistance", f"inner_distance_param {{ {weight} {text} }}", shapes))
         params, state = built.init(jax.random.key(0))
         blob = np.float32(rows)
-        if own:  # the fork's shape, of the same numbers in memory
+        if has_params:  # the fork's shape, of the same numbers in memory
             assert params["layer"][0].shape == (4, 3)
 
-        def product(x: Any, blob: Any, own: bool = own, built: Any = built, state: Any = state) -> Any:
-            inputs = {"b0": x, "b1": labels} if own else {"b0": x, "b1": blob, "b2": labels}
+        def product(x: Any, blob: Any, has_params: bool = has_params, built: Any = built, state: Any = state) -> Any:
+            inputs = {"b0": x, "b1": labels} if has_params else {"b0": x, "b1": blob, "b2": labels}
             inputs = {name: jnp.asarray(value, jnp.float32) for name, value in inputs.items()}
-            weights = {"layer": {0: blob.reshape(4, 3)}} if own else {}
+            weights = {"layer": {0: blob.reshape(4, 3)}} if has_params else {}
             return jnp.sum(built.apply(weights, state, inputs)[0]["t0"] * d_top)
 
         np.testing.assert_allclose(

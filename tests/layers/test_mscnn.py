@@ -21,10 +21,12 @@ REG = "bbox_reg_param { bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 bbox_mean: 0 " + 
 def run(kind: str, text: str, *bottoms: Any, tops: int = 1, phase: Any = "TEST", key: int | None = 1) -> list[Any]:
     arrays = [np.asarray(b, np.float32) for b in bottoms]
     built = Net(net(kind, text, [a.shape for a in arrays], tops), phase)
-    given = {f"b{i}": a for i, a in enumerate(arrays)}
+    inputs = {f"b{i}": a for i, a in enumerate(arrays)}
     keys = None if key is None else jax.random.key(key)
     names = [f"t{i}" for i in range(tops)]
-    result = built.strip_padding(built.jit(lambda given: built.apply({}, {}, given, key=keys, blobs=names)[0])(given))
+    result = built.strip_padding(
+        built.jit(lambda inputs: built.apply({}, {}, inputs, key=keys, blobs=names)[0])(inputs)
+    )
     return [np.asarray(result[name]) for name in names]
 
 

@@ -30,7 +30,7 @@ from caffejax import (
 from caffejax.layers import layer_types, register_temporarily, registry
 
 INPUT = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 } } }'
-OWN = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
+CUSTOM = 'layer { name: "own" type: "Own" bottom: "x" top: "y" }'
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 ELEMENTWISE = LayerTraits(elementwise=True)
 
@@ -55,7 +55,7 @@ def count(ctx: Context, x: Any) -> list[ParamSpec]:
 def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
     for runs in Traced(scaled, params=scale), Traced(counted, params=count, stateful=True):
         with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
-            net = Net(INPUT + OWN, kernels=kernels)
+            net = Net(INPUT + CUSTOM, kernels=kernels)
             params, state = net.init(jax.random.key(0))
             blobs, new = net.forward(params, state, {"x": X})
             if params:
@@ -68,27 +68,27 @@ def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
 def test_elementwise_layers_may_run_on_the_host() -> None:
     runs = OnHost(lambda ctx, x: np.sin(x), lambda ctx, x: [x.shape])
     with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
-        np.testing.assert_allclose(Net(INPUT + OWN).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(Net(INPUT + CUSTOM).forward({}, {}, {"x": X})[0]["y"], np.sin(X), rtol=1e-6)
 
 
 def test_types_made_for_one_layer_are_released_with_their_net() -> None:
-    made: list[weakref.ref[Any]] = []
+    functions: list[weakref.ref[Any]] = []
 
     def make(ctx: Context, site: Site) -> LayerType:
         def forward(ctx: Context, x: jax.Array) -> jax.Array:
             return 2 * x
 
-        made.append(weakref.ref(forward))
+        functions.append(weakref.ref(forward))
         return replace(ctx.type, implementation=Traced(forward))
 
     with register_temporarily(LayerType(Signature("Own"), PerLayer(make))):
-        net = Net(INPUT + OWN)
+        net = Net(INPUT + CUSTOM)
         np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 2 * X)
         np.testing.assert_array_equal(net.forward({}, {}, {"x": X})[0]["y"], 2 * X)
         del net
         gc.collect()
-        assert made
-        assert [result() for result in made] == [None] * len(made)
+        assert functions
+        assert [result() for result in functions] == [None] * len(functions)
 
 
 def test_statistics_do_not_count_rows_of_padding() -> None:
@@ -110,8 +110,8 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
     def traced(forward: Any = lambda ctx, *arrays: arrays[-1], **more: Any) -> LayerType:
         return LayerType(Signature("Own"), Traced(forward, **more))
 
-    def per_layer(made: Any) -> LayerType:
-        return LayerType(Signature("Own"), PerLayer(lambda ctx, site: made))
+    def per_layer(result: Any) -> LayerType:
+        return LayerType(Signature("Own"), PerLayer(lambda ctx, site: result))
 
     def params(*specs: Any) -> LayerType:
         return traced(params=lambda ctx, x: list(specs))
@@ -134,7 +134,7 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
 def test_errors_of_a_type_name_the_layer(name: str) -> None:
     kind, message = wrong_parts()[name]
     with register_temporarily(kind), pytest.raises(Exception, match=rf"layer 'own' \(Own\): .*{message}"):
-        Net(INPUT + OWN)
+        Net(INPUT + CUSTOM)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.Mon
 def test_a_rule_with_too_few_gradients_is_named() -> None:
     kind = LayerType(Signature("Own"), Traced(scaled, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy)))
     with register_temporarily(kind):
-        net = Net(INPUT + OWN, backward="rules")
+        net = Net(INPUT + CUSTOM, backward="rules")
         params, _ = net.init(jax.random.key(0))
         with pytest.raises(LayerError, match="a gradient for each blob, but returned 0 for 1"):
             jax.grad(lambda p: net.apply(p, {}, {"x": X})[0]["y"].sum())(params)

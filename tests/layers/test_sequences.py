@@ -15,7 +15,7 @@ from caffejax.net import Net
 CTC = "ctc_loss_param { alphabet_size: 3 time_step: 4 blank_label: 2 }"
 
 
-def said(alignment: tuple[int, ...], blank: int) -> list[int]:
+def collapse(alignment: tuple[int, ...], blank: int) -> list[int]:
     """Labels of an alignment, without repetitions and blanks."""
     return [label for label, _ in itertools.groupby(alignment) if label != blank]
 
@@ -23,7 +23,7 @@ def said(alignment: tuple[int, ...], blank: int) -> list[int]:
 def by_trying(scores: np.ndarray, labels: list[int], blank: int) -> float:
     prob = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     every = itertools.product(range(scores.shape[1]), repeat=len(scores))
-    return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in every if said(a, blank) == labels)
+    return sum(np.prod([prob[t, k] for t, k in enumerate(a)]) for a in every if collapse(a, blank) == labels)
 
 
 def ctc(text: str, scores: np.ndarray, labels: Any) -> tuple[Any, Any]:

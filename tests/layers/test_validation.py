@@ -69,12 +69,12 @@ def other_shapes(shape: Shape) -> Iterator[Shape]:
 @pytest.mark.parametrize("name", by_name(FIRST))
 def test_shapes_that_a_layer_was_not_built_for(name: str) -> None:
     fast, reference = Alone(name, "fast"), Alone(name, "reference")
-    made, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
+    results, built = fast.tops(fast.bottoms, {}), [fast.built[t] for t in fast.layer.tops]
     if getattr(fast.layer.type.implementation, "ragged", False):  # built for as many rows as there can be
-        assert [shape[1:] for shape in made] == [shape[1:] for shape in built]
-        assert all(shape[0] <= most[0] for shape, most in zip(made, built, strict=True))
+        assert [shape[1:] for shape in results] == [shape[1:] for shape in built]
+        assert all(shape[0] <= most[0] for shape, most in zip(results, built, strict=True))
     else:
-        assert made == built
+        assert results == built
     for blob, shape in fast.bottoms.items():
         for other in other_shapes(shape):
             actual, expected = (alone.tops({**alone.bottoms, blob: other}, {}) for alone in (fast, reference))

@@ -70,7 +70,7 @@ def test_rules_leave_no_error_out(
 def compare_on_host(context: Any, *bottoms: np.ndarray) -> None:
     """Compare a layer on NumPy arrays with the same one compiled."""
     on_host = context.type.implementation.host_forward(context, *bottoms)
-    compiled, _ = jax.jit(lambda given: forward(context, (), given))(bottoms)
+    compiled, _ = jax.jit(lambda inputs: forward(context, (), inputs))(bottoms)
     assert isinstance(on_host, np.ndarray)
     np.testing.assert_allclose(on_host, compiled[0], rtol=1e-5, atol=1e-6)
 

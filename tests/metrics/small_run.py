@@ -30,7 +30,7 @@ def small_solver(folder: Path, settings: str = SETTINGS, net: str = NET, **optio
     return Solver(f'{text} snapshot_prefix: "{folder / "small"}" {settings}', **options)
 
 
-class Heard(Callback):
+class EventRecorder(Callback):
     """Remembers all it is told, with the iteration."""
 
     def __init__(self) -> None:

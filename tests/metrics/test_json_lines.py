@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import NET, SETTINGS, Heard, small_solver, trained
+from small_run import NET, SETTINGS, EventRecorder, small_solver, trained
 
 from caffejax.errors import CaffejaxError, SolverError
 from caffejax.glog import GlogFormatter
@@ -32,16 +32,16 @@ def number(value: Any) -> float:
 
 
 def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
-    heard, recorder = Heard(), JsonLines(tmp_path / "new" / "m.jsonl")
+    events, recorder = EventRecorder(), JsonLines(tmp_path / "new" / "m.jsonl")
     solver = small_solver(tmp_path)
-    trained(solver, heard, recorder)
+    trained(solver, events, recorder)
     lines = lines_of(recorder.path)
-    told = [event for event in heard.events if event[0] != "step"]
-    assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in told]
+    expected = [event for event in events.events if event[0] != "step"]
+    assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in expected]
     assert {line["event"] for line in lines} == {"start", "train", "test", "snapshot", "end"}
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
-    for line, (event, _, what) in zip(lines, told, strict=True):
+    for line, (event, _, what) in zip(lines, expected, strict=True):
         if event == "train":
             assert np.float32(line["loss"]) == np.float32(what.loss)
             assert np.float32(line["lr"]) == np.float32(what.rate)

@@ -12,7 +12,7 @@ import cv2
 import google_crc32c
 import numpy as np
 import pytest
-from small_run import Heard, small_solver, trained
+from small_run import EventRecorder, small_solver, trained
 
 from caffejax.debugging.visualize import enlarge, filter_maps, grid
 from caffejax.errors import CaffejaxError
@@ -46,13 +46,13 @@ def events_in(file: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Heard, Any]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecorder, Any]:
     """The events of a run, what it told, and its solver."""
     folder = tmp_path_factory.mktemp("run")
-    solver, heard = small_solver(folder), Heard()
-    trained(solver, heard, TensorBoard(folder / "new" / "events"))
+    solver, events = small_solver(folder), EventRecorder()
+    trained(solver, events, TensorBoard(folder / "new" / "events"))
     (file,) = (folder / "new" / "events").iterdir()
-    return events_in(file), heard, solver
+    return events_in(file), events, solver
 
 
 def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
@@ -65,11 +65,11 @@ def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
     return result
 
 
-def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], Heard, Any]) -> None:
-    events, heard, _ = run
+def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], EventRecorder, Any]) -> None:
+    events, callback, _ = run
     scalars = values_of(events, "simple_value")
-    displays = {at: display for event, at, display in heard.events if event == "train"}
-    tests = {at: scores for event, at, (scores,) in (e for e in heard.events if e[0] == "test")}
+    displays = {at: display for event, at, display in callback.events if event == "train"}
+    tests = {at: scores for event, at, (scores,) in (e for e in callback.events if e[0] == "test")}
     assert displays.keys() == {0, 2, 4, 6}
     assert tests.keys() == {0, 3, 6}
     assert scalars["train/loss"] == {at: np.float32(d.loss) for at, d in displays.items()}
@@ -83,7 +83,7 @@ def test_scalars_are_what_was_displayed_and_tested(run: tuple[list[Any], Heard, 
         assert scalars[f"test/{name}"] == {at: scores.outputs[name] for at, scores in tests.items()}
 
 
-def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], Heard, Any]) -> None:
+def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], EventRecorder, Any]) -> None:
     events, _, solver = run
     histograms, images = values_of(events, "histo"), values_of(events, "image")
     for layer, arrays in solver.variables.params.items():
@@ -101,7 +101,7 @@ def test_histograms_and_filters_are_those_of_the_params(run: tuple[list[Any], He
     assert (image.height, image.width, image.colorspace) == (*expected.shape[:2], 3)
 
 
-def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], Heard, Any]) -> None:
+def test_the_graph_has_the_layers_with_their_shapes(run: tuple[list[Any], EventRecorder, Any]) -> None:
     from tensorboardX.proto.graph_pb2 import GraphDef
 
     events, _, solver = run

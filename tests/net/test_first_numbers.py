@@ -114,7 +114,7 @@ def test_first_numbers_are_those_recorded() -> None:
     for name, ways in result.items():
         assert ways.keys() == recorded[name].keys()
         for way, summary in ways.items():
-            numbers = (np.concatenate(each["numbers"]) for each in (summary, recorded[name][way]))
+            numbers = (np.concatenate(values["numbers"]) for values in (summary, recorded[name][way]))
             np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=f"{name}: {way}")
             if summary["crc"] != recorded[name][way]["crc"]:
                 others.append(f"{name}: {way}")
@@ -125,8 +125,8 @@ def test_first_numbers_are_those_recorded() -> None:
 @pytest.mark.parametrize("filler", FILLERS)
 def test_shapes_alone_are_those_of_the_numbers(filler: str) -> None:
     net = _net(filler, "Convolution", 7, (3, 5, 5))
-    made, shapes = net.init(jax.random.key(1)), jax.eval_shape(net.init, jax.random.key(1))
-    assert jax.tree.map(lambda a: (a.shape, a.dtype), made) == jax.tree.map(lambda a: (a.shape, a.dtype), shapes)
+    variables, shapes = net.init(jax.random.key(1)), jax.eval_shape(net.init, jax.random.key(1))
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), variables) == jax.tree.map(lambda a: (a.shape, a.dtype), shapes)
 
 
 @pytest.mark.parametrize("filler", ["gaussian with mean", "xavier", "constant"])

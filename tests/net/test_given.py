@@ -287,6 +287,6 @@ def test_blobs_may_be_named_in_a_list(lenet: Net, variables: Variables) -> None:
 
 
 def test_params_and_state_to_freeze_are_one_argument(lenet: Net, variables: Variables) -> None:
-    for given in (variables, (variables.params,)):
+    for args in (variables, (variables.params,)):
         with pytest.raises(WeightsError, match=r"net\.freeze\(\(params, state\)\)"):
-            lenet.freeze(*given)  # type: ignore[arg-type]
+            lenet.freeze(*args)  # type: ignore[arg-type]

@@ -44,9 +44,9 @@ def drawn(net: Net, seed: int = 1) -> Variables:
     return jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
 
 
-def assert_equal(found: Any, wanted: Any) -> None:
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+def assert_equal(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, actual, expected)
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -76,12 +76,12 @@ def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     net, other = Net(NET), Net(OTHER_HEAD)
     path = f"x{end}"
     net.save(*drawn(net), path)
-    own = drawn(other, seed=2)
-    loaded, report = other.load_and_report(path, own, without=["conv"])
+    variables = drawn(other, seed=2)
+    loaded, report = other.load_and_report(path, variables, without=["conv"])
     assert (report.taken, set(report.left)) == (("bn", "both", "a"), {"conv", "head"})
     assert set(chain(report.skipped, ["twin"])) == {"conv", "twin"}
     for layer in ("conv", "head"):
-        assert_equal(loaded.params[layer], own.params[layer])
+        assert_equal(loaded.params[layer], variables.params[layer])
     assert_equal(loaded.params["a"], drawn(net).params["a"])
     assert "taken:   3 (bn, both, a)\n" in repr(report)
     assert "left:    1 (head), in the net only; 1 (conv), named in `without`" in repr(report)

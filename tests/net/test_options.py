@@ -16,10 +16,10 @@ from caffejax.schema.caffe_pb2 import NetParameter
 INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 
 
-def messages(made: Any) -> list[str]:
+def messages(make: Any) -> list[str]:
     """What the error says that a call ends with, one entry per problem."""
     with pytest.raises(CaffejaxError) as caught:
-        made()
+        make()
     return [problem.message for problem in caught.value.problems]
 
 
@@ -134,7 +134,7 @@ def test_options_with_choices_refuse_other_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"run": None}, "run must be a caffejax.ComputeConfig, not None"),
         ({"run": {"kernels": "fast"}}, "run must be a caffejax.ComputeConfig, not {'kernels': 'fast'}"),
@@ -143,9 +143,9 @@ def test_options_with_choices_refuse_other_values() -> None:
         ({"precision": np.array([1, 2])}, "precision must be"),
     ],
 )
-def test_values_of_another_kind_are_refused(given: Any, message: str) -> None:
+def test_values_of_another_kind_are_refused(options: Any, message: str) -> None:
     with pytest.raises(CaffejaxError, match=re.escape(message)):
-        Net(INPUT, **given)
+        Net(INPUT, **options)
 
 
 def test_a_solver_names_its_own_and_the_nets_options_together() -> None:

@@ -74,7 +74,7 @@ each_choice = pytest.mark.parametrize(
 )
 
 
-def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str, jax.Array]]:
+def make_net(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str, jax.Array]]:
     """A train net with params, running statistics and one small batch."""
     net = Net(NETS[name], "TRAIN", precision=precision, **options)
     random = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def made(name: str, precision: Any, **options: Any) -> tuple[Net, Any, dict[str,
 
 
 def gradient(name: str, precision: Any, **options: Any) -> tuple[Any, Any]:
-    net, variables, inputs = made(name, precision, **options)
+    net, variables, inputs = make_net(name, precision, **options)
     return net.jit(jax.value_and_grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
 
 
@@ -121,7 +121,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 def products(name: str, precision: Any, **options: Any) -> list[Any]:
     """The products and convolutions of a gradient that a user takes, outside of `Net.jit`."""
-    net, variables, inputs = made(name, precision, **options)
+    net, variables, inputs = make_net(name, precision, **options)
     traced = jax.make_jaxpr(jax.grad(net.loss, has_aux=True))(*variables, inputs, jax.random.key(1))
     result = [e for e in equations(traced.jaxpr) if e.primitive.name in ("dot_general", "conv_general_dilated")]
     assert result
@@ -153,7 +153,7 @@ def test_fast_kernels_without_onednn(name: str) -> None:
     high, highest = ((p, p) for p in (jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST))
     exact, less, half = (products(name, p) for p in ("float32", "tf32", "bfloat16"))
     assert {e.params["precision"] for e in exact} == {highest}
-    net, _, _ = made(name, "bfloat16")
+    net, _, _ = make_net(name, "bfloat16")
     least = 2 * sum(
         layer.type.traits.dtype_policy == "products" for layer in net.graph.layers
     )  # forward, and the weight's gradient
@@ -194,7 +194,7 @@ def test_labels_beyond_256_stay_whole() -> None:
 
 @pytest.mark.slow
 def test_probes_and_blobs_of_a_bfloat16_net_are_float32() -> None:
-    net, variables, inputs = made("lenet", "bfloat16")
+    net, variables, inputs = make_net("lenet", "bfloat16")
     tap = {"conv1": jnp.zeros((4, *net.graph.blobs["conv1"].shape[1:]))}
 
     def loss(tap: Any) -> Any:
@@ -291,7 +291,7 @@ def test_commands_accept_the_flag(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_lowers_for_other_platforms(precision: Any) -> None:
     """As far as that can be tried without one: the gradient becomes StableHLO for it, with the factors asked for."""
-    net, variables, inputs = made("residual", precision)
+    net, variables, inputs = make_net("residual", precision)
     step = jax.jit(jax.value_and_grad(net.loss, has_aux=True))
     traced = step.trace(*variables, inputs, jax.random.key(1))
     expected = {"float32": r"precision HIGHEST\b", "tf32": r"precision HIGH\b", "bfloat16": "xbf16>"}[precision]

@@ -103,8 +103,8 @@ def test_neighbours_beyond_the_edge_cost_nothing(region: str, size: int, kernels
     across = region == "ACROSS_CHANNELS"
     for c, i, j in np.ndindex(sums.shape):
         place = [slice(n, n + 2 * half + 1) for n in (c, i, j)]
-        own = [slice(n + half, n + half + 1) for n in (c, i, j)]
-        sums[c, i, j] = squares[(place[0], *own[1:]) if across else (own[0], *place[1:])].sum()
+        center = [slice(n + half, n + half + 1) for n in (c, i, j)]
+        sums[c, i, j] = squares[(place[0], *center[1:]) if across else (center[0], *place[1:])].sum()
     scale = 1 + 2 / (size if across else size**2) * sums
     np.testing.assert_allclose(y["y"][0], x[0] * scale**-0.75, rtol=1e-5)
 

@@ -33,10 +33,10 @@ class Cluster:
         self._files = [folder / f"process{i}.log" for i in range(len(commands))]
         self.processes = []
         for i, (command, path) in enumerate(zip(commands, self._files, strict=True)):
-            own = environment | dict(environments[i] if environments else {})
+            variables = environment | dict(environments[i] if environments else {})
             words = [word.replace("{address}", address) for word in command]
             with path.open("w") as out:
-                self.processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=own, cwd=folder))
+                self.processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=variables, cwd=folder))
 
     def __enter__(self) -> Self:
         return self

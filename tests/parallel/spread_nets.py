@@ -16,12 +16,12 @@ def _block(name: str, bottom: str) -> str:
     """Two convolutions with BatchNorm and Scale, and a sum."""
 
     def convolution(number: int, below: str) -> str:
-        own = f"{name}_{number}"
+        key = f"{name}_{number}"
         return f"""
-        layer {{ name: "{own}" type: "Convolution" bottom: "{below}" top: "{own}" convolution_param {{
+        layer {{ name: "{key}" type: "Convolution" bottom: "{below}" top: "{key}" convolution_param {{
             num_output: 8 kernel_size: 3 pad: 1 bias_term: false weight_filler {{ type: "msra" }} }} }}
-        layer {{ name: "bn_{own}" type: "BatchNorm" bottom: "{own}" top: "{own}" }}
-        layer {{ name: "scale_{own}" type: "Scale" bottom: "{own}" top: "{own}" scale_param {{ bias_term: true }} }}"""
+        layer {{ name: "bn_{key}" type: "BatchNorm" bottom: "{key}" top: "{key}" }}
+        layer {{ name: "scale_{key}" type: "Scale" bottom: "{key}" top: "{key}" scale_param {{ bias_term: true }} }}"""
 
     relu = f'layer {{ name: "relu_{name}_1" type: "ReLU" bottom: "{name}_1" top: "{name}_1" }}'
     return f"""{convolution(1, bottom)} {relu} {convolution(2, f"{name}_1")}

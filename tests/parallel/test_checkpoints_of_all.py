@@ -30,10 +30,10 @@ def states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any])
     return result
 
 
-def assert_same(found: State, wanted: State) -> None:
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
+def assert_same(actual: State, expected: State) -> None:
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
 
 
 def test_any_processes_read_what_four_wrote(tmp_path: Path) -> None:

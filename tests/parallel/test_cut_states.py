@@ -109,8 +109,8 @@ def test_a_state_of_another_solver_is_refused(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, devices: int
 ) -> None:
     write_data(tmp_path, "lenet")
-    said = eight_devices.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
-    assert re.search(f"train_state does not match this solver: .*{REFUSED[name][1]}", said)
+    message = eight_devices.submit(set_on, solver_text(tmp_path, "lenet", 4), devices, name).result()
+    assert re.search(f"train_state does not match this solver: .*{REFUSED[name][1]}", message)
 
 
 def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:

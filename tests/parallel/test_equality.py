@@ -42,8 +42,8 @@ def test_devices_and_options_train_equally(
 ) -> None:
     write_data(tmp_path, "lenet")
     rows = devices // options.get("model", 1)
-    whole, own = 32, 32 if options.get("batch") == "global" else 32 // rows
-    text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, own)]
+    whole, per_device = 32, 32 if options.get("batch") == "global" else 32 // rows
+    text = [solver_text(tmp_path, "lenet", batch, more) for batch in (whole, per_device)]
     if "Adam" in more:
         text = [t.replace("base_lr: 0.005 momentum: 0.9", "momentum: 0.9", 1) for t in text]
     one = eight_devices.submit(train, text[0], 1, {}, iterations=15)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 
-def heard(model: int, own: list[int], others: list[int]) -> list[int]:
+def decoded(model: int, requests_here: list[int], others: list[int]) -> list[int]:
     """What four of eight devices hear whose process asks for `own`, while those of another ask for `others`."""
     import jax
 
     from caffejax.parallel import Requests, make_mesh
 
     requests, result = Requests(make_mesh(jax.devices(), model)), []
-    for pair in zip(own, others, strict=True):
-        parts = [np.asarray(requests.encode(each)).ravel() for each in pair]
+    for pair in zip(requests_here, others, strict=True):
+        parts = [np.asarray(requests.encode(request)).ravel() for request in pair]
         half = len(parts[0]) // 2
         result.append(requests.decode(np.sum([*parts[0][:half], *parts[1][half:]])))
     return result
@@ -22,6 +22,6 @@ def heard(model: int, own: list[int], others: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("model", [1, 2])
 def test_the_largest_request_is_heard_one_iteration_later(eight_devices: ProcessPoolExecutor, model: int) -> None:
-    own, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
-    largest = [max(pair) for pair in zip(own, others, strict=True)]
-    assert eight_devices.submit(heard, model, own, others).result() == [0, *largest[:-1]]
+    requests_here, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
+    largest = [max(pair) for pair in zip(requests_here, others, strict=True)]
+    assert eight_devices.submit(decoded, model, requests_here, others).result() == [0, *largest[:-1]]

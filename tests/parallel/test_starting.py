@@ -42,8 +42,8 @@ def write_solver(folder: Path, net: str = "", more: str = "") -> str:
 def test_schedulers_are_found(tmp_path: Path, scheduler: dict[str, str]) -> None:
     job = str(1000 + hash(str(tmp_path)) % 3000)  # it says the port
     command = [*TRAIN, "--coordinator=auto", write_solver(tmp_path)]
-    own = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
-    with Cluster(tmp_path, [command] * 2, own) as cluster:
+    environments = [{k: v.format(job=job, i=i) for k, v in scheduler.items()} for i in range(2)]
+    with Cluster(tmp_path, [command] * 2, environments) as cluster:
         assert cluster.wait() == [0, 0], cluster.says(0) + cluster.says(1)
         assert "Process 0 of 2; 2 devices in all" in cluster.says(0)
 
@@ -64,8 +64,8 @@ def test_missing_and_duplicate_processes(tmp_path: Path, of: int, came: list[int
         assert cluster.wait(60) == [1] * len(came)
         every = [cluster.says(i) for i in range(len(came))]
     assert message in "".join(every)
-    for said in every:
-        assert re.fullmatch(r"caffejax: \[process \d\] .*\n", said), said
+    for output in every:
+        assert re.fullmatch(r"caffejax: \[process \d\] .*\n", output), output
 
 
 @pytest.mark.parametrize(

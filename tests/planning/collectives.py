@@ -77,8 +77,8 @@ def main() -> None:
             net = Net(text, "TRAIN", sync_bn=way == "synced")
             of = planner.CompileJob(net, target_of("tpu:v5e:2x4"), SGD, Parallel(**options), 0, print)
             function, arguments, how = of.function(8)
-            asked = (Requests(of.mesh).encode(0),) if way == "asked" else ()
-            compiled = jax.jit(function, **how).lower(*arguments, *asked).compile()
+            votes = (Requests(of.mesh).encode(0),) if way == "asked" else ()
+            compiled = jax.jit(function, **how).lower(*arguments, *votes).compile()
             counted = planner.program_of(compiled).collectives
             result[f"{name} {way}"] = {
                 "found": collectives(compiled.as_text()),

@@ -15,8 +15,8 @@ from caffejax import Net
 
 NETS = {"lenet": LENET, "resnet": resnet()}
 NORMS = {"lenet": [], "resnet": [16, 24, 16, 32, 16]}  # channels of each BatchNorm
-LOSS = ASKED = 4  # bytes; they come with the gradients
-Found = list[tuple[str, int, int]]
+LOSS = VOTES = 4  # bytes; they come with the gradients
+Collectives = list[tuple[str, int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def bytes_of(name: str) -> int:
     return sum(4 * p.size for p in jax.tree.leaves(params))
 
 
-def found_in(programs: dict[str, Any], name: str, way: str) -> Found:
+def found_in(programs: dict[str, Any], name: str, way: str) -> Collectives:
     return [tuple(c) for c in programs[f"{name} {way}"]["found"]]
 
 
@@ -54,7 +54,7 @@ def test_gradients_are_added_up_once_and_nothing_else_is_said(programs: dict[str
 
 
 def test_stop_votes_travel_with_the_gradients(programs: dict[str, Any]) -> None:
-    assert found_in(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + ASKED, 8)]
+    assert found_in(programs, "lenet", "asked") == [("all-reduce", bytes_of("lenet") + LOSS + VOTES, 8)]
 
 
 @pytest.mark.parametrize("name", NETS)

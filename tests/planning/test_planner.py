@@ -57,10 +57,10 @@ def test_a_training_step_and_a_forward_pass(on_cpu: None, precision: Any) -> Non
 
 
 @pytest.mark.parametrize("fixed", [0, 10**9])
-@pytest.mark.parametrize("own", [1, 32, 5000])
+@pytest.mark.parametrize("per_example", [1, 32, 5000])
 @pytest.mark.parametrize(("search", "tries", "within"), [("check", 8, 0.07), ("estimate", 2, 0.25)])
 def test_the_largest_batch(
-    on_cpu: None, monkeypatch: pytest.MonkeyPatch, search: Any, tries: int, within: float, fixed: int, own: int
+    on_cpu: None, monkeypatch: pytest.MonkeyPatch, search: Any, tries: int, within: float, fixed: int, per_example: int
 ) -> None:
     """Found to 5 % from any start without trying many; estimated by memory that grows a little faster than it seems."""
     tried = []
@@ -70,7 +70,7 @@ def test_the_largest_batch(
         return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
     monkeypatch.setattr(planner.CompileJob, "plan", attempt)
-    result = plan(Net(LENET, "TRAIN"), HERE, batch=own, largest=search).largest_batch
+    result = plan(Net(LENET, "TRAIN"), HERE, batch=per_example, largest=search).largest_batch
     assert result is not None
     usable = planned().usable
     most = int(((usable - fixed) / 5e6) ** (1 / 1.01))
@@ -118,9 +118,9 @@ def test_nets_that_cannot_be_planned_are_refused(on_cpu: None) -> None:
         "loss_weight: 1 }"
     )
     assert plan(Net(boxes, "TRAIN"), HERE).batch == 4  # pictures and all their boxes: as many as the net has
-    for asked in ({"batch": 4}, {"largest": "estimate"}, {"parallel": Parallel(batch="global")}):
+    for options in ({"batch": 4}, {"largest": "estimate"}, {"parallel": Parallel(batch="global")}):
         with pytest.raises(GraphError, match=r"different sizes, \[1, 4\], along axis 0"):
-            plan(Net(boxes, "TRAIN"), HERE, **asked)  # type: ignore[arg-type]
+            plan(Net(boxes, "TRAIN"), HERE, **options)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="different sizes"):
         plan(Net(boxes, "TEST"), HERE)
     host = resnet() + 'layer { name: "f" type: "Filter" bottom: "ip" bottom: "label" top: "f" }'

@@ -103,12 +103,12 @@ def test_in_place_layers_read_what_was_made_anew(net: Any) -> None:
 def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
     net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, ...]] = []
+    requests: list[tuple[str, ...]] = []
     run = Pass.run
 
-    def counted(self: Any, wanted: tuple[str, ...]) -> Any:
-        asked.append(wanted)
-        return run(self, wanted)
+    def counted(self: Any, names: tuple[str, ...]) -> Any:
+        requests.append(names)
+        return run(self, names)
 
     monkeypatch.setattr(Pass, "run", counted)
     for i in range(5):
@@ -116,7 +116,7 @@ def test_a_blob_is_computed_on_read_and_returned_by_passes_after_repeated_reads(
         net.forward()
         assert (net.blobs["a"].data == 2 * i).all()
     everything = ("a", "b", "c")
-    assert asked == [("c",), everything] * 2 + [("a", "c")] * 3
+    assert requests == [("c",), everything] * 2 + [("a", "c")] * 3
 
 
 def test_a_read_after_a_write_shows_the_earlier_pass(net: Any) -> None:

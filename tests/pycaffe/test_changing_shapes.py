@@ -140,18 +140,18 @@ def test_ranges_of_layers_run_at_sizes_that_later_layers_cannot_take() -> None:
     for size, earlier in ((13, 2), (11, 5)):
         whole = parts(size, net.params)
         x = np.random.default_rng(size).normal(size=(1, 2, size, size))
-        for each in (net, whole):
-            each.blobs["data"].reshape(*x.shape)
-            each.blobs["data"].data[...] = x
+        for caffe_net in (net, whole):
+            caffe_net.blobs["data"].reshape(*x.shape)
+            caffe_net.blobs["data"].data[...] = x
         whole.forward()
         out = net.forward(end="pool1")["pool1"]
         np.testing.assert_allclose(out, whole.blobs["pool1"].data, **CLOSE)
         assert net.blobs["conv2"].shape == (1, 2, earlier, earlier)  # as it last ran
         out = net.forward(start="conv2", end="conv2")["conv2"]
         np.testing.assert_allclose(out, whole.blobs["conv2"].data, **CLOSE)
-        for each in (net, whole):
-            each.blobs["conv2"].diff[...] = each.blobs["conv2"].data
-            each.backward(start="conv2")  # the layer without a gradient does not run
+        for caffe_net in (net, whole):
+            caffe_net.blobs["conv2"].diff[...] = caffe_net.blobs["conv2"].data
+            caffe_net.backward(start="conv2")  # the layer without a gradient does not run
         np.testing.assert_allclose(net.blobs["data"].diff, whole.blobs["data"].diff, **CLOSE)
         np.testing.assert_allclose(net.params["conv1"][0].diff, whole.params["conv1"][0].diff, **CLOSE)
         net.clear_param_diffs()

@@ -107,9 +107,9 @@ def test_context_around_a_window(job: Path) -> None:
 def test_pixels_outside_the_image_are_the_mean(job: Path) -> None:
     detector = Detector(job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, **SETTINGS)
     image = load_image(job / "0.png")
-    seen = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
-    np.testing.assert_allclose(seen[:, :2], 0, atol=1e-5)
-    assert np.abs(seen[:, 2:]).mean() > 0.1
+    window = detector.transformer.preprocess("data", detector.crop(image, np.array([0, 12, 11, 23])))
+    np.testing.assert_allclose(window[:, :2], 0, atol=1e-5)
+    assert np.abs(window[:, 2:]).mean() > 0.1
     corner = detector.transformer.preprocess("data", detector.crop(image, np.array([12, 20, 20, 30])))
     np.testing.assert_allclose(corner[:, -1], 0, atol=1e-5)
     np.testing.assert_allclose(corner[:, :, -1], 0, atol=1e-5)
@@ -120,8 +120,8 @@ def test_a_mean_image_fills_up_too(job: Path) -> None:
     detector = Detector(
         job / "deploy.prototxt", job / "net.caffemodel", context_pad=2, mean=mean, raw_scale=255, channel_swap=(2, 1, 0)
     )
-    seen = detector.transformer.preprocess("data", detector.crop(load_image(job / "0.png"), (0, 12, 11, 23)))
-    np.testing.assert_allclose(seen[:, :2], 0, atol=1e-4)
+    window = detector.transformer.preprocess("data", detector.crop(load_image(job / "0.png"), (0, 12, 11, 23)))
+    np.testing.assert_allclose(window[:, :2], 0, atol=1e-4)
 
 
 def test_detections_that_are_refused(job: Path) -> None:

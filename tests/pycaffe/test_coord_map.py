@@ -80,11 +80,11 @@ def centres(top: Top, image: Top) -> list[np.ndarray]:
     params, state = net.init(jax.random.key(0))
     others = {name: np.zeros(net.graph.blobs[name].shape, np.float32) for name in net.graph.inputs if name != "image"}
 
-    def seen(pixels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def crop(pixels: jax.Array) -> tuple[jax.Array, jax.Array]:
         blob = net.apply(params, state, {"image": pixels, **others}, blobs=["top"])[0]["top"][0, 0]
         return blob[:, blob.shape[1] // 2], blob[blob.shape[0] // 2]
 
-    sight = jax.jit(jax.jacobian(seen))(np.ones((1, 1, SIZE, SIZE), np.float32))
+    sight = jax.jit(jax.jacobian(crop))(np.ones((1, 1, SIZE, SIZE), np.float32))
     weights = [np.asarray(w[:, 0, 0].sum(axis=2 - axis), np.float64) for axis, w in enumerate(sight)]
     with np.errstate(invalid="ignore"):  # some see nothing but padding
         return [w @ np.arange(SIZE) / w.sum(axis=1) for w in weights]

@@ -210,11 +210,11 @@ SETTINGS: dict[str, tuple[Callable[[Top], Any], str]] = {
 def test_settings(name: str) -> None:
     build, expected = SETTINGS[name]
     layer = build(L.Input()).to_proto().layer[-1]
-    wanted = parse_text(expected, caffe_pb2.LayerParameter)
-    wanted.name = layer.name
-    wanted.bottom.extend(layer.bottom)
-    wanted.top.extend(layer.top)
-    assert layer == wanted
+    expected_layer = parse_text(expected, caffe_pb2.LayerParameter)
+    expected_layer.name = layer.name
+    expected_layer.bottom.extend(layer.bottom)
+    expected_layer.top.extend(layer.top)
+    assert layer == expected_layer
 
 
 def test_a_name_can_be_given() -> None:

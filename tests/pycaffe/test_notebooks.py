@@ -184,14 +184,14 @@ def test_fully_convolutional_training(write: Write) -> None:
         solver.step(2)
         solver.test_nets[0].share_with(solver.net)
         net = solver.test_nets[0]
-        seen = []
+        losses = []
         for _ in range(3):
             net.forward()
             best, label = net.blobs["score"].data[0].argmax(0), net.blobs["label"].data[0, 0]
             assert best.shape == label.shape
-            seen.append(label.size)
+            losses.append(label.size)
             assert net.blobs["loss"].data.flat[0] > 0
-        assert seen == [480, 320, 396]
+        assert losses == [480, 320, 396]
     np.testing.assert_array_equal(solver.net.params["upscore"][0].data[0, 0], filt.astype(np.float32))
     assert not solver.net.params["upscore"][0].data[0, 1].any()
     assert (solver.net.params["conv"][0].data != base.params["conv"][0].data).any()

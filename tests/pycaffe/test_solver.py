@@ -97,13 +97,13 @@ def test_each_type_of_solver_is_a_class(kind: str, cls: Any, write: Write) -> No
 
 def test_order_of_callbacks(write: Write) -> None:
     solver = caffe.SGDSolver(solver_of(write, PLAIN, "iter_size: 2"))
-    seen: list[Any] = []
-    solver.net.before_forward(lambda i: seen.append("forward") if i == 0 else None)
-    solver.net.after_backward(lambda i: seen.append("backward") if i == 0 else None)
-    solver.add_callback(lambda: seen.append(("start", solver.iter)), lambda: seen.append("gradients"))
+    events: list[Any] = []
+    solver.net.before_forward(lambda i: events.append("forward") if i == 0 else None)
+    solver.net.after_backward(lambda i: events.append("backward") if i == 0 else None)
+    solver.add_callback(lambda: events.append(("start", solver.iter)), lambda: events.append("gradients"))
     solver.step(2)
     passes = ["forward", "backward"] * 2
-    assert seen == [("start", 0), *passes, "gradients", ("start", 1), *passes, "gradients"]
+    assert events == [("start", 0), *passes, "gradients", ("start", 1), *passes, "gradients"]
 
 
 NORMALISED = """
@@ -129,11 +129,11 @@ def test_callbacks_of_the_net_change_nothing_in_training(when: str, write: Write
     for watched in (False, True):
         caffe.set_random_seed(3)
         solver = caffe.SGDSolver(path)
-        seen: list[int] = []
+        calls: list[int] = []
         if watched:
-            getattr(solver.net, when)(seen.append)
+            getattr(solver.net, when)(calls.append)
         solver.step(5)
-        assert len(seen) == watched * 5 * 2 * len(solver.net.layers)
+        assert len(calls) == watched * 5 * 2 * len(solver.net.layers)
         trained.append({name: [b.data.copy() for b in blobs] for name, blobs in solver.net.params.items()})
     for name, blobs in trained[0].items():
         for plain, called in zip(blobs, trained[1][name], strict=True):
@@ -237,8 +237,8 @@ def test_solvers_equal_recorded_iterations(case: str) -> None:
         solver.step(1)
         for name in (n for n in expected if n.startswith(f"param/{k + 1}/")):
             _, _, layer, index = name.split("/")
-            result, wanted = solver.net.params[layer][int(index)].data, expected[name]
-            np.testing.assert_allclose(result, wanted, rtol=5e-5, atol=5e-5 * np.abs(wanted).max(), err_msg=name)
+            result, recorded = solver.net.params[layer][int(index)].data, expected[name]
+            np.testing.assert_allclose(result, recorded, rtol=5e-5, atol=5e-5 * np.abs(recorded).max(), err_msg=name)
 
 
 @pytest.mark.slow

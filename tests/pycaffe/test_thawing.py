@@ -24,7 +24,7 @@ layer { name: "pool\"""",
 
 
 def frozen(net: Any) -> bool:
-    return any(each.cache for each in net._workspace._frozen.values())
+    return any(passes.cache for passes in net._workspace._frozen.values())
 
 
 @cache
@@ -34,14 +34,14 @@ def plain(prototxt: str) -> caffejax.Net:
 
 def expected(net: Any) -> dict[str, Any]:
     """Return all blobs by the plain formulations of the layers, without pycaffe."""
-    own = plain(net.prototxt)
+    net_again = plain(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (
-        own.tree(lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None)
+        net_again.tree(lambda p, of=learnable: blobs[p.slot.layer][p.slot.index] if p.spec.learnable == of else None)
         for learnable in (True, False)
     )
     inputs = {name: np.array(net.blobs[name].data) for name in net.inputs}
-    return own.forward(params, state, inputs, blobs=tuple(net.blobs))[0]
+    return net_again.forward(params, state, inputs, blobs=tuple(net.blobs))[0]
 
 
 def settle(net: Any) -> None:
@@ -201,14 +201,14 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
 
 @pytest.mark.parametrize("way", [write_weight, hold_weight, look, hold_blob, share, train])
 def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    calls = []
     original = policy.freeze_passes
-    monkeypatch.setattr(policy, "freeze_passes", lambda *given: made.append(1) or original(*given))
+    monkeypatch.setattr(policy, "freeze_passes", lambda *args: calls.append(1) or original(*args))
     net = new_net()
     for _ in range(12):
         net.forward()
         way(net)
-    assert len(made) <= 3
+    assert len(calls) <= 3
     assert frozen(net) == (way in (look, hold_blob))
 
 
@@ -237,15 +237,15 @@ layer { name: "ip" type: "InnerProduct" bottom: "noise" top: "ip"
 
 def test_random_layers_draw_again_and_reads_show_the_drawn_values() -> None:
     net = caffe.Net(RANDOM, caffe.TEST)
-    seen = []
+    draws = []
     for _ in range(2):
         out = net.forward()["ip"].copy()
         assert frozen(net)
         weight = net._workspace.memories.variables.params["ip"][0]
         noise = net.blobs["noise"].data.copy()
         np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
-        seen.append(noise)
-    assert not np.array_equal(*seen)
+        draws.append(noise)
+    assert not np.array_equal(*draws)
 
 
 NOT_FROZEN = {

@@ -26,16 +26,16 @@ def test_a_path_a_text_and_a_message_read_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("layer { clip_param { min: 1 } type: 'Clip' name: 'bound' }", "1:20: layer 'bound' (Clip): "),
         ("layer { name: 'a' }\nlayer { name: 'b' type: 'Clip' clip_param {} }", "2:43: layer 'b' (Clip): "),
     ],
 )
-def test_required_fields_name_the_layer(text, said):
+def test_required_fields_name_the_layer(text, message):
     with pytest.raises(SchemaError) as caught:
         read_net(text)
-    assert f"<text>:{said}ClipParameter needs 'max'" in str(caught.value)
+    assert f"<text>:{message}ClipParameter needs 'max'" in str(caught.value)
 
 
 def test_required_fields_of_a_message_name_the_layer():
@@ -60,7 +60,7 @@ def test_marks_and_encodings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"name: '\xff'", "1:7: name: the string is not UTF-8"),
         (b"\x7fELF\x00\x01", "this is a binary file"),
@@ -68,21 +68,21 @@ def test_marks_and_encodings(tmp_path):
         (b"layer { name: 'a'", "1:18: layer 'a': the text ends inside LayerParameter"),
     ],
 )
-def test_bad_files(tmp_path, content, said):
+def test_bad_files(tmp_path, content, message):
     path = tmp_path / "net.prototxt"
     path.write_bytes(content)
     with pytest.raises(SchemaError, match=f"^{path}:") as caught:
         read_net(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_paths_that_cannot_be_read(tmp_path):
-    for path, said in [
+    for path, message in [
         (tmp_path / "none", "no such file"),
         (tmp_path, "a folder"),
         ("a\0b", "cannot be read"),
     ]:
-        with pytest.raises(SchemaError, match=said):
+        with pytest.raises(SchemaError, match=message):
             read_net(path)
     secret = tmp_path / "secret"
     secret.touch(0)

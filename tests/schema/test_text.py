@@ -64,7 +64,7 @@ def test_escapes_as_in_cpp(text, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nmae: 'x'", "1:1: LayerParameter has no field 'nmae'; did you mean 'name'?"),
         ("name: 'a'\n  name: 'b'", "2:3: layer 'a': 'name' occurs twice in LayerParameter, which allows it once"),
@@ -113,14 +113,14 @@ def test_escapes_as_in_cpp(text, name):
         ("x { y [ }", "1:1: LayerParameter has no field 'x'\n1:9: expected ']', found '}'"),
     ],
 )
-def test_a_mistake_is_named_with_its_line_and_column(text, said):
+def test_a_mistake_is_named_with_its_line_and_column(text, message):
     with pytest.raises(SchemaError) as caught:
         parse_text(text, LAYER)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "messages"),
     [
         (
             ["layer {", "  name: 'a'", "layer { name: 'b' }", "layer { nmae: 'c' }"],
@@ -136,10 +136,10 @@ def test_a_mistake_is_named_with_its_line_and_column(text, said):
         (["layer { layer: 'b' }"], "1:9: LayerParameter has no field 'layer'"),
     ],
 )
-def test_a_missing_brace_is_named_once_and_the_next_layer_is_read(lines, said):
+def test_a_missing_brace_is_named_once_and_the_next_layer_is_read(lines, messages):
     message, problems = parse_valid_fields("\n".join(lines), caffe_pb2.NetParameter)
-    assert "\n".join(map(str, problems)).startswith(said)
-    assert len(problems) == said.count("\n") + 1
+    assert "\n".join(map(str, problems)).startswith(messages)
+    assert len(problems) == messages.count("\n") + 1
     assert len(message.layer) + len(message.layers) == sum(line.startswith("layer") for line in lines)
 
 

@@ -34,13 +34,13 @@ def test_warns_where_caffe_warns_and_refuses_where_it_refuses(path):
         with pytest.raises(SchemaError, match=f"{source.name}: .*'layer' .*'layers' "):
             read_net(source)
         return
-    with collect_warnings() as said:
+    with collect_warnings() as warnings:
         for _ in range(2):  # the second time it is silent
             read_net(source)
     warned = [message for message in recorded["messages"] if not message.startswith("File already")]
     is_v1 = "layers" in source.read_text()  # Caffe says this only on the tool's log
-    assert len(said) == bool(warned or is_v1)
-    assert "\n" not in "".join(said)
+    assert len(warnings) == bool(warned or is_v1)
+    assert "\n" not in "".join(warnings)
 
 
 def test_fields_without_meaning_are_named():
@@ -100,7 +100,7 @@ def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             'layers { layer { name: "c" type: "cnov" } }',
@@ -110,8 +110,8 @@ def test_a_v1_layer_beside_v0_layers_keeps_only_its_blob_names():
         ('input: "a" input_dim: 1 input_dim: 2\n', r"1 inputs \(a\) but 0 shapes; .* four input_dim"),
     ],
 )
-def test_old_forms_without_a_meaning_are_refused(text, said):
-    with pytest.raises(SchemaError, match=said):
+def test_old_forms_without_a_meaning_are_refused(text, message):
+    with pytest.raises(SchemaError, match=message):
         read_net(text)
 
 

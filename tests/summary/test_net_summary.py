@@ -30,7 +30,7 @@ def stack(*layers: str) -> Net:
     return Net(text)
 
 
-def seen(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
+def receptive_field(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
     """The first pixel and the size of what the number at (place, place) of the last top depends on."""
     (name,) = net.outputs
     variables = net.init(jax.random.key(0))
@@ -58,7 +58,7 @@ def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...])
     net = stack(*layers)
     last = net.summary().layers[-1]
     centre = min(last.top_shapes[0][2:]) // 2
-    places = [seen(net, place) for place in range(centre - 2, centre + 4)]
+    places = [receptive_field(net, place) for place in range(centre - 2, centre + 4)]
     largest = np.max([size for _, size in places], axis=0)
     assert last.receptive_field is not None
     assert last.stride is not None

@@ -22,11 +22,11 @@ def solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
     return Solver(text, **options)
 
 
-def listener(told: list[Any]) -> Callback:
+def listener(events: list[Any]) -> Callback:
     """One that notes the method, the iteration, and what else it is given."""
 
     def method(name: str) -> Any:
-        return lambda self, solver, *what: told.append((name, solver.iteration, *what))
+        return lambda self, solver, *what: events.append((name, solver.iteration, *what))
 
     return type("Listener", (Callback,), {name: method(name) for name in METHODS})()
 
@@ -55,21 +55,21 @@ def test_the_end_is_reported_for_every_cause(tmp_path: Path) -> None:
         def on_step(self, solver: Solver) -> None:
             raise ZeroDivisionError("boom")
 
-    training, told = solver(tmp_path), []  # type: ignore[var-annotated]
-    training.callbacks += [listener(told), Boom()]
+    training, events = solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks += [listener(events), Boom()]
     with pytest.raises(ZeroDivisionError, match="boom") as caught:
         training.solve()
     training.close()
-    assert told[-1] == ("on_end", 1, caught.value)
+    assert events[-1] == ("on_end", 1, caught.value)
 
 
 def test_tests_and_snapshots_that_are_asked_for_are_told_too(tmp_path: Path) -> None:
-    training, told = solver(tmp_path), []  # type: ignore[var-annotated]
-    training.callbacks.append(listener(told))
+    training, events = solver(tmp_path), []  # type: ignore[var-annotated]
+    training.callbacks.append(listener(events))
     scores = training.test()
     training.snapshot()
     training.close()
-    assert told == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
+    assert events == [("on_test", 0, scores), ("on_snapshot", 0, f"{tmp_path / 'x'}.orbax/0")]
 
 
 def test_callbacks_that_are_never_called_are_warned_of(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_callback_that_wants_nothing_never_waits_for_the_device(
 ) -> None:
     reads: list[int] = []
     monkeypatch.setattr(reporting.SmoothedLoss, "_read", lambda self, n: reads.append(n))
-    training, seen = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
-    training.callbacks += [Callback(), lambda s: seen.append(s.iteration)]
+    training, steps = solver(tmp_path, "max_iter: 50", steps_per_dispatch=5), []  # type: ignore[var-annotated]
+    training.callbacks += [Callback(), lambda s: steps.append(s.iteration)]
     training.step(50)
     training.close()
     assert reads == []
-    assert seen == list(range(5, 55, 5))
+    assert steps == list(range(5, 55, 5))

@@ -39,11 +39,11 @@ def scored_net(rows: Any, folder: Path, more: str = "") -> str:
         hdf5_data_param {{ source: "{folder}/rows.txt" batch_size: 1 }} }} {more}"""
 
 
-def solver(folder: Path, settings: str, rows: Any = BATCHES, more: str = "", **own: Any) -> Solver:
+def solver(folder: Path, settings: str, rows: Any = BATCHES, more: str = "", **options: Any) -> Solver:
     return Solver(
         f"train_net_param {{ {TRAIN} }} test_net_param {{ {scored_net(rows, folder, more)} }} test_iter: 2 "
         f'test_interval: 1 max_iter: 2 base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "{folder}/x" {settings}',
-        **own,
+        **options,
     )
 
 

@@ -77,8 +77,8 @@ def test_larc_gives_each_blob_a_rate_of_its_own(policy: str) -> None:
     assert isinstance(optimizer, optax.GradientTransformationExtraArgs)
 
     w, g = params["a"][0], grads["a"][0]
-    own = (1 - 0.9) * 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
-    rate = min(0.5, own) if policy == "clip" else 0.5 * own
+    local_rate = (1 - 0.9) * 0.2 * np.linalg.norm(w) / np.linalg.norm(g)  # lr_mult 2 does not count
+    rate = min(0.5, local_rate) if policy == "clip" else 0.5 * local_rate
     np.testing.assert_allclose(updates["a"][0], -rate * (g + 0.1 * w), rtol=1e-5)
     np.testing.assert_allclose(updates["a"][1], -0.5 * np.ones(3), rtol=1e-6)  # a blob of zeros: the rate itself
     np.testing.assert_array_equal(updates["b"][0], 0)

@@ -70,8 +70,8 @@ def _net(text: str) -> bytes:
     return result
 
 
-def assert_same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
-    for a, b in zip(found, wanted, strict=True):
+def assert_same(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 

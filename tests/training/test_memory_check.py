@@ -100,5 +100,5 @@ def test_fitting_nets_and_unknown_memory_are_not_refused(monkeypatch: pytest.Mon
 
 def test_small_nets_are_not_traced_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that it costs nothing: their numbers of params and activations say enough."""
-    monkeypatch.setattr(build, "training_memory", lambda *given: pytest.fail("traced"))
+    monkeypatch.setattr(build, "training_memory", lambda *args: pytest.fail("traced"))
     solver().close()

@@ -25,9 +25,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(reporting, "time", made)
-    return made
+    result = Clock()
+    monkeypatch.setattr(reporting, "time", result)
+    return result
 
 
 def test_a_lap_is_since_the_last(clock: Clock) -> None:

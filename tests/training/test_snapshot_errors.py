@@ -132,12 +132,12 @@ def test_late_files_of_a_failed_step_are_removed(tmp_path: Path, monkeypatch: py
 
 
 def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> None:
-    s, seen = solver(tmp_path), []
+    s, locks = solver(tmp_path), []
     s.step(1)
 
     def write() -> None:
         time.sleep(0.1)
-        seen.append((tmp_path / "runs" / "x.lock").exists())
+        locks.append((tmp_path / "runs" / "x.lock").exists())
 
     def fail() -> None:
         with s.snapshots.lock():
@@ -146,7 +146,7 @@ def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> 
 
     with pytest.raises(ValueError, match="in training"):
         fail()
-    assert seen == [True]
+    assert locks == [True]
     s.close()
 
 

@@ -30,11 +30,11 @@ def solver(tmp_path_factory: pytest.TempPathFactory):
         f'train_net: "{folder}/train.prototxt" test_net: "{folder}/test.prototxt" test_iter: 1 test_interval: 100 '
         f'base_lr: 0.01 lr_policy: "plateau" plateau_winsize: 5 gamma: 0.1 max_iter: 10 snapshot_prefix: "{folder}/x"'
     )
-    made = Solver(folder / "solver.prototxt")
-    made.step(1)
-    made.snapshot()
-    yield made
-    made.close()
+    result = Solver(folder / "solver.prototxt")
+    result.step(1)
+    result.snapshot()
+    yield result
+    result.close()
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,9 @@ def record_of(snapshot: Path) -> Any:
 
 
 def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
-    own = record_of(snapshot)
-    assert own.keys() == {"data", "seed", "scores", "plateau", "key"}
-    restored(solver, snapshot, own)
+    record = record_of(snapshot)
+    assert record.keys() == {"data", "seed", "scores", "plateau", "key"}
+    restored(solver, snapshot, record)
     assert solver.iteration == 1
 
 

@@ -34,15 +34,15 @@ def solver(folder: Path, more: str, net: str = DUMMY, **options: Any) -> Solver:
     return Solver(f'{text} random_seed: 3 snapshot_prefix: "{folder / "snap"}" {more}', **options)
 
 
-def finished(made: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
+def finished(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
     """The log's lines without speeds, and everything trained."""
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        made.solve()
-    made.close()
+        training.solve()
+    training.close()
     lines = [re.sub(r"\(\S+ iter/s, \S+s/", "(", r.getMessage()) for r in caplog.records]
-    state = made.train_state.replace(key=jax.random.key_data(made.train_state.key))
-    return lines, (jax.tree.map(np.asarray, state), made.loader.get_state(), made.smoothed_loss)
+    state = training.train_state.replace(key=jax.random.key_data(training.train_state.key))
+    return lines, (jax.tree.map(np.asarray, state), training.loader.get_state(), training.smoothed_loss)
 
 
 def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:
@@ -74,11 +74,11 @@ def test_several_steps_equal_single_steps(more: str, tmp_path: Path, caplog: pyt
 
 
 def test_several_steps_are_one_call(tmp_path: Path) -> None:
-    seen = []
+    counts = []
     training = solver(tmp_path, "max_iter: 21 display: 10", steps_per_dispatch=5)
-    training.callbacks.append(lambda s: seen.append(s.iteration))
+    training.callbacks.append(lambda s: counts.append(s.iteration))
     training.step(21)
-    assert seen == [1, 6, 11, 16, 21]  # iteration 0 is displayed, and so waited for
+    assert counts == [1, 6, 11, 16, 21]  # iteration 0 is displayed, and so waited for
 
 
 def test_images_of_many_sizes_go_one_by_one(

@@ -43,7 +43,7 @@ class Counting:
     def variables(self) -> Variables:
         return self.train_state.variables
 
-    def restore(self, state: TrainState, each: Params | None) -> None:
+    def restore(self, state: TrainState, history: Params | None) -> None:
         self.train_state = state
 
     def __init__(self, train_state: TrainState, steps_per_dispatch: int = 1, losses: Sequence[float] = ()) -> None:
@@ -92,7 +92,7 @@ def training(
     return Telling(setup, updater, FiniteCheck(setup.net, setup.param.iter_size), tell), updater
 
 
-def said(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+def logged_lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
     return [m for m in (r.getMessage() for r in caplog.records) if any(word in m for word in words)]
 
 
@@ -103,7 +103,7 @@ def test_events_come_in_the_order_of_caffe(tmp_path: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.INFO, logger="caffejax"):
         loop.solve()
     loop.close()
-    lines = said(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
+    lines = logged_lines(caplog, "Testing", " lr = ", ", loss =", "on_", "Snapshotting to", "Done")
     events = [
         "on_start at 0",
         "Iteration 0, Testing net (#0)",
@@ -196,11 +196,11 @@ def test_a_requested_test_does_not_replace_a_due_test(tmp_path: Path, caplog: py
     with caplog.at_level(logging.INFO, logger="caffejax"):
         loop.test()
         loop.step(1)
-        assert len(said(caplog, "Testing net")) == 2
+        assert len(logged_lines(caplog, "Testing net")) == 2
         loop.solve()
         loop.step(1)
     loop.close()
-    assert len(said(caplog, "Testing net")) == 4
+    assert len(logged_lines(caplog, "Testing net")) == 4
 
 
 @pytest.mark.parametrize("when", ["in a test that is due", "in the last test", "in the test before a snapshot"])
@@ -231,7 +231,7 @@ def test_a_stop_ends_a_test_and_leaves_its_data_as_it_was(
     loop.close()
     assert taken.count(asked_at) == 1  # of three batches
     assert taken.count(0) == 3
-    assert len(said(caplog, "Test interrupted")) == 1
+    assert len(logged_lines(caplog, "Test interrupted")) == 1
     assert before.keys() == evaluator.get_state().keys()
     assert len(updater.calls) == asked_at
     assert (tmp_path / "x.orbax" / str(asked_at)).is_dir()

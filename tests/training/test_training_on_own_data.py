@@ -48,9 +48,9 @@ def trained(solver: Solver, steps: int) -> dict[str, Any]:
     return {"params": solver.variables.params, "scores": solver.test(), "loss": solver.smoothed_loss}
 
 
-def assert_equal(found: Any, wanted: Any) -> None:
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for a, b in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+def assert_equal(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(*map(jax.tree.leaves, (actual, expected)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import DATA, SAID, SOUND, WRONG, config, conv, hostile
+from viewed_nets import DATA, MESSAGES, SOUND, WRONG, config, conv, hostile
 
 from caffejax.errors import SchemaError
 from caffejax.graph import build_graph, net_state
@@ -29,20 +29,25 @@ def test_the_numbers_equal_the_summary(net: str, phase: Any) -> None:
     summary = summarize(build_graph(message, net_state(message, phase), file=str(file)))
     layers = to_json(load_view(file))["phases"][phase]["layers"]
     assert [layer["name"] for layer in layers] == [layer.name for layer in summary.layers]
-    for layer, known in zip(layers, summary.layers, strict=True):
+    for layer, summary_layer in zip(layers, summary.layers, strict=True):
         fields = ("shapes", "paramShapes", "parameters", "multiplyAdds", "receptiveField", "stride", "family")
         assert [layer[f] for f in fields] == [
-            *(known.top_shapes, known.param_shapes, known.parameters, known.multiply_adds),
-            *(known.receptive_field, known.stride, known.family),
+            *(
+                summary_layer.top_shapes,
+                summary_layer.param_shapes,
+                summary_layer.parameters,
+                summary_layer.multiply_adds,
+            ),
+            *(summary_layer.receptive_field, summary_layer.stride, summary_layer.family),
         ]
 
 
 def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: Path) -> None:
-    seen = looked_at(tmp_path, WRONG)
-    net = json.loads(json.dumps(to_json(seen)))
+    view = looked_at(tmp_path, WRONG)
+    net = json.loads(json.dumps(to_json(view)))
     by_layer = {problem["layer"]: problem for problem in net["problems"]}
-    assert by_layer.keys() == SAID.keys()
-    assert all(SAID[name] in problem["message"] for name, problem in by_layer.items())
+    assert by_layer.keys() == MESSAGES.keys()
+    assert all(MESSAGES[name] in problem["message"] for name, problem in by_layer.items())
     assert by_layer["conv1"]["line"] == 3
     assert by_layer["conv1"]["phases"] == []
     assert by_layer["relu"]["phases"] == ["TRAIN", "TEST"]
@@ -68,11 +73,11 @@ def test_the_view_of_an_invalid_net_has_all_problems_and_known_shapes(tmp_path: 
 def test_a_partly_readable_net_is_drawn_as_far_as_possible(
     tmp_path: Path, text: str, message: str, layers: int
 ) -> None:
-    seen = looked_at(tmp_path, text)
-    assert len(seen.phases["TRAIN"].layers) == layers
-    problems = [str(problem) for problem, _ in all_problems(seen)]
+    view = looked_at(tmp_path, text)
+    assert len(view.phases["TRAIN"].layers) == layers
+    problems = [str(problem) for problem, _ in all_problems(view)]
     assert any(message in problem for problem in problems) or not message
-    to_json(seen)
+    to_json(view)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +93,13 @@ def test_files_that_are_not_text_are_refused(tmp_path: Path, content: bytes | st
 
 def test_missing_sources_and_phases_without_data_are_noted(tmp_path: Path) -> None:
     data = 'layer { name: "d" type: "Data" top: "d" include { phase: TRAIN } data_param { source: "no" batch_size: 3 } '
-    seen = looked_at(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
-    train, test = seen.phases["TRAIN"], seen.phases["TEST"]
+    view = looked_at(tmp_path, f"{data} transform_param {{ crop_size: 9 }} }} {conv('c', 'd')}")
+    train, test = view.phases["TRAIN"], view.phases["TEST"]
     assert train.numbers[1] is not None
     assert train.numbers[1].top_shapes == ((3, 8, 9, 9),)
     assert "is absent and was not opened" in train.notes[0]
     assert "no data layer" in test.notes[0]
-    assert all_problems(seen) == []
+    assert all_problems(view) == []
 
 
 def test_stages_choose_layers(tmp_path: Path) -> None:
@@ -117,6 +122,6 @@ def test_the_prototxt_of_a_layer_has_no_weights() -> None:
 
 
 def test_hostile_names_are_unchanged_in_the_view(tmp_path: Path) -> None:
-    seen = looked_at(tmp_path, hostile())
-    layers = to_json(seen)["phases"]["TRAIN"]["layers"]
-    assert [layer["name"] for layer in layers] == [layer.name for layer in seen.net.layer]
+    view = looked_at(tmp_path, hostile())
+    layers = to_json(view)["phases"]["TRAIN"]["layers"]
+    assert [layer["name"] for layer in layers] == [layer.name for layer in view.net.layer]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from viewed_nets import CONFIGS, SAID, WRONG, config
+from viewed_nets import CONFIGS, MESSAGES, WRONG, config
 
 from caffejax.graph import build_graph, net_state
 from caffejax.graph.resolve import is_included
@@ -120,7 +120,7 @@ def test_blocks_open_and_close(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "is_match"),
     [
         ("3a_", lambda layer: "3a_" in " ".join([layer.name, *layer.bottom, *layer.top])),
         ("loss3", lambda layer: "loss3" in " ".join([layer.name, *layer.bottom, *layer.top])),
@@ -129,11 +129,11 @@ def test_blocks_open_and_close(opened: Opened) -> None:
         ("nowhere to be found", lambda layer: False),
     ],
 )
-def test_search(opened: Opened, query: str, wanted: Callable[[Any], bool]) -> None:
+def test_search(opened: Opened, query: str, is_match: Callable[[Any], bool]) -> None:
     page = opened(config("googlenet"))
     message = read_net(config("googlenet"))
     state = net_state(message, "TRAIN")
-    expected = [layer.name for layer in message.layer if is_included(layer, state) and wanted(layer)]
+    expected = [layer.name for layer in message.layer if is_included(layer, state) and is_match(layer)]
     page.keyboard.press("/")
     page.keyboard.type(query)
     names = page.locator("#matches [data-match] .name").all_text_contents()
@@ -207,17 +207,17 @@ def test_problems_are_shown_in_place_and_in_a_list(opened: Opened) -> None:
     page = opened(WRONG)
     assert page.locator("#count").text_content() == "4 problems"
     listed = page.locator("#about .problems li").all_text_contents()
-    assert sorted(line.partition(":")[0] for line in listed) == sorted(SAID)
-    for name, said in SAID.items():
+    assert sorted(line.partition(":")[0] for line in listed) == sorted(MESSAGES)
+    for name, message in MESSAGES.items():
         layer = page.locator(f'.layer.wrong:has(.name:text-is("{name}"))')
-        assert said in layer.locator("title").text_content()
+        assert message in layer.locator("title").text_content()
         assert layer.locator(".complaint").is_visible()
         layer.click()
-        assert said in page.locator("#about .problems").text_content()
-    assert page.locator(".layer.wrong").count() == len(SAID)
+        assert message in page.locator("#about .problems").text_content()
+    assert page.locator(".layer.wrong").count() == len(MESSAGES)
     page.locator("#count").click()
     page.locator("#about .problems .link").first.click()
-    assert page.locator("#about h2").text_content() in SAID
+    assert page.locator("#about h2").text_content() in MESSAGES
 
 
 def test_keys(opened: Opened) -> None:

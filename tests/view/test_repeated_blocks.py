@@ -44,8 +44,8 @@ GOOGLENET = "conv2 inception_3a*2 inception_4a loss1 inception_4b inception_4c*2
 )
 def test_blocks_of_well_known_nets(net: str, expected: str) -> None:
     _, blocks = found_in(config(net))
-    said = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
-    assert " ".join(said) == expected
+    labels = [(b.parts[0].label + f"*{len(b.parts)}") if b.parts else b.label for b in blocks]
+    assert " ".join(labels) == expected
 
 
 @pytest.mark.parametrize("net", sorted(CONFIGS.glob("*/train*.prototxt")), ids=lambda path: path.parent.name)

@@ -21,7 +21,12 @@ def conv(name: str, bottom: str, more: str = "num_output: 8 kernel_size: 1") -> 
 
 WRONG = (Path(__file__).parent / "wrong.prototxt").read_text()
 # the layers that are wrong, each with a part of what is said of it, and those whose numbers are known all the same
-SAID = {"conv1": "kernel_sise", "relu": "'ReLu'", "big": "kernel does not fit", "sum": "unknown bottom blob 'poool'"}
+MESSAGES = {
+    "conv1": "kernel_sise",
+    "relu": "'ReLu'",
+    "big": "kernel does not fit",
+    "sum": "unknown bottom blob 'poool'",
+}
 SOUND = {"data", "conv1", "side", "fine"}
 
 SPELLS = (

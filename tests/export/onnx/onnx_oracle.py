@@ -35,7 +35,7 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
 def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
     expected = with_rows(subject)
-    run = jax.jit(lambda given: subject.net.apply(*subject.variables, given, blobs=expected)[0])
+    run = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=expected)[0])
     program = run.lower(dict(like)).compile(compiler_options={"xla_backend_optimization_level": 0})
 
     def outputs(inputs: Arrays) -> dict[str, np.ndarray]:
@@ -56,14 +56,14 @@ def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
     return compiled(subject, inputs)(inputs)
 
 
-def assert_equal(found: Arrays, wanted: Arrays, tolerance: float = 1e-4) -> None:
+def assert_equal(actual: Arrays, expected: Arrays, tolerance: float = 1e-4) -> None:
     """Each output has the shape that is wanted, and its numbers, within a share of the largest of them."""
-    assert found.keys() == wanted.keys()
-    for name, array in wanted.items():
-        assert found[name].shape == array.shape, name
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        assert actual[name].shape == array.shape, name
         finite = array[np.isfinite(array)]
         scale = max(float(np.abs(finite).max(initial=0)), 1e-3)
-        np.testing.assert_allclose(found[name] / scale, array / scale, atol=tolerance, rtol=0, err_msg=name)
+        np.testing.assert_allclose(actual[name] / scale, array / scale, atol=tolerance, rtol=0, err_msg=name)
 
 
 def rows_taken(model: onnx.ModelProto) -> set[str]:

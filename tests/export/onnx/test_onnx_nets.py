@@ -51,7 +51,7 @@ QUICK = ("in_place", "odd_names", "forms")
 LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test", "ssd_shapes/deploy"]
 
 
-def made(text: Any, outputs: Any = None) -> Subject:
+def subject_of(text: Any, outputs: Any = None) -> Subject:
     """A net whose weights and statistics are no zeros."""
     net = Net(text)
     return make_subject(net, fill_variables(net), outputs)
@@ -66,7 +66,7 @@ def inputs_of(subject: Subject) -> dict[str, np.ndarray]:
     "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETS]
 )
 def test_a_net_gives_equal_outputs(name: str) -> None:
-    subject = made(NETS[name])
+    subject = subject_of(NETS[name])
     model = assert_same(subject, inputs_of(subject))
     assert [v.name for v in model.graph.input] == list(subject.inputs)
     assert [v.name for v in model.graph.output] == list(subject.outputs)
@@ -78,20 +78,20 @@ def test_a_net_gives_equal_outputs(name: str) -> None:
 def test_a_larger_net_gives_equal_outputs(name: str) -> None:
     path = CONFIGS / (f"{name}.prototxt" if "/" in name else f"{name}/train_val.prototxt")
     net = Net(path).for_inference()
-    subject = made(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
+    subject = subject_of(path, [*net.outputs, *(b for layer in net.graph.layers[-1:] for b in layer.bottoms)])
     assert_same(subject, inputs_of(subject))
 
 
 @pytest.mark.parametrize("opset", [OPSETS[0], OPSETS[-1]])
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
 def test_every_opset_gives_equal_outputs(name: str, opset: int) -> None:
-    subject = made(NETS[name])
+    subject = subject_of(NETS[name])
     model = assert_same(subject, inputs_of(subject), opset=opset)
     assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
 
 
 def test_the_graph_has_the_names_of_the_net() -> None:
-    graph = export_onnx(made(CLASSIFICATION)).graph
+    graph = export_onnx(subject_of(CLASSIFICATION)).graph
     assert [(node.name, node.op_type, *node.output) for node in graph.node] == [
         ("conv", "Conv", "conv/conv"),
         ("relu", "PRelu", "conv"),
@@ -105,13 +105,13 @@ def test_the_graph_has_the_names_of_the_net() -> None:
 
 
 def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output() -> None:
-    ops = [node.op_type for node in export_onnx(made(SEGMENTATION)).graph.node]
+    ops = [node.op_type for node in export_onnx(subject_of(SEGMENTATION)).graph.node]
     assert ops[:3] == ["Conv", "BatchNormalization", "Relu"]
     text = SEGMENTATION.replace('name: "scale" type: "Scale" bottom: "conv" top: "conv"', 'name: "scale" type: "Scale" '
                                 'bottom: "conv" top: "scaled"').replace('name: "relu" type: "ReLU" bottom: "conv" top: '
                                 '"conv"', 'name: "relu" type: "ReLU" bottom: "scaled" top: "relu"')  # fmt: skip
     text = text.replace('name: "pool" type: "Pooling" bottom: "conv"', 'name: "pool" type: "Pooling" bottom: "relu"')
-    subject = made(text, ["prob", "conv"])
+    subject = subject_of(text, ["prob", "conv"])
     assert [n.op_type for n in assert_same(subject, inputs_of(subject)).graph.node][1:4] == [
         "BatchNormalization",
         "Mul",
@@ -120,12 +120,12 @@ def test_batch_norm_and_scale_are_one_node_unless_the_blob_between_is_an_output(
 
 
 def test_shared_weights_are_stored_once() -> None:
-    stored = [i for i in export_onnx(made(SIAMESE)).graph.initializer if len(i.dims) == 2]
+    stored = [i for i in export_onnx(subject_of(SIAMESE)).graph.initializer if len(i.dims) == 2]
     assert len(stored) == 1
 
 
 def test_the_file_is_the_model(tmp_path: Path) -> None:
-    subject = made("name: 'small'\n" + CLASSIFICATION)
+    subject = subject_of("name: 'small'\n" + CLASSIFICATION)
     model = write_onnx(subject, tmp_path / "net.onnx")
     read = onnx.load(tmp_path / "net.onnx")
     assert read == model
@@ -137,7 +137,7 @@ def test_the_file_is_the_model(tmp_path: Path) -> None:
 def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caffejax.export.onnx.onnx_files._MAX_BYTES", 1000)
     monkeypatch.setattr("caffejax.export.onnx.onnx_files._MIN_WEIGHT_BYTES", 100)
-    subject, path = made(CLASSIFICATION), tmp_path / "net.onnx"
+    subject, path = subject_of(CLASSIFICATION), tmp_path / "net.onnx"
     model = write_onnx(subject, path)
     data = tmp_path / "net.onnx.data"
     assert sorted(tmp_path.iterdir()) == [path, data]
@@ -159,7 +159,7 @@ def test_large_weights_are_written_to_a_second_file(tmp_path: Path, monkeypatch:
 
 
 def test_a_model_with_preprocessing_takes_images() -> None:
-    subject = made(SEGMENTATION)
+    subject = subject_of(SEGMENTATION)
     middle = Preprocessing("data", (20, 21, 3), (16, 18), (2, 1, 0), mean=np.full((3, 1, 1), 99, np.float32), scale=0.1)
     model = export_onnx(subject, preprocessing=middle)
     images = np.random.default_rng(2).integers(0, 256, (3, 20, 21, 3)).astype(np.uint8)

@@ -37,9 +37,9 @@ def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict
 def assert_equal_in_opencv(subject: Subject) -> None:
     random = np.random.default_rng(1)
     inputs = {name: random.normal(size=b.shape).astype(b.dtype) for name, b in subject.inputs.items()}
-    found = run_in_opencv(export_onnx(subject, batch=False, pad_rows=True), inputs)
+    actual = run_in_opencv(export_onnx(subject, batch=False, pad_rows=True), inputs)
     expected, _ = subject.net.apply(*subject.variables, inputs)
-    for name, theirs in found.items():
+    for name, theirs in actual.items():
         ours = np.asarray(expected[name])
         assert theirs.shape == ours.shape
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-4 * np.abs(ours).max())
@@ -72,6 +72,6 @@ def test_the_flag_keeps_padding_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     net = Net(BOXES)
     image = {"data": np.random.default_rng(0).uniform(-1, 1, (1, 3, 16, 16)).astype(np.float32)}
     expected = np.asarray(net.apply(*net.load(BOXES.with_suffix(".caffemodel")), image)[0]["found"])
-    found = run_in_opencv(model, image)["found"]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert found.shape == (1, 1, 12, 7)
+    detections = run_in_opencv(model, image)["found"]
+    np.testing.assert_allclose(detections, expected, atol=1e-5)
+    assert detections.shape == (1, 1, 12, 7)

@@ -30,7 +30,7 @@ def types() -> list[str]:
 def disagrees(text: bytes, message: Any) -> bool:
     """Whether Google's parser reads another message of a text; what it refuses is no matter."""
     try:
-        told = text_format.Parse(text.decode("utf-8"), type(message)())
+        parsed = text_format.Parse(text.decode("utf-8"), type(message)())
     except (text_format.ParseError, ValueError, RecursionError):
         return False
-    return bool(told.SerializeToString(deterministic=True) != message.SerializeToString(deterministic=True))
+    return bool(parsed.SerializeToString(deterministic=True) != message.SerializeToString(deterministic=True))

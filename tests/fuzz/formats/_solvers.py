@@ -65,14 +65,14 @@ def restored(path: Path) -> dict[str, Any]:
     return result
 
 
-def changed(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+def changed(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
     """Complain where what was restored is not what was saved."""
-    names = _differences(wanted, found)
+    names = _differences(expected, actual)
     return f"restored something else: {', '.join(names)}" if names else None
 
 
-def _state(made: Solver) -> dict[str, Any]:
-    state = made.train_state.replace(key=jax.random.key_data(made.train_state.key))  # type: ignore[attr-defined]
+def _state(solver: Solver) -> dict[str, Any]:
+    state = solver.train_state.replace(key=jax.random.key_data(solver.train_state.key))  # type: ignore[attr-defined]
     return {jax.tree_util.keystr(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(state)}
 
 

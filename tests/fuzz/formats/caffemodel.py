@@ -63,7 +63,7 @@ def _name(layer: Any) -> str:
     return layer.name if isinstance(layer.name, str) else layer.name.decode(errors="replace")
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """What protobuf reads of the file, too, is what was read."""
     try:
         net = caffe_pb2.NetParameter.FromString(damaged["weights.caffemodel"])
@@ -71,9 +71,9 @@ def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | 
         return None
     if len(net.layers) == 0:
         for name, layer in {_name(layer): layer for layer in net.layer}.items():  # the last of a name counts
-            told = [np.array(blob.data or blob.double_data, np.float64).astype(np.float32) for blob in layer.blobs]
-            ours = [np.asarray(blob).reshape(-1) for blob in found.get(name, ())]
-            if not (len(told) == len(ours) and all(map(same_array, told, ours))):
+            stored = [np.array(blob.data or blob.double_data, np.float64).astype(np.float32) for blob in layer.blobs]
+            ours = [np.asarray(blob).reshape(-1) for blob in actual.get(name, ())]
+            if not (len(stored) == len(ours) and all(map(same_array, stored, ours))):
                 return f"other than protobuf: layer '{name}'"
     return None
 

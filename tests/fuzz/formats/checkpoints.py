@@ -38,8 +38,8 @@ def _read(folder: Path) -> Any:
     return restored(next(folder.glob("*.orbax")))
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
-    return changed(wanted, found)
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
+    return changed(expected, actual)
 
 
 HARNESS = Harness(_intact, _mutate, _read, _complaint)

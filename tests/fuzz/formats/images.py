@@ -35,9 +35,9 @@ def _read(folder: Path) -> Any:
     return batches(_NET % "is_color: false", folder, 2)
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """The picture beside the damaged one is what it was."""
-    return None if np.array_equal(found[0][0][0], wanted[0][0][0]) else "another picture: good.png"
+    return None if np.array_equal(actual[0][0][0], expected[0][0][0]) else "another picture: good.png"
 
 
 HARNESS = Harness(_intact, one_file(change_picture, *(f"im{form}" for form in _FORMS)), _read, _complaint)

@@ -42,15 +42,15 @@ def _read(folder: Path) -> Any:
     return records
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """Records are those that were written, or the first of them where a log is cut off; checksums tell.
 
     Unless these were made anew, which takes more bytes than a few.
     """
-    if found == wanted or not all(_too_little(damaged.get(name, b""), before) for name, before in intact.items()):
+    if actual == expected or not all(_too_little(damaged.get(name, b""), before) for name, before in intact.items()):
         return None
     is_cut = any(name.endswith(".log") and damaged.get(name) != before for name, before in intact.items())
-    return None if is_cut and found == wanted[: len(found)] else f"other records: {len(found)} of {len(wanted)}"
+    return None if is_cut and actual == expected[: len(actual)] else f"other records: {len(actual)} of {len(expected)}"
 
 
 def _too_little(content: bytes, before: bytes) -> bool:

@@ -59,12 +59,12 @@ def _read(folder: Path) -> Any:
     return read_batches(folder / "net.prototxt", 3)
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """Labels of an ImageData list stand in it."""
     if b'"ImageData"' not in damaged["net.prototxt"]:
         return None
     numbers = {int(n) for n in re.findall(rb"[+-]?\d+", damaged["list.txt"]) if len(n) < 4000}
-    labels = {int(label) for batch in found for label in batch[1]}
+    labels = {int(label) for batch in actual for label in batch[1]}
     return None if labels <= {np.float32(n) for n in numbers} else f"labels from nowhere: {labels - numbers}"
 
 

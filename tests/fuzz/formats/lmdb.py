@@ -28,12 +28,12 @@ def _read(folder: Path) -> Any:
     return records
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """A wrong byte within a key or value cannot be told, an LMDB has no checksums; but it spoils no other page's."""
     content, before = damaged["db/data.mdb"], intact["db/data.mdb"]
     pages = [content[at : at + PAGE] != before[at : at + PAGE] for at in range(0, len(before), PAGE)]
-    known = dict(wanted)
-    wrong = sum(known.get(key) != value for key, value in found)
+    records = dict(expected)
+    wrong = sum(records.get(key) != value for key, value in actual)
     return f"more records than are on damaged pages: {wrong}" if wrong > _MOST * sum(pages) else None
 
 

@@ -32,13 +32,13 @@ def _read(folder: Path) -> Any:
     return read_blob_proto(folder / "mean.binaryproto")
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     try:
-        told = caffe_pb2.BlobProto.FromString(damaged["mean.binaryproto"])
+        stored = caffe_pb2.BlobProto.FromString(damaged["mean.binaryproto"])
     except DecodeError:
         return None
-    numbers = np.array(told.double_data or told.data, np.float64).astype(np.float32)
-    return None if same_array(numbers, np.asarray(found).reshape(-1)) else "other than protobuf: the mean"
+    numbers = np.array(stored.double_data or stored.data, np.float64).astype(np.float32)
+    return None if same_array(numbers, np.asarray(actual).reshape(-1)) else "other than protobuf: the mean"
 
 
 HARNESS = Harness(_intact, one_file(any_of(change_fields, damage), ".binaryproto"), _read, _complaint)

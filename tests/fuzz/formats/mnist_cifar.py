@@ -44,7 +44,7 @@ def _records(database: Path) -> list[tuple[int, bytes]]:
     return [(datum.label % 256, datum.data) for datum in datums]
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected_values: Any, actual: Any) -> str | None:
     if "images" in damaged:
         _, count, height, width = struct.unpack_from(">4I", damaged["images"])
         size, pixels, labels = height * width, damaged["images"][16:], damaged["labels"][8:]
@@ -53,7 +53,7 @@ def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | 
         rows = b"".join(damaged[name] for name in _CIFAR)
         starts = range(0, len(rows), 1 + _IMAGE)
         expected = [(rows[at], rows[at + 1 : at + 1 + _IMAGE]) for at in starts]
-    return None if found == expected else "other than the file: labels or pixels"
+    return None if actual == expected else "other than the file: labels or pixels"
 
 
 HARNESS = Harness(_intact, one_file(_mutate), _read, _complaint)

@@ -40,8 +40,8 @@ def change_net(draw: Random, files: Files) -> Files:
         return {**files, "net.prototxt": change_message(draw, text, caffe_pb2.NetParameter, names)}
     if kind < 0.05:
         return {**files, "net.prototxt": damage(draw, text)}
-    known = [*words(), *types()] if kind < 0.2 else words()
-    return {**files, "net.prototxt": change_tokens(draw, text, known)}
+    vocabulary = [*words(), *types()] if kind < 0.2 else words()
+    return {**files, "net.prototxt": change_tokens(draw, text, vocabulary)}
 
 
 def build(folder: Path) -> Any:
@@ -61,7 +61,7 @@ def _read(folder: Path) -> Any:
     return build(folder)
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     text = damaged["net.prototxt"]
     message = parse_text(text.decode("utf-8-sig", "surrogateescape"), caffe_pb2.NetParameter)
     return "other than Google's parser: the net" if disagrees(text, message) else None

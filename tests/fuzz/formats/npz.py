@@ -30,7 +30,7 @@ def _read(folder: Path) -> Any:
     return format_of(path).read(path)
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """Members whose checksum is what it was hold what they held."""
     sums = [
         {(info.filename, info.CRC) for info in zipfile.ZipFile(io.BytesIO(files["weights.npz"])).infolist()}
@@ -41,7 +41,7 @@ def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | 
         (
             f"numbers changed: layer '{name}', blob {i}"
             for name, i in sorted(same)
-            if not same_array(wanted[name][int(i)], found[name][int(i)])
+            if not same_array(expected[name][int(i)], actual[name][int(i)])
         ),
         None,
     )

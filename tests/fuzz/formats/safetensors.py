@@ -42,16 +42,16 @@ def _read(folder: Path) -> Any:
     return format_of(path).read(path)
 
 
-def _complaint(damaged: Files, intact: Files, wanted: Any, found: Any) -> str | None:
+def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
     """The file's own tables lead to the same numbers."""
     content = damaged["weights.safetensors"]
     begin = 8 + struct.unpack_from("<Q", content)[0]
-    for key, told in json.loads(content[8:begin]).items():
-        if key != "__metadata__" and told["dtype"] == "F32":
-            first, last = (begin + offset for offset in told["data_offsets"])
+    for key, entry in json.loads(content[8:begin]).items():
+        if key != "__metadata__" and entry["dtype"] == "F32":
+            first, last = (begin + offset for offset in entry["data_offsets"])
             name, _, i = key.rpartition("/")
-            numbers = np.frombuffer(content[first:last], "<f4").reshape(told["shape"])
-            if not same_array(numbers, found[name][int(i)]):
+            numbers = np.frombuffer(content[first:last], "<f4").reshape(entry["shape"])
+            if not same_array(numbers, actual[name][int(i)]):
                 return f"other numbers: {key}"
     return None
 

@@ -106,8 +106,8 @@ def _other(draw: Random, token: str, tokens: list[str], words: list[str]) -> str
     if _NUMBER.fullmatch(token):
         return draw.choice(NUMBERS)
     if token[:1] in ('"', "'"):
-        known = [t for t in tokens if t[:1] == '"']
+        strings = [t for t in tokens if t[:1] == '"']
         return draw.choice(
-            [*_STRINGS, *known, *known, *(f'"{word}"' for word in draw.sample(words, min(9, len(words))))]
+            [*_STRINGS, *strings, *strings, *(f'"{word}"' for word in draw.sample(words, min(9, len(words))))]
         )
     return draw.choice(words) if token[:1].isalpha() else draw.choice(_SIGNS)

@@ -29,7 +29,7 @@ def truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.stack(columns, axis=1)[None, None]
 
 
-def found(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def detections(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     n = shape[2]
     columns = [np.arange(n) // 4, random.integers(1, CLASSES, n), random.uniform(0, 1, n), *boxes(random, n).T]
     return np.stack(columns, axis=1)[None, None]
@@ -56,7 +56,7 @@ LAYERS: list[Case] = [
         (1, 1, 12, 7),
         (1, 1, 9, 8),
         phase="TEST",
-        draws={"b0": found, "b1": truth},
+        draws={"b0": detections, "b1": truth},
     ),
     detection("code_type: CENTER_SIZE nms_param { top_k: 6 } keep_top_k: 5", "best"),
     detection(

@@ -25,8 +25,8 @@ def loss_and_grads(text: str, inputs: dict[str, Any], backward: Any = "autodiff"
     return params, *jax.value_and_grad(loss, argnums=(0, 1))(params, taps)
 
 
-def assert_close(found: Any, expected: Any) -> None:
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5), found, expected)
+def assert_close(actual: Any, expected: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5), actual, expected)
 
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
@@ -95,11 +95,11 @@ def test_without_loss_weight_it_is_no_loss() -> None:
 
 
 def test_propagate_down_is_what_the_net_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    flags = []
     backward = user_layers.Euclidean.backward
 
     def listening(self: Any, top: Any, propagate_down: Any, bottom: Any) -> None:
-        asked.append(propagate_down)
+        flags.append(propagate_down)
         assert all(not b.diff.any() for b in bottom)
         backward(self, top, propagate_down, bottom)
 
@@ -110,7 +110,7 @@ def test_propagate_down_is_what_the_net_asks(monkeypatch: pytest.MonkeyPatch) ->
     net = Net(text, "TRAIN")
     params, state = net.init(jax.random.key(0))
     jax.grad(lambda params: net.loss(params, state, normal((4, 3), (4, 2)))[0])(params)
-    assert asked == [[True, True], [True, False]]
+    assert flags == [[True, True], [True, False]]
 
 
 def test_a_bottom_diff_that_is_not_written_is_zero() -> None:
@@ -181,12 +181,12 @@ def test_diffs_of_own_blobs_add_up_as_in_caffe(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").write_text(text + python("linear", "Linear", "x", "y", param_str="{'num_output': 4}"))
     net = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)
     net.blobs["x"].data[...] = [[1, 2, 3], [4, 5, 6]]
-    own = net.layers[list(net._layer_names).index("linear")].blobs
+    blobs = net.layers[list(net._layer_names).index("linear")].blobs
     for passes in 1, 2, 3:
         net.forward()
         net.blobs["y"].diff[...] = 1
         net.backward()
-        np.testing.assert_array_equal(own[0].diff, np.tile([5, 7, 9], (4, 1)) * passes)
+        np.testing.assert_array_equal(blobs[0].diff, np.tile([5, 7, 9], (4, 1)) * passes)
         np.testing.assert_array_equal(net.params["linear"][1].diff, np.full(4, 2 * passes))
     net.clear_param_diffs()
-    assert not own[0].diff.any()
+    assert not blobs[0].diff.any()

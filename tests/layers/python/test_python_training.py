@@ -82,8 +82,8 @@ def test_a_caffemodel_has_the_blobs_and_gives_them_back(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours, theirs)
     started = solver(tmp_path, FILLED + LINEAR + PYTHON_LOSS, weights=[tmp_path / "x_iter_3.caffemodel"])
     np.testing.assert_array_equal(started.train_state.params["ip"][0], s.train_state.params["ip"][0])
-    for each in (s, started):
-        each.close()
+    for either in (s, started):
+        either.close()
 
 
 CONVOLUTION = """layer { name: "conv" type: "Convolution" bottom: "image" top: "score" convolution_param { num_output: 2
@@ -108,11 +108,11 @@ def test_loading_weights_reaches_the_blobs_of_the_layer_s_object(tmp_path: Path)
     net = caffe.Net(data((2, 3)) + layer, caffe.TEST)
     net.params["lin"][0].data[...] = 5
     net.save(str(tmp_path / "w.caffemodel"))
-    own = net.layer_dict["lin"].blobs
-    for blob in (*own, *net.params["lin"]):
+    blobs = net.layer_dict["lin"].blobs
+    for blob in (*blobs, *net.params["lin"]):
         blob.data[...] = 9
     net.copy_from(str(tmp_path / "w.caffemodel"))
-    assert [blob.data.tolist() for blob in own] == [[[5] * 3] * 2, [0] * 2]
+    assert [blob.data.tolist() for blob in blobs] == [[[5] * 3] * 2, [0] * 2]
     assert [blob.data.tolist() for blob in net.params["lin"]] == [[[5] * 3] * 2, [0] * 2]
     net.blobs["x0"].data[...] = 1
     assert (net.forward()["y"] == 15).all()
@@ -133,8 +133,8 @@ def test_images_of_many_sizes(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     compiled = [m for m in messages if m.startswith("Compiling")]
     assert "Compiling for image (1, 3, 8, 4), label (1, 1, 8, 4) (2 shapes so far)" in compiled
     assert len(compiled) == 2 * 2  # in each net
-    told = [m for m in messages if "get_state" in m]
-    assert told == [
+    warnings = [m for m in messages if "get_state" in m]
+    assert warnings == [
         f"Layer 'data{i}' (Python) has no get_state and set_state: checkpoints do not store its position in the data"
         for i in (1, 2)
     ]

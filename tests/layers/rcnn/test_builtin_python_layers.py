@@ -10,7 +10,7 @@ from caffejax.errors import CaffejaxError
 
 LAYER = """layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 4 } } }
 layer { name: "mask" type: "Python" bottom: "x" top: "y" %s python_param { module: "%s" layer: "%s" } }"""
-OWN = "def MaskLayer(x):\n    return x + 1\n"
+USER_MODULE = "def MaskLayer(x):\n    return x + 1\n"
 
 
 def shape(module: str, cls: str = "MaskLayer", more: str = "") -> tuple[int, ...]:
@@ -24,7 +24,7 @@ def test_an_existing_module_takes_precedence(tmp_path: Path, monkeypatch: pytest
     assert shape("lib.pylayer.mask_layer") == (2, 1, 2, 2)
     folder = tmp_path / "own" / "pylayer"
     folder.mkdir(parents=True)
-    (folder / "mask_layer.py").write_text(OWN)
+    (folder / "mask_layer.py").write_text(USER_MODULE)
     assert shape("own.pylayer.mask_layer") == (2, 4)
 
 

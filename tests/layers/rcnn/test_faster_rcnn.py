@@ -53,9 +53,9 @@ def test_it_learns_and_detects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for data, boxes in pictures:
         net.blobs["data"].data[...] = data
         net.blobs["im_info"].data[...] = IM_INFO
-        seen = detections(net.forward(blobs=["rois"]))
-        hits = [any(k == truth[4] and overlap(box, truth) > 0.5 for k, _, box in seen) for truth in boxes]
-        result, wrong = result + sum(hits), wrong + len(seen) - sum(hits)
+        detected = detections(net.forward(blobs=["rois"]))
+        hits = [any(k == truth[4] and overlap(box, truth) > 0.5 for k, _, box in detected) for truth in boxes]
+        result, wrong = result + sum(hits), wrong + len(detected) - sum(hits)
     assert result == 16
     assert wrong <= 2
 
