@@ -106,7 +106,7 @@ def main() -> None:
     split = lambda text: [s for s in text.split(",") if s]  # noqa: E731
     parser.add_argument("--nets", type=split, default=[n for n in BATCHES if n not in LARGE])
     parser.add_argument("--tasks", type=split, default=list(TASKS))
-    parser.add_argument("--kernels", type=split, default=["fast"], help="formulations of ours: fast,reference")
+    parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--torch", type=split, default=list(TORCH_FORMS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

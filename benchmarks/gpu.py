@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--nets", type=split, default=["resnet50", "caffenet", "googlenet"])
     parser.add_argument("--batches", type=numbers, default=[32, 64, 128, 256, 512])
     parser.add_argument("--precision", type=split, default=["bfloat16"], help="float32,tf32,bfloat16")
-    parser.add_argument("--kernels", type=split, default=["fast"], help="formulations of ours: fast,reference")
+    parser.add_argument("--kernels", type=split, default=["fast"], help="implementations of ours: fast,reference")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
     parser.add_argument("--no-flax", dest="flax", action="store_false", help="leave flax out")
     parser.add_argument("--rounds", type=int, default=5)

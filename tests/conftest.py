@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from caffejax.kernels.program_cache import Programs
-from caffejax.process import keep_compiled
+from caffejax.process import enable_compilation_cache
 from jax_transforms.processes import fresh
 from quickly import flags
 
@@ -21,7 +21,7 @@ if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one o
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-keep_compiled()
+enable_compilation_cache()
 Programs.folder = None  # tests change what is computed where no name of a program says so
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have programs in the background ignore it

@@ -28,13 +28,13 @@ from .layers import Indices as Indices
 from .layers import LayerDocs as LayerDocs
 from .layers import LayerTraits as LayerTraits
 from .layers import LayerType as LayerType
-from .layers import Look as Look
 from .layers import OnHost as OnHost
 from .layers import ParamSpec as ParamSpec
 from .layers import PerLayer as PerLayer
 from .layers import Reads as Reads
 from .layers import Signature as Signature
 from .layers import Site as Site
+from .layers import SourceSpec as SourceSpec
 from .layers import Traced as Traced
 from .layers import layer_types as layer_types
 from .layers import register as register

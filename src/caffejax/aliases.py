@@ -80,11 +80,11 @@ def install(alias: str, package: str) -> None:
             f"import {package} before anything imports {alias}"
         )
     with _lock:
-        if not any(isinstance(finder, _Installed) and finder.alias == alias for finder in sys.meta_path):
-            sys.meta_path.insert(0, _Installed(alias, package))
+        if not any(isinstance(finder, _PermanentAlias) and finder.alias == alias for finder in sys.meta_path):
+            sys.meta_path.insert(0, _PermanentAlias(alias, package))
 
 
-class _Installed(Alias):
+class _PermanentAlias(Alias):
     """The hook of `install`, which stays in `sys.meta_path`."""
 
 

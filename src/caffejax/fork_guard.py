@@ -23,7 +23,7 @@ Kind = TypeVar("Kind", bound=type)
 _methods: list[tuple[type, str]] = []
 
 
-def refuse_in_forks(*names: str) -> Callable[[Kind], Kind]:
+def raise_after_fork(*names: str) -> Callable[[Kind], Kind]:
     """Return a class decorator: the named methods raise `CaffejaxError` in processes forked after JAX has started.
 
     Args:

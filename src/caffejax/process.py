@@ -17,30 +17,30 @@ from .aliases import install
 __all__ = [
     "alias_package",
     "compile_for_absent_devices",
+    "enable_compilation_cache",
     "hide_late_errors",
-    "keep_compiled",
-    "keep_memory",
-    "sleep_between_calls",
-    "trace_uncollected",
+    "keep_freed_memory",
+    "limit_openmp_spinning",
+    "pause_gc_while_tracing",
     "tune_process",
 ]
 
 # of glibc's malloc.h: M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD (never), M_TOP_PAD (bytes)
 _MALLOC_OPTIONS = {-8: 1, -4: 0, -1: -1, -2: 64 << 20}
-_keeps_memory = False
+_keeps_freed_memory = False
 
 
 def tune_process() -> None:
-    """Make nets faster: call `keep_memory`, `sleep_between_calls`, `keep_compiled` and `trace_uncollected`.
+    """Make nets faster, by four functions of this module that document their changes.
 
-    Call it before the first net or solver is constructed. Each of the four functions documents its changes. The command
-    line calls it. Without `keep_compiled`, a solver compiles its step in every new process, such as a restarted
-    notebook.
+    They are `keep_freed_memory`, `limit_openmp_spinning`, `enable_compilation_cache` and `pause_gc_while_tracing`. Call
+    `tune_process` before the first net or solver is constructed; the command line calls it. Without the compilation
+    cache, a solver compiles its step in every new process, such as a restarted notebook.
     """
-    keep_memory()  # first, because it must precede JAX's threads
-    sleep_between_calls()
-    keep_compiled()
-    trace_uncollected()
+    keep_freed_memory()  # first, because it must precede JAX's threads
+    limit_openmp_spinning()
+    enable_compilation_cache()
+    pause_gc_while_tracing()
 
 
 def compile_for_absent_devices() -> None:
@@ -78,7 +78,7 @@ def hide_late_errors() -> None:
     hide()
 
 
-def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
+def enable_compilation_cache(folder: str | os.PathLike[str] | None = None) -> None:
     """Cache compiled programs on disk, so that later processes do not compile them again.
 
     On a CPU, the steps and tests of solvers are loaded without being traced. They are stored under a hash of the net,
@@ -110,7 +110,7 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def keep_memory() -> bool:
+def keep_freed_memory() -> bool:
     """Make glibc's malloc keep freed memory for later requests; return whether this succeeded.
 
     By default, malloc returns large blocks to the system, which clears every page again at the next run of a compiled
@@ -120,18 +120,18 @@ def keep_memory() -> bool:
     after that, XLA's memory is not kept. C libraries other than glibc have no such setting. `CAFFEJAX_BLOCKS=off` in
     the environment leaves malloc unchanged.
     """
-    global _keeps_memory
+    global _keeps_freed_memory
     if os.environ.get("CAFFEJAX_BLOCKS") != "off" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        _keeps_memory = all(libc.mallopt(option, value) for option, value in _MALLOC_OPTIONS.items())
-    return _keeps_memory
+        _keeps_freed_memory = all(libc.mallopt(option, value) for option, value in _MALLOC_OPTIONS.items())
+    return _keeps_freed_memory
 
 
-def keeps_memory() -> bool:
-    """Return whether `keep_memory` has taken effect in this process."""
-    return _keeps_memory
+def keeps_freed_memory() -> bool:
+    """Return whether `keep_freed_memory` has taken effect in this process."""
+    return _keeps_freed_memory
 
 
-def trace_uncollected() -> None:
+def pause_gc_while_tracing() -> None:
     """Pause Python's garbage collector, in all threads, while a net is traced and compiled.
 
     Tracing creates no garbage cycles, and the collector took a quarter of the 2.4 s of tracing ResNet-152. The
@@ -142,7 +142,7 @@ def trace_uncollected() -> None:
     Jitted.collecting = False
 
 
-def sleep_between_calls() -> None:
+def limit_openmp_spinning() -> None:
     """Load oneDNN with OpenMP threads that sleep soon after each call, instead of spinning on the cores that XLA needs.
 
     The threads spin for about 300 microseconds, within which the next call usually comes. Waking a sleeping thread

@@ -34,7 +34,7 @@ def parsed(request: pytest.FixtureRequest) -> Callable[[str], argparse.Namespace
 def test_mesh_flags_give_the_settings(
     parsed: Callable[[str], argparse.Namespace], text: str, parallel: Parallel
 ) -> None:
-    assert device_flags.parallel_of(parsed(text), "device") == parallel
+    assert device_flags.parallel_config(parsed(text), "device") == parallel
 
 
 @pytest.mark.parametrize("mesh", ["", "8", "data", "data=0", "data=-1", "data=2,data=2", "rows=2"])
@@ -49,7 +49,7 @@ def test_invalid_meshes_are_refused(
 def test_train_says_who_a_batch_is_for() -> None:
     parser = argparse.ArgumentParser()
     train.add_flags(parser)
-    assert device_flags.parallel_of(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
+    assert device_flags.parallel_config(parser.parse_args(["x", "--batch=global"])) == Parallel(batch="global")
 
 
 @pytest.mark.parametrize("scaling", ["", "8,", "0", "8,x"])

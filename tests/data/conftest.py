@@ -10,7 +10,7 @@ import pytest
 from leveldb_records import RECORDS
 
 import caffejax.data  # registers the layers
-from caffejax.layers import Look, Reads, Site, Source, layer_type
+from caffejax.layers import Reads, Site, Source, SourceSpec, layer_type
 from caffejax.options import DataConfig
 from caffejax.schema import caffe_pb2, read_net
 
@@ -27,9 +27,11 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
 class Finished:
     """A source whose batches are what the net sees: with what the compiled net does to them."""
 
-    def __init__(self, source: Source, look: Look) -> None:
+    def __init__(self, source: Source, spec: SourceSpec) -> None:
         self.source = source
-        self._finish = jax.jit(look.finish) if look.finish else lambda *arrays: jax.device_put(arrays)
+        self._finish = (
+            jax.jit(spec.device_transform) if spec.device_transform else lambda *arrays: jax.device_put(arrays)
+        )
 
     def __next__(self) -> tuple[np.ndarray, ...]:
         return tuple(map(np.asarray, self._finish(*next(self.source))))
@@ -49,8 +51,8 @@ def open_source() -> Iterator[Callable[..., Finished]]:
         assert isinstance(runs, Reads)
         file = None if folder is None else str(folder / "net.prototxt")
         site = Site(layer, phase, file, DataConfig(**reading))
-        look = runs.look(site)
-        source = Finished(runs.open(site, look.tops), look)
+        spec = runs.probe(site)
+        source = Finished(runs.open(site, spec.tops), spec)
         opened.append(source)
         return source
 

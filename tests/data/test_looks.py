@@ -98,7 +98,7 @@ def test_probing_leaves_no_database_open(
 ) -> None:
     write_lmdb(tmp_path / "db", raw_records)
     net = Net(data_layer(tmp_path / "db"))
-    assert net.graph.layers[0].look is not None
+    assert net.graph.layers[0].source_spec is not None
     opened = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
     assert opened
     assert not [file for file in opened if file.startswith(os.path.realpath(tmp_path))]

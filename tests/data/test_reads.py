@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from caffejax import LayerType, Look, Net, Reads, Signature, Site, register
+from caffejax import LayerType, Net, Reads, Signature, Site, SourceSpec, register
 from caffejax.data.loader import Loader
 from caffejax.layers.registry import _types
 
@@ -47,27 +47,27 @@ def calls() -> Iterator[list[str]]:
     """What is done with the sources of a type of another package."""
     done: list[str] = []
 
-    def look(site: Site) -> Look:
-        done.append(f"look {site.reading.seed} {site.phase}")
-        return Look(TOPS, lambda x: (2 * x,))
+    def probe(site: Site) -> SourceSpec:
+        done.append(f"probe {site.reading.seed} {site.phase}")
+        return SourceSpec(TOPS, lambda x: (2 * x,))
 
     def open_source(site: Site, tops: Any) -> Counted:
         assert tops == TOPS
         done.append(f"open {site.reading.seed} {site.phase}")
         return Counted()
 
-    register(LayerType(Signature("TestSource", bottoms=0), Reads(look, open_source)))
+    register(LayerType(Signature("TestSource", bottoms=0), Reads(probe, open_source)))
     yield done
     del _types["TestSource"]
 
 
 def test_a_source_is_looked_at_once_and_opened_when_it_is_read(calls: list[str]) -> None:
     net = Net(TEXT, "TRAIN", seed=7)
-    assert calls == ["look 7 TRAIN"]
+    assert calls == ["probe 7 TRAIN"]
     net.in_phase("TEST")
-    assert calls == ["look 7 TRAIN"]
+    assert calls == ["probe 7 TRAIN"]
     loader = Loader(net.graph)
-    assert calls == ["look 7 TRAIN", "open 7 TRAIN"]
+    assert calls == ["probe 7 TRAIN", "open 7 TRAIN"]
     np.testing.assert_array_equal(next(loader)["x"], np.ones((2, 3)))
     values, _ = net.forward(*net.init(jax.random.key(0)), next(loader), blobs=("x",))
     np.testing.assert_array_equal(values["x"], np.full((2, 3), 4))  # the second batch, finished on the device

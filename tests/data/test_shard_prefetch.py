@@ -140,7 +140,7 @@ def test_prefetch_is_for_each_batch_that_is_taken_at_a_time(
         read_net(data_layer(raw_db, data="backend: LMDB prefetch: 2")).layer[0], reading=DataConfig(shard=shard)
     )
     reads: Any = layer_type("Data").implementation
-    source = reads.open(site, reads.look(site).tops)
+    source = reads.open(site, reads.probe(site).tops)
     next(source)
     expected, end = 1 + 2 * shard.count, time.monotonic() + PATIENCE
     while len(read) < expected and time.monotonic() < end:

@@ -13,9 +13,9 @@ import numpy as np
 from jax import monitoring
 
 from caffejax.net import Net
-from caffejax.process import keep_compiled
+from caffejax.process import enable_compilation_cache
 
-keep_compiled()
+enable_compilation_cache()
 hits = []
 monitoring.register_event_listener(lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None)
 net = Net('''
@@ -42,8 +42,8 @@ def run(**variables: str) -> tuple[int, str]:
 
 
 def test_a_folder_may_be_given(tmp_path: Path) -> None:
-    code = "import sys, jax; from caffejax.process import keep_compiled; keep_compiled(sys.argv[1]); "
-    code += "keep_compiled('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
+    code = "import sys, jax; from caffejax.process import enable_compilation_cache as enable; "
+    code += "enable(sys.argv[1]); enable('elsewhere'); print(jax.config.jax_compilation_cache_dir)"
     kept = {k: v for k, v in os.environ.items() if k not in ("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR")}
     done = subprocess.run([sys.executable, "-c", code, tmp_path], env=kept, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).parent == tmp_path

@@ -41,7 +41,7 @@ def seen():
 jax.devices()  # JAX itself and its backend have started
 before = seen()
 import caffejax
-from caffejax.process import keeps_memory
+from caffejax.process import keeps_freed_memory
 from caffejax.kernels.compiling import Jitted
 
 def use():
@@ -76,7 +76,7 @@ def test_a_net_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     script = """
 use()
 assert changed() == [], changed()
-assert not keeps_memory() and Jitted.collecting
+assert not keeps_freed_memory() and Jitted.collecting
 """
     child(script, tmp_path)
 
@@ -104,7 +104,7 @@ names = [name for name, value in before["jax"].items() if seen()["jax"][name] !=
 print(*names)
 assert Path(jax.config.jax_compilation_cache_dir).is_relative_to(Path.home() / ".cache" / "caffejax")
 assert not Jitted.collecting
-assert keeps_memory() == (sys.platform == "linux")
+assert keeps_freed_memory() == (sys.platform == "linux")
 """
     expected = {"jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"}
     assert set(child(script, tmp_path).split()) == expected
@@ -116,7 +116,7 @@ def test_each_setting_may_be_switched_off(tmp_path: Path) -> None:
 caffejax.tune_process()
 use()
 assert changed() == [], changed()
-assert not keeps_memory()
+assert not keeps_freed_memory()
 """
     child(script, tmp_path, CAFFEJAX_CACHE="off", CAFFEJAX_BLOCKS="off")
 
@@ -149,7 +149,7 @@ import caffejax.cli, caffejax.pycaffe as caffe
 caffe.Net({str(LENET)!r}, caffe.TEST)
 caffejax.cli.main(["parse_log", "absent", "absent"])
 assert changed() == [], changed()
-assert Jitted.collecting and not keeps_memory()
+assert Jitted.collecting and not keeps_freed_memory()
 assert caffejax.cli.main(["summary", "--memory", {str(LENET)!r}]) == 0
 assert not Jitted.collecting
 """
@@ -157,7 +157,7 @@ assert not Jitted.collecting
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("call", "soon"), [("caffejax.process.sleep_between_calls()", True), ("use()", False)])
+@pytest.mark.parametrize(("call", "soon"), [("caffejax.process.limit_openmp_spinning()", True), ("use()", False)])
 def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, soon: bool, tmp_path: Path) -> None:
     """OpenMP prints what it goes by when it is loaded: by itself it spins 15 times as long, or for ever."""
     if onednn.missing() is not None:
@@ -169,9 +169,9 @@ def test_openmp_s_threads_soon_sleep_between_calls_only_if_told_to(call: str, so
 
 PAGES = """
 import resource
-from caffejax.process import keep_memory
+from caffejax.process import keep_freed_memory
 
-keep_memory()  # before JAX starts its threads
+keep_freed_memory()  # before JAX starts its threads
 
 import caffejax, jax
 import numpy as np

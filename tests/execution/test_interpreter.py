@@ -10,15 +10,15 @@ import numpy as np
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, names
 
 from caffejax import Net
-from caffejax.execution import PassInputs, compute, run, run_parts, schedule_of, split_by_layer
+from caffejax.execution import PassInputs, compute, make_schedule, run, run_parts, split_by_layer
 
 
 def test_a_range_runs_on_what_was_made_before_it() -> None:
     net = Net(CHAIN)
     variables, inputs = net.init(jax.random.key(0)), {"data": jnp.ones((2, 3, 6, 6))}
     arguments = PassInputs(*variables, inputs, None, {})
-    whole = run(schedule_of(net.graph), arguments)
-    head, tail = schedule_of(net.graph, 0, 2), schedule_of(net.graph, 3)
+    whole = run(make_schedule(net.graph), arguments)
+    head, tail = make_schedule(net.graph, 0, 2), make_schedule(net.graph, 3)
     assert len(names(head)) + len(names(tail)) == len(net.graph.layers)
     before = run(head, arguments).values
     np.testing.assert_array_equal(run(tail, arguments, before=before).values["conv"], whole.values["conv"])

@@ -11,7 +11,7 @@ import pytest
 from schedule_nets import CHAIN, CONVOLUTION, FILTERED, INPUT, in_place, names
 
 from caffejax import LayerTraits, LayerType, Net, Signature, Traced
-from caffejax.execution import schedule_of
+from caffejax.execution import make_schedule
 from caffejax.execution.schedule import fuse, split_at_host_layers, unfuse
 from caffejax.layers import ByChannel, Context, register_temporarily
 
@@ -20,7 +20,7 @@ WITHOUT_SCALE = INPUT + in_place("BatchNorm", blob="data") + in_place("ReLU", bl
 
 
 def fused(net: Net) -> list[list[str]]:
-    return [step for step in names(fuse(schedule_of(net.graph))) if len(step) > 1]
+    return [step for step in names(fuse(make_schedule(net.graph))) if len(step) > 1]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_schedule_is_split_at_host_layers() -> None:
 
 
 def test_a_schedule_without_host_layers_is_not_split() -> None:
-    whole = schedule_of(Net(CHAIN).graph)
+    whole = make_schedule(Net(CHAIN).graph)
     assert names(split_at_host_layers(whole, trim=True)) == names(whole)
     assert len(split_at_host_layers(whole, trim=True).parts) == 1
 

@@ -103,7 +103,7 @@ def test_transform_param_preprocessing_equals_the_data_layer(job: Path, transfor
     net = Net(job / "net.prototxt")
     (source,) = net.sources().values()
     (layer,) = (layer for layer in net.graph.layers if layer.type.is_fed)
-    data, _ = layer.finish(next(source))
+    data, _ = layer.transform_on_device(next(source))
     source.close()
     weights = jax.tree.map(np.asarray, net.init(jax.random.key(1)))
     expected = np.asarray(net.apply(*weights, {"data": data, "label": np.zeros(4, np.float32)})[0]["ip"])

@@ -46,13 +46,13 @@ def graph(tmp_path: Path) -> Graph:
 def test_looks_go_with_their_layers(graph: Graph, copied: Callable[[Any], Any]) -> None:
     for layer in graph.layers[:2]:
         other = copied(layer)
-        assert layer.look is not None
-        assert other.look.tops == layer.look.tops
-        assert (other.look.finish is None) == (layer.look.finish is None)
+        assert layer.source_spec is not None
+        assert other.source_spec.tops == layer.source_spec.tops
+        assert (other.source_spec.device_transform is None) == (layer.source_spec.device_transform is None)
         assert other.site == layer.site
         assert other.context == layer.context
     assert copied(graph.layers[2]) == graph.layers[2]
-    assert graph.layers[2].look is None
+    assert graph.layers[2].source_spec is None
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
@@ -60,10 +60,10 @@ def test_a_copy_applies_the_same_device_transform(graph: Graph, copied: Callable
     images = np.arange(24, dtype=np.uint8).reshape(4, 1, 2, 3)
     labels = np.arange(4, dtype=np.float32)
     data, rows, _ = copied(graph).layers
-    image, label = data.finish([images, labels])
+    image, label = data.transform_on_device([images, labels])
     np.testing.assert_array_equal(image, (images.astype(np.float32) - 2) / 2)
     np.testing.assert_array_equal(label, labels)
-    np.testing.assert_array_equal(rows.finish([np.ones((2, 5), np.float32)])[0], np.ones((2, 5)))
+    np.testing.assert_array_equal(rows.transform_on_device([np.ones((2, 5), np.float32)])[0], np.ones((2, 5)))
 
 
 @pytest.mark.parametrize("copied", COPIES, ids=["copy", "deepcopy", "pickle"])
@@ -71,4 +71,6 @@ def test_a_copied_graph_keeps_the_shapes_of_its_sources(graph: Graph, copied: Ca
     other = copied(graph)
     assert other.blobs == graph.blobs
     assert other.blobs["image"] == jax.ShapeDtypeStruct((4, 1, 2, 3), np.float32)
-    assert other.in_phase("TEST").layers[0].look.tops == graph.layers[0].look.tops  # nothing is looked at again
+    assert (
+        other.in_phase("TEST").layers[0].source_spec.tops == graph.layers[0].source_spec.tops
+    )  # nothing is looked at again

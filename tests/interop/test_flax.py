@@ -15,7 +15,7 @@ from flax import nnx
 
 from caffejax import LayerError, Net, load_weights
 from caffejax.data.loader import Loader
-from caffejax.interop.flax import CaffeModule, Carried, to_linen, variables_of
+from caffejax.interop.flax import CaffeModule, RecurrentState, to_linen, variables_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LENET = Path(__file__).parents[2] / "configs" / "digits" / "lenet_train_test.prototxt"
@@ -136,7 +136,7 @@ def test_recurrent_layers_carry_their_state() -> None:
     net = Net(LSTM, "TEST")
     params, state = variables = net.init(jax.random.key(0))
     model = CaffeModule(net, variables)
-    assert jax.tree.leaves(nnx.state(model, Carried))
+    assert jax.tree.leaves(nnx.state(model, RecurrentState))
     batch = {"x": normal(3, 2, 4), "cont": jnp.ones((3, 2))}
     for _ in range(2):
         outputs, state = net.apply(params, state, batch)

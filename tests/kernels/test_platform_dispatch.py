@@ -1,4 +1,4 @@
-"""Which formulation of an operation runs, under every transformation: the two here give numbers to be told apart."""
+"""Which implementation of an operation runs, under every transformation: the two here give different numbers."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def on_cpu(x: jax.Array) -> tuple[jax.Array]:
 
 
 BOTH = Operation(plain, on_cpu)
-ROUGH = Operation(plain, on_cpu, smooth=False)
+ROUGH = Operation(plain, on_cpu, differentiable=False)
 
 
 def value(operation: Operation) -> Any:
@@ -47,11 +47,11 @@ def test_a_cpu_uses_its_own_implementation(operation: Operation, derivative: int
     np.testing.assert_array_equal(compiled(jax.hessian(lambda x: f(x).sum()))(X), derivative * 2 * jnp.eye(3))
 
 
-def test_a_batch_may_have_a_formulation_of_its_own() -> None:
+def test_an_operation_may_have_a_batch_rule() -> None:
     def batched(arrays: Any, axes: Any) -> Any:
         return (100 * jnp.moveaxis(arrays[0], axes[0], 0),)
 
-    operation = Operation(plain, on_cpu, smooth=False, batched=batched)
+    operation = Operation(plain, on_cpu, differentiable=False, batch_rule=batched)
     np.testing.assert_array_equal(jax.vmap(value(operation), in_axes=1)(X[:, None]), 100 * X[None])
 
 

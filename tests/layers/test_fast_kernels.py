@@ -1,4 +1,4 @@
-"""The fast formulations against the plain lowering: values, new state, and every gradient."""
+"""The fast implementations against the plain lowering: values, new state, and every gradient."""
 
 import functools
 import platform
@@ -15,7 +15,7 @@ from replay import net
 
 from caffejax.gradcheck import check_gradients
 from caffejax.kernels import compiling, onednn
-from caffejax.kernels.convolution_cpu import formulation
+from caffejax.kernels.convolution_cpu import choose_algorithm
 from caffejax.kernels.convolution_op import correlate
 from caffejax.kernels.matrix_product import multiply_rows
 from caffejax.kernels.window import Window
@@ -33,7 +33,7 @@ def assert_close(fast: Any, plain: Any) -> None:
 
 
 def both(model: Any, phase: Any = "TRAIN", rows: int | None = None) -> None:
-    """Compare a net's results in both formulations."""
+    """Compare a net's results in both implementations."""
     assert_close(*(results(model, phase, rows, kernels) for kernels in ("fast", "reference")))
 
 
@@ -228,9 +228,9 @@ def test_onednn_is_where_it_should_be() -> None:
         (4, (6, 2, 3, 3), (0, 0), "by group"),
     ],
 )
-def test_formulations_follow_shapes(channels: int, weight: Any, pad: Any, expected: str) -> None:
+def test_algorithms_follow_shapes(channels: int, weight: Any, pad: Any, expected: str) -> None:
     window = Window.symmetric(weight[2:], (1, 1), pad)
-    assert formulation(jnp.ones((2, channels, 5, 5)), jnp.ones(weight), window) == expected
+    assert choose_algorithm(jnp.ones((2, channels, 5, 5)), jnp.ones(weight), window) == expected
 
 
 def test_jit_works_inside_of_other_transformations() -> None:

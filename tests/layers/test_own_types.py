@@ -169,7 +169,7 @@ def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.Mon
     names: dict[str, Any] = {"__name__": "__main__"}
     for factor in (2, 3):
         exec(cell, names | {"name": "Own", "aliases": ("Ours",), "forward": lambda ctx, x, by=factor: by * x})
-    net = Net(INPUT + OWN.replace('"Own"', '"Ours"'))
+    net = Net(INPUT + CUSTOM.replace('"Own"', '"Ours"'))
     np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
     with pytest.raises(ValueError, match="'ReLU' is already registered"):
         exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scaled})

@@ -13,7 +13,7 @@ from replay import Replay, net
 
 from caffejax import LayerTraits, LayerType, Signature, Traced
 from caffejax.errors import CaffejaxError, LayerError
-from caffejax.execution import PassInputs, compute, part_of
+from caffejax.execution import PassInputs, compute, make_part
 from caffejax.kernels import onednn
 from caffejax.kernels.window import Window
 from caffejax.layers import layer_type, layer_types, register_temporarily
@@ -56,7 +56,7 @@ class Alone:
     def _run(self, bottoms: Any) -> Any:
         inputs = PassInputs(self._replay.params, self._replay.state, {}, jax.random.key(0), {})
         before = {name: jnp.asarray(x) for name, x in bottoms.items()}
-        return compute(part_of((self.layer,)), inputs, before).values
+        return compute(make_part((self.layer,)), inputs, before).values
 
 
 def other_shapes(shape: Shape) -> Iterator[Shape]:

@@ -35,7 +35,7 @@ def test_rules_give_the_shapes_that_forward_has(monkeypatch: pytest.MonkeyPatch)
         for layer in graph.layers:
             if isinstance(layer.type.implementation, Traced):
                 bottoms = [graph.blobs[b] for b in layer.bottoms]
-                traced = top_shapes(layer.context, (*layer.params, *layer.carried), bottoms)
+                traced = top_shapes(layer.context, (*layer.params, *layer.recurrent_state), bottoms)
                 assert traced == tuple(graph.blobs[t] for t in layer.tops), case_id(case)
 
 

@@ -33,7 +33,7 @@ def plain(prototxt: str) -> caffejax.Net:
 
 
 def expected(net: Any) -> dict[str, Any]:
-    """Return all blobs by the plain formulations of the layers, without pycaffe."""
+    """Return all blobs by the plain implementations of the layers, without pycaffe."""
     net_again = plain(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
     params, state = (

@@ -230,7 +230,7 @@ def test_a_function_takes_arguments_of_any_types(folder: Path) -> None:
         return 2 * x
 
     for _ in range(2):
-        run = compiling.jit(twice, "fast", kept_as=b"twice")
+        run = compiling.jit(twice, "fast", cache_key=b"twice")
         for x in (np.ones(3, np.float32), jnp.arange(4), np.ones(3, np.float32), 1.5):
             np.testing.assert_array_equal(run(x), 2 * np.asarray(x))
         assert jax.jit(run)(jnp.ones(2)).shape == (2,)
@@ -240,12 +240,12 @@ def test_a_function_takes_arguments_of_any_types(folder: Path) -> None:
 
 def test_old_programs_make_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = jax.config.values["jax_compilation_cache_max_size"]
-    compiling.jit(lambda x: x + 1, "fast", kept_as=b"one")(np.ones(3))
+    compiling.jit(lambda x: x + 1, "fast", cache_key=b"one")(np.ones(3))
     (first,) = folder.iterdir()
     os.utime(first, (1, 1))
     jax.config.update("jax_compilation_cache_max_size", first.stat().st_size * 3 // 2)
     try:
-        compiling.jit(lambda x: x + 2, "fast", kept_as=b"two")(np.ones(3))
+        compiling.jit(lambda x: x + 2, "fast", cache_key=b"two")(np.ones(3))
     finally:
         jax.config.update("jax_compilation_cache_max_size", before)
     (left,) = folder.iterdir()

@@ -41,7 +41,7 @@ def close(actual: Any, expected: Any, rtol: float, what: str) -> None:
 @pytest.mark.parametrize(("backward", "kernels"), [("autodiff", "fast"), ("rules", "fast"), ("autodiff", "reference")])
 @pytest.mark.parametrize("case", CASES)
 def test_trajectory(case: str, backward: str, kernels: str) -> None:
-    """Both ways to make gradients, and both formulations, reach Caffe's parameters; the first also takes snapshots."""
+    """Both ways to compute gradients, and both implementations, reach Caffe's parameters; the first takes snapshots."""
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     adaptive = not case.startswith(("sgd", "nesterov"))
     solver = start(case, backward, kernels, snapshots=(backward, kernels) == ("autodiff", "fast"))

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..checkpoints.caffemodel import read_caffemodel
 from ..checkpoints.matching import match_blobs, nothing_matches
-from ..data.placeholder_sources import AbsentError, assumed_graphs
+from ..data.placeholder_sources import MissingSourceError, assumed_graphs
 from ..debugging.memory_report import net_sizes
 from ..errors import CaffejaxError, Problem, SchemaError, WeightsError
 from ..glog import collect_warnings
@@ -132,7 +132,7 @@ def _phase_report(
             best = best or (replace(report, parameters=0, memory=0) if guessed else report)
             if not weights or not any(w.misfits for w in report.weights):
                 return report if weights else best  # the first assumed size whose shapes fit the weights
-    except AbsentError as reason:
+    except MissingSourceError as reason:
         return PhaseReport(state.name, "loads", assumed=(f"{reason}; the layers after it were not checked",))
     except CaffejaxError as error:
         return PhaseReport(state.name, "fails", findings_of(p for p in error.problems if p not in wrong))

@@ -93,7 +93,7 @@ def match_blobs(
     mismatched: list[Problem] = []
     included = {name: layer for name, layer in first.items() if name not in without}
     for name, layer in ((name, included[name]) for name in stored if name in included):
-        blobs = stored[name][: len(layer.params)] if layer.carried else stored[name]
+        blobs = stored[name][: len(layer.params)] if layer.recurrent_state else stored[name]
         optional = [i for i, p in enumerate(layer.params) if not (copies or p.is_owner)]
         try:
             arrays = fit(name, blobs, [p.spec.shape for p in layer.params], optional)

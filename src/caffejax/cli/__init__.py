@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signals.open_missing_streams()
     parser = _parser()
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and device_flags.trains_with_others(options) and not supervisor.is_supervised():
+    if arguments is None and device_flags.is_multiprocess(options) and not supervisor.is_supervised():
         return supervisor.supervise(options.process_id, options.start_timeout)
     try:
         with nullcontext() if arguments is not None else signals.handle_ctrl_c():

@@ -69,12 +69,12 @@ def add_mesh_flags(parser: argparse.ArgumentParser) -> None:
     flags.add_fields(parser, Parallel, ["shard", "reduce_dtype"], TITLE, shard=None)
 
 
-def trains_with_others(options: argparse.Namespace) -> bool:
+def is_multiprocess(options: argparse.Namespace) -> bool:
     """Return whether this process is one of several that train together, which is the case with `--coordinator`."""
     return getattr(options, "coordinator", None) is not None
 
 
-def parallel_of(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
+def parallel_config(options: argparse.Namespace, batch: BatchOf | None = None) -> Parallel:
     """Return a `Parallel` from the flags. `batch` replaces `--batch` for commands that do not have this flag."""
     shard: Shard = options.shard or ("optimizer" if options.mesh else "none")
     model = (options.mesh or {}).get("model", 1)

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 def _describe(device: Any) -> dict[str, Any]:
     """Return the properties of a device by name. Memory is in bytes."""
     from ..kernels import onednn
-    from ..process import keeps_memory
+    from ..process import keeps_freed_memory
 
     facts: dict[str, Any] = {"Device id": f"{device.platform}:{device.id}", "Name": device.device_kind}
     memory = device.memory_stats() or {}
@@ -47,7 +47,7 @@ def _describe(device: Any) -> dict[str, Any]:
     if device.platform == "cpu":
         reason = onednn.missing()
         facts["Convolutions"] = f"XLA, not oneDNN: {reason}" if reason else "oneDNN"
-        facts["Memory of a run"] = "kept for the next" if keeps_memory() else "freed"
+        facts["Memory of a run"] = "kept for the next" if keeps_freed_memory() else "freed"
     return facts | {"Process": device.process_index}
 
 

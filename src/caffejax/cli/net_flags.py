@@ -95,7 +95,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
         CaffejaxError: as `net_of`; also if the source of a data layer is missing and the layer's settings do not
             determine its shapes.
     """
-    from ..data.placeholder_sources import AbsentError, assumed_graphs
+    from ..data.placeholder_sources import MissingSourceError, assumed_graphs
     from ..errors import Problem
     from ..glog import log
     from ..graph import net_state
@@ -108,7 +108,7 @@ def graph_of(options: argparse.Namespace) -> Graph:
     state = net_state(message, options.phase, options.level, stages(options))
     try:
         candidate = next(assumed_graphs(message, state, file, flags.data_config(options), wrong))
-    except AbsentError as error:
+    except MissingSourceError as error:
         raise CaffejaxError(Problem(str(error), options.model)) from error
     for sentence in candidate.assumed:
         log.warning("%s", sentence)

@@ -19,7 +19,7 @@ from . import device_flags, flags, net_flags
 
 if TYPE_CHECKING:
     from ..net import Net
-    from ..planning import Plan, Scaled
+    from ..planning import Plan, ScalingEstimate
     from ..planning.hlo import Collective
     from ..schema.caffe_pb2 import SolverParameter
 
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
     result = plan(
         net,
         target,
-        parallel=device_flags.parallel_of(options, "device"),
+        parallel=device_flags.parallel_config(options, "device"),
         batch=options.batch,
         batch_axis=options.batch_axis,
         largest=options.largest,
@@ -168,7 +168,7 @@ def _collective(of: Collective, devices: int) -> str:
     return f"{of.count} x {of.kind} of {format_bytes(of.bytes)}{among}"
 
 
-def _scaling_lines(plan: Plan, scaling: Sequence[Scaled]) -> list[str]:
+def _scaling_lines(plan: Plan, scaling: Sequence[ScalingEstimate]) -> list[str]:
     """Return a text line for each number of devices, with the times of a step at best and at worst."""
     lines = []
     for s in scaling:
@@ -180,7 +180,7 @@ def _scaling_lines(plan: Plan, scaling: Sequence[Scaled]) -> list[str]:
     return lines
 
 
-def _as_json(plan: Plan, scaling: Sequence[Scaled]) -> dict[str, Any]:
+def _as_json(plan: Plan, scaling: Sequence[ScalingEstimate]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

@@ -119,7 +119,7 @@ def _forget_files(net: NetParameter) -> str:
 
 def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     """Build the net; data layers whose sources are missing become inputs of assumed sizes, which are logged."""
-    from ..data.placeholder_sources import AbsentError, assumed_graphs, has_absent_source
+    from ..data.placeholder_sources import MissingSourceError, assumed_graphs, has_absent_source
     from ..graph import net_state
     from ..net import Net
 
@@ -128,7 +128,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     if any(has_absent_source(layer, file.parent) for layer in net.layer):
         try:
             candidate = next(assumed_graphs(net, state, file, reading))
-        except AbsentError as error:
+        except MissingSourceError as error:
             raise CaffejaxError(Problem(str(error), options.model)) from error
         for sentence in candidate.assumed:
             log.warning("%s", sentence)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import CaffejaxError
-from ..process import keep_compiled
+from ..process import enable_compilation_cache
 
 HELP = "run a Python script that imports caffe"
 EXAMPLE = "caffejax run classify.py --images cat.jpg"
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     pycaffe.install()
     with suppress(ImportError):  # where OpenCV cannot be imported, a script may not need it
         dnn.install()
-    keep_compiled()
+    enable_compilation_cache()
     sys.argv = [options.script, *options.arguments]
     folder = os.getcwd() if options.module else str(Path(options.script).resolve().parent)
     sys.path[:1] = [folder, str(shim.FOLDER)]  # the second is for child processes: multiprocessing passes sys.path on

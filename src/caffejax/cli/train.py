@@ -56,7 +56,7 @@ def _train(param: SolverParameter, options: argparse.Namespace) -> None:
     config: Any = flags.fields_of(TrainConfig, options)
     config |= {
         "devices" if isinstance(chosen, list) else "device": chosen,
-        "parallel": device_flags.parallel_of(options),
+        "parallel": device_flags.parallel_config(options),
         "run": flags.compute_config(options),
         "reading": flags.data_config(options),
     }

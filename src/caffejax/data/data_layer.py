@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from ..errors import DataError, locate_errors
 from ..host_memory import memory_problem
 from ..layers.context import Site
-from ..layers.data_source import Look, Source, Tops
+from ..layers.data_source import Source, SourceSpec, Tops
 from ..layers.types import Reads
 from .common import CounterRng
 from .prefetch import Batches, Pipeline
@@ -42,7 +42,7 @@ class DataLayer(ABC):
         return int(self.layer.data_param.prefetch)  # layers other than Data take it from there as well
 
     @abstractmethod
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings, read as much of the source as the tops' shapes need, and close all files."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class DataLayer(ABC):
     def source(cls) -> Reads:
         """Return the implementation for a `LayerType`. Errors of `probe` and `open` name the layer."""
 
-        def probe(site: Site) -> Look:
+        def probe(site: Site) -> SourceSpec:
             with locate_errors(layer=site.layer.name, layer_type=site.layer.type):
                 layer = cls(site)
                 if not 1 <= layer.prefetch <= _MAX_PREFETCH:

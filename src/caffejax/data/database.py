@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError, Problem
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from ..schema import caffe_pb2
@@ -170,7 +170,7 @@ class DatumDataset(RecordDataset[int]):
 class DatabaseLayer(DataLayer):
     """Batches of Datums from an LMDB or LevelDB; `prefetch` batches are read ahead."""
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and read the first record. A LevelDB reads no keys after it."""
         check_data_param(self.site)
         batch_size = self.layer.data_param.batch_size

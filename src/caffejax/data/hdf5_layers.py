@@ -17,7 +17,7 @@ from .. import paths
 from ..atomic import replace_path
 from ..errors import DataError, Problem, did_you_mean, locate_errors, require
 from ..layers.context import Context, Shape, Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.helpers import no_gradient
 from ..layers.registry import define_layer
 from ..layers.types import Gradient, LayerTraits, LayerType, OnHost, PerLayer, Signature
@@ -215,7 +215,7 @@ class Hdf5DataLayer(DataLayer):
 
     prefetch = 4
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and the metadata of all files. All problems are reported at once."""
         param = self.layer.hdf5_data_param
         if self.layer.HasField("transform_param"):
@@ -226,7 +226,7 @@ class Hdf5DataLayer(DataLayer):
             raise DataError("hdf5_data_param.batch_size must be 1 or more")
         files = _read_file_list(self.site.path(param.source))
         shapes = _row_shapes(files, list(self.layer.top), self.site.reading.max_hdf5_bytes)
-        return Look(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
+        return SourceSpec(tuple(float32_top(param.batch_size, *shape) for shape in shapes))
 
     def open(self, tops: Tops) -> Batches:
         """Open the files."""

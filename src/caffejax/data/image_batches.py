@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError, locate_errors
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from .common import CounterRng, dims, float32_top
 from .image_decoding import BadImageError
 from .prefetch import Batch, available_cores
@@ -123,7 +123,7 @@ class ImageBatches(Generic[Label]):
         """The number of examples in an epoch."""
         return len(self._dataset)
 
-    def probe(self, n_tops: int) -> Look:
+    def probe(self, n_tops: int) -> SourceSpec:
         """Read the first example for the shapes of the tops, and close the data set.
 
         Raises:
@@ -134,7 +134,7 @@ class ImageBatches(Generic[Label]):
             arrays = self._assemble(self._read_examples(0, 1), 0).arrays
         tops = tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays)
         on_host = jax.ShapeDtypeStruct(tops[0].shape, arrays[0].dtype), *tops[1:]
-        return Look(tops, self._transform.finish, on_host)
+        return SourceSpec(tops, self._transform.device_transform, on_host)
 
     def read(self, start: int) -> Batch:
         """Read the batch that begins at example `start`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from .common import CounterRng, IndexSampler, refuse_unsupported
@@ -130,7 +130,7 @@ class ImageDataLayer(DataLayer):
     `shuffle` draws a new order for each epoch from the seed; it is not Caffe's order.
     """
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and the list, and read the first image. All missing images are reported at once."""
         p = self.layer.image_data_param
         check_list_param(p, "image_data_param", _KNOWN)

@@ -45,7 +45,7 @@ class Lmdb:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._opened: _Opened | None = None
+        self._opened: _OpenFile | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path,)
@@ -63,7 +63,7 @@ class Lmdb:
             raise IndexError(f"{start} to {start + count}, of {reader.length}")
         try:
             return reader.read_range(start, count)
-        except Damaged as error:
+        except DamagedError as error:
             raise self._error(
                 f"record {start} or one after it cannot be read: {error}; the database is damaged"
             ) from None
@@ -78,7 +78,7 @@ class Lmdb:
         """Close the folder after the reads in progress. The next read opens it again."""
         self._opened = None
 
-    def _reader(self) -> _Opened:
+    def _reader(self) -> _OpenFile:
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             with _opening:
@@ -90,7 +90,7 @@ class Lmdb:
                     opened = self._opened = self._open()
         return opened
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenFile:
         data = self.path / "data.mdb"
         if not os.path.isfile(data):
             if os.path.isfile(self.path / "CURRENT"):
@@ -107,25 +107,25 @@ class Lmdb:
             os.close(file)
             raise
 
-    def _read_state(self, file: int) -> _Opened:
+    def _read_state(self, file: int) -> _OpenFile:
         if not os.fstat(file).st_size:
             raise self._error("data.mdb is empty; make or copy it again")
         try:
             meta = read_meta(file)
             self._check(meta, os.fstat(file).st_size)
             meta, snapshot = self._hold_snapshot(file, meta)
-        except Damaged as error:
+        except DamagedError as error:
             raise self._error(str(error)) from None
-        return _Opened(Pages(file, meta), snapshot)
+        return _OpenFile(Pages(file, meta), snapshot)
 
     def _check(self, meta: Meta, size: int) -> None:
         needed = (meta.last_page + 1) * meta.page_size
         if size < needed:
-            raise Damaged(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it again")
+            raise DamagedError(f"data.mdb is truncated: {size} of {needed} bytes; make or copy it again")
         if meta.entries > size:
-            raise Damaged("data.mdb is damaged; make or copy it again")
+            raise DamagedError("data.mdb is damaged; make or copy it again")
         if not meta.entries:
-            raise Damaged("the LMDB has no records")
+            raise DamagedError("the LMDB has no records")
 
     def _hold_snapshot(self, file: int, meta: Meta) -> tuple[Meta, Any]:
         """Return the state to read, and a snapshot that prevents writers from reusing its pages.
@@ -139,7 +139,7 @@ class Lmdb:
             if (held := meta_of(file, snapshot.id())) is not None:
                 self._check(held, os.fstat(file).st_size)
                 return held, snapshot
-        raise Damaged("another program keeps writing to it; try again")
+        raise DamagedError("another program keeps writing to it; try again")
 
     def _snapshot(self) -> Any:
         """Register a reader in the lock file. The binding does this without reading pages."""
@@ -158,7 +158,7 @@ class Lmdb:
         return DataError(Problem(message, file=str(self.path)))
 
 
-class _Opened:
+class _OpenFile:
     """An open file, and an index of the leaf pages passed so far. The file is closed with its last reference."""
 
     def __init__(self, pages: Pages, snapshot: Any) -> None:
@@ -180,7 +180,7 @@ class _Opened:
         """Read `count` records, beginning with number `start`.
 
         Raises:
-            Damaged: if a page is damaged.
+            DamagedError: if a page is damaged.
         """
         records: list[tuple[bytes, bytes]] = []
         while len(records) < count:
@@ -200,14 +200,14 @@ class _Opened:
         if last is None or last[0] != leaf:
             self._last = last = leaf, self._pages.records(leaf)
         if len(last[1]) <= index - first:
-            raise Damaged(f"page {leaf} has fewer records than before")
+            raise DamagedError(f"page {leaf} has fewer records than before")
         return last[1], first
 
     def _pass_one(self) -> None:
         leaf = next(self._next, None)
         count = 0 if leaf is None else self._pages.count(leaf)
         if leaf is None or not count or self._passed + count > self.length:
-            raise Damaged(f"its pages do not contain the {self.length} records that its header states")
+            raise DamagedError(f"its pages do not contain the {self.length} records that its header states")
         self._leaves.append(leaf)
         self._starts.append(self._passed)
         self._passed += count
@@ -304,7 +304,7 @@ _DEEPEST = 32
 _PAGE_SIZES = [1 << n for n in range(8, 17)]
 
 
-class Damaged(Exception):  # noqa: N818  becomes a DataError that names the file
+class DamagedError(Exception):  # becomes a DataError that names the file
     """The data is not a complete LMDB."""
 
 
@@ -334,7 +334,7 @@ def read_meta(file: int) -> Meta:
     """Read the newest state of a file.
 
     Raises:
-        Damaged: if it is not an LMDB.
+        DamagedError: if it is not an LMDB.
         OSError: if it cannot be read.
     """
     return max(_metas(file), key=lambda meta: meta.transaction)
@@ -344,7 +344,7 @@ def meta_of(file: int, transaction: int) -> Meta | None:
     """Read the state of a file after a transaction, or return None if that state has been overwritten.
 
     Raises:
-        Damaged: if the file is not an LMDB.
+        DamagedError: if the file is not an LMDB.
         OSError: if it cannot be read.
     """
     return next((meta for meta in _metas(file) if meta.transaction == transaction), None)
@@ -355,7 +355,7 @@ def _metas(file: int) -> list[Meta]:
     size = first.page_size if first else 4096  # the second meta page follows the first, whose size the first one states
     metas = [meta for meta in (first, _meta(os.pread(file, META_BYTES, size))) if meta is not None]
     if not metas:
-        raise Damaged("data.mdb is not an LMDB, or is damaged; make or copy it again")
+        raise DamagedError("data.mdb is not an LMDB, or is damaged; make or copy it again")
     return metas
 
 
@@ -378,7 +378,7 @@ class Pages:
     """The pages of a file in the state after a transaction. Several threads may read at once.
 
     Attributes:
-        file: the file's descriptor. A read past the end of a truncated file raises `Damaged`.
+        file: the file's descriptor. A read past the end of a truncated file raises `DamagedError`.
         meta: the state.
     """
 
@@ -389,13 +389,13 @@ class Pages:
         """Yield the numbers of the leaf pages, in the order of their keys.
 
         Raises:
-            Damaged: if a page does not fit the tree.
+            DamagedError: if a page does not fit the tree.
         """
         meta = self.meta
         if meta.root == _NONE:
             return
         if not 1 <= meta.depth <= _DEEPEST:
-            raise Damaged(f"its tree has depth {meta.depth}")
+            raise DamagedError(f"its tree has depth {meta.depth}")
         branches, leaves = 0, 0
         waiting = [(meta.root, 1)]
         while waiting:
@@ -403,12 +403,12 @@ class Pages:
             if depth == meta.depth:
                 leaves += 1
                 if leaves > meta.leaf_pages:
-                    raise Damaged(f"it has more than the stated {meta.leaf_pages} leaf pages")
+                    raise DamagedError(f"it has more than the stated {meta.leaf_pages} leaf pages")
                 yield number
                 continue
             branches += 1
             if branches > meta.branch_pages:
-                raise Damaged(f"it has more than the stated {meta.branch_pages} branch pages")
+                raise DamagedError(f"it has more than the stated {meta.branch_pages} branch pages")
             page = self._page(number, _BRANCH)
             waiting += [(child, depth + 1) for child in reversed([_child(page, at) for at in _nodes(page)])]
 
@@ -416,7 +416,7 @@ class Pages:
         """Return the records of a leaf page.
 
         Raises:
-            Damaged: if the page is not a leaf.
+            DamagedError: if the page is not a leaf.
         """
         page = self._page(leaf, _LEAF)
         return [self._node(page, at) for at in _nodes(page)]
@@ -425,7 +425,7 @@ class Pages:
         """Return the number of records of a leaf page.
 
         Raises:
-            Damaged: if the page is not a leaf.
+            DamagedError: if the page is not a leaf.
         """
         return len(_nodes(self._page(leaf, _LEAF)))
 
@@ -433,14 +433,14 @@ class Pages:
         """Return a record's value.
 
         Raises:
-            Damaged: if the overflow pages are invalid.
+            DamagedError: if the overflow pages are invalid.
         """
         if node.page is None:
             return node.value
         data = self._read(node.page, HEADER.size + node.size)
         number, _, flags, pages = _OVERFLOW_HEADER.unpack_from(data)
         if number != node.page or not flags & _OVERFLOW or pages * self.meta.page_size < len(data):
-            raise Damaged(f"page {node.page} is not the start of a value of {node.size} bytes")
+            raise DamagedError(f"page {node.page} is not the start of a value of {node.size} bytes")
         return data[HEADER.size :]
 
     def _node(self, page: bytes, at: int) -> Node:
@@ -448,10 +448,12 @@ class Pages:
         begin = at + _NODE.size
         key, size, begin = page[begin : begin + length], low | high << 16, begin + length
         if flags & ~_BIG:
-            raise Damaged("contains named databases, or several values for one key; Caffe's databases have neither")
+            raise DamagedError(
+                "contains named databases, or several values for one key; Caffe's databases have neither"
+            )
         end = begin + (_PAGE_NUMBER.size if flags & _BIG else size)
         if len(key) < length or end > len(page):
-            raise Damaged("a record ends beyond its page")
+            raise DamagedError("a record ends beyond its page")
         if flags & _BIG:
             return Node(key, b"", _PAGE_NUMBER.unpack_from(page, begin)[0], size)
         return Node(key, page[begin:end], None, size)
@@ -460,18 +462,18 @@ class Pages:
         page = self._read(number, self.meta.page_size)
         stored, _, flags, _, _ = HEADER.unpack_from(page)
         if stored != number or flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE) != kind:
-            raise Damaged(f"page {number} is not of the kind expected at its position in the tree")
+            raise DamagedError(f"page {number} is not of the kind expected at its position in the tree")
         return page
 
     def _read(self, number: int, size: int) -> bytes:
         begin = number * self.meta.page_size
         if not 1 < number <= self.meta.last_page or begin + size > (self.meta.last_page + 1) * self.meta.page_size:
-            raise Damaged(f"there is no page {number}; it has {self.meta.last_page + 1}")
+            raise DamagedError(f"there is no page {number}; it has {self.meta.last_page + 1}")
         data = os.pread(self.file, size, begin)
         while len(data) < size:  # one call reads no more than 2 GB
             more = os.pread(self.file, size - len(data), begin + len(data))
             if not more:
-                raise Damaged(f"it was truncated: page {number} is missing")
+                raise DamagedError(f"it was truncated: page {number} is missing")
             data += more
         return data
 
@@ -480,10 +482,10 @@ def _nodes(page: bytes) -> tuple[int, ...]:
     """Return the byte offsets of a page's nodes."""
     _, _, _, lower, upper = HEADER.unpack_from(page)
     if not HEADER.size <= lower <= upper <= len(page) or lower % 2:
-        raise Damaged(f"a page has the invalid free part {lower} to {upper}")
+        raise DamagedError(f"a page has the invalid free part {lower} to {upper}")
     places: tuple[int, ...] = struct.unpack_from(f"<{(lower - HEADER.size) // 2}H", page, HEADER.size)
     if any(not upper <= at <= len(page) - _NODE.size for at in places):
-        raise Damaged("a node is outside its page")
+        raise DamagedError("a node is outside its page")
     return places
 
 

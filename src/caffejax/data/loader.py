@@ -28,9 +28,9 @@ def open_sources(graph: Graph) -> dict[str, Source]:
         DataError: if a source cannot be opened.
     """
     return {
-        layer.key: layer.type.implementation.open(layer.site, layer.look.tops)
+        layer.key: layer.type.implementation.open(layer.site, layer.source_spec.tops)
         for layer in graph.layers
-        if isinstance(layer.type.implementation, Reads) and layer.look is not None
+        if isinstance(layer.type.implementation, Reads) and layer.source_spec is not None
     }
 
 

@@ -27,7 +27,7 @@ _POSE_CHANNELS = 6
 _DETECTNET_LABEL = (1, 51, 16)  # for each image, a row with the number of objects and 50 rows of objects
 
 
-class AbsentError(Exception):
+class MissingSourceError(Exception):
     """Raised for a layer with a missing source whose settings do not determine the shapes of its tops."""
 
 
@@ -62,7 +62,7 @@ def assumed_graphs(
         wrong: problems of the net's text.
 
     Raises:
-        AbsentError: if the settings of a layer whose source is missing do not determine its shapes.
+        MissingSourceError: if the settings of a layer whose source is missing do not determine its shapes.
         GraphError, SchemaError: as `build_graph`, if no size fits.
     """
     absent = [layer for layer in net.layer if is_included(layer, state) and has_absent_source(layer, file.parent)]
@@ -125,7 +125,7 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
         labels: names of blobs that are labels of DetectNet, see `detectnet_labels`.
 
     Raises:
-        AbsentError: if the settings do not determine the shapes.
+        MissingSourceError: if the settings do not determine the shapes.
     """
     batch = next((m.batch_size for m in _messages(layer) if getattr(m, "batch_size", 0)), 1)
     channels = 1 if layer.transform_param.force_gray or _is_grey(layer) else 3
@@ -137,7 +137,7 @@ def make_placeholder(layer: LayerParameter, size: tuple[int, int], labels: Conta
         image = _POSE_CHANNELS, height, width
     shapes = [[batch, *image], *_other_tops(layer, batch, height, width)]
     if layer.type == "HDF5Data" or len(shapes) < len(layer.top):
-        raise AbsentError(
+        raise MissingSourceError(
             f"the source of layer '{layer.name}' ({layer.type}) is missing, and its settings do not give its shapes"
         )
     new = LayerParameter(name=layer.name, type="Input", top=layer.top, include=layer.include, exclude=layer.exclude)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
 from .common import CounterRng, float32_top, refuse_unsupported
@@ -217,12 +217,12 @@ class PoseBatches(ImageBatches[int]):
         self._training, self._max_pixels = site.training, site.reading.max_image_pixels
         self._skeleton = SKELETONS[self._param.num_parts]
 
-    def probe(self, n_tops: int) -> Look:
+    def probe(self, n_tops: int) -> SourceSpec:
         """Read the first record for the shapes of the tops."""
         self.tops = (float32_top(1),) * n_tops
         with closing(self):
             arrays = self._assemble(self._read_examples(0, 1), 0).arrays
-        return Look(tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays))
+        return SourceSpec(tuple(float32_top(self.batch_size, *array.shape[1:]) for array in arrays))
 
     def _assemble(self, examples: Examples[int], start: int) -> Batch:
         pairs: list[tuple[np.ndarray, np.ndarray]] = []
@@ -344,7 +344,7 @@ class CPMDataLayer(DataLayer):
     The label has weights for all maps, then the maps: two for each limb, one for each joint, and the background.
     """
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and read the first record."""
         check_data_param(self.site)
         param = self.layer.cpm_transform_param

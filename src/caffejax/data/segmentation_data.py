@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import LayerDocs, Signature
 from ..schema.caffe_pb2 import ImageDataParameter
@@ -204,7 +204,7 @@ class MapLayer(DataLayer):
     param_name = "image_data_param"
     settings: tuple[str, ...] = LIST_SETTINGS  # the supported settings in that message
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and all files of the list, and read the first image."""
         check_list_param(getattr(self.layer, self.param_name), self.param_name, self.settings)
         return self._batches().probe(len(self.layer.top))

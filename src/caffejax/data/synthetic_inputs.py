@@ -65,7 +65,7 @@ def _read_batches(graph: Graph) -> dict[str, np.ndarray]:
     for key, source in open_sources(graph).items():
         try:
             layer = graph.layer(key)
-            batches.update(zip(layer.tops, map(np.asarray, layer.finish(next(source))), strict=True))
+            batches.update(zip(layer.tops, map(np.asarray, layer.transform_on_device(next(source))), strict=True))
         finally:
             source.close()
     return batches

@@ -65,7 +65,7 @@ class Transform:
         self._rng = rng
 
     @property
-    def finish(self) -> Normalize:
+    def device_transform(self) -> Normalize:
         """The part of the transform that runs on the device: mean and scale."""
         return Normalize(self._mean.values, self._scale)
 
@@ -91,7 +91,7 @@ class Transform:
             start: the number of the first example, counted from the start of training, for its random numbers.
 
         Returns:
-            (N, C, h, w): float32, or uint8 if `finish` subtracts and scales.
+            (N, C, h, w): float32, or uint8 if `device_transform` subtracts and scales.
         """
         return self.apply(images, self.sample_crops(images, start))
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import DataError, Problem, locate_errors
 from ..layers.context import Site
-from ..layers.data_source import Look, Tops
+from ..layers.data_source import SourceSpec, Tops
 from ..layers.registry import define_layer
 from ..layers.types import Signature
 from .common import CounterRng, dims, float32_top, refuse_unsupported
@@ -357,7 +357,7 @@ class WindowDataLayer(DataLayer):
     window_data_param only.
     """
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings, the mean and the first image of the window file.
 
         The settings determine the shapes. The rest of the file, which may have millions of lines, is read and checked
@@ -387,7 +387,7 @@ class WindowDataLayer(DataLayer):
         _read_windows(self.site, max_images=1)
         _crop_mean(self.site)
         size = transform_param.crop_size
-        return Look((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
+        return SourceSpec((float32_top(param.batch_size, 3, size, size), float32_top(param.batch_size)))
 
     def open(self, tops: Tops) -> Batches:
         """Read the window file."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..data.synthetic_inputs import complete_inputs
-from ..execution import Part, PassInputs, PassOutputs, Values, compute, run, schedule_of, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, compute, make_schedule, run, split_by_layer
 from ..graph.traits import indexing_layers
 from ..inference.policy import freeze_passes, scored_blobs
 from ..kernels import compiling
@@ -66,7 +66,7 @@ class Timer:
         inputs = complete_inputs(net.graph, {}, np.random.default_rng(0)) if net.graph.user_inputs else {}
         self._by_hand = {top: jnp.asarray(inputs[top], jnp.float32) for top in net.graph.user_inputs}
         self._loader = Loader(net.graph, by_hand=lambda: self._by_hand)
-        self._schedule = split_by_layer(schedule_of(net.graph))
+        self._schedule = split_by_layer(make_schedule(net.graph))
         self._compiled = {part: _Compiled(part, not net.graph.losses) for part in self._schedule.parts}
         self._forward = net.jit(lambda v, x: net.loss(v.params, v.state, x, key))
         self._frozen = freeze_passes(net.graph, net.run, variables, scored_blobs(net.graph))
@@ -104,7 +104,7 @@ class Timer:
         """Time one layer, or for a data layer the reading of a batch; return the time and the layer's outputs."""
         (layer,) = part.layers
         if isinstance(layer.type.implementation, Reads):
-            ms, tops = _time_layer(lambda: layer.finish(list(self._loader.read(layer.key).values())))
+            ms, tops = _time_layer(lambda: layer.transform_on_device(list(self._loader.read(layer.key).values())))
             outputs = PassOutputs(dict(zip(layer.tops, tops, strict=True)), {}, jnp.zeros(()))
             return LayerTime(layer.name, ms, 0.0), outputs
         if layer.type.is_fed:

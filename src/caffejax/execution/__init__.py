@@ -2,7 +2,7 @@
 
 from .interpreter import PassInputs, PassOutputs, Trees, Values, compute, run, run_parts
 from .rematerialize import run_part
-from .schedule import Part, Schedule, Step, part_of, plan, schedule_of, split_by_layer
+from .schedule import Part, Schedule, Step, make_part, make_schedule, plan, split_by_layer
 
 __all__ = [
     "Part",
@@ -13,11 +13,11 @@ __all__ = [
     "Trees",
     "Values",
     "compute",
-    "part_of",
+    "make_part",
+    "make_schedule",
     "plan",
     "run",
     "run_part",
     "run_parts",
-    "schedule_of",
     "split_by_layer",
 ]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph import AUTOMATIC, Layer, Slot
+from ..graph import UNNAMED_TOP, Layer, Slot
 from ..layers.dispatch import backward
 from .interpreter import PassInputs, PassOutputs, Runner, Values, compute, inputs_of
 from .schedule import Part
@@ -115,7 +115,7 @@ def pull_back(
     for layer, pullback in reversed(pullbacks):
         tops = zip(layer.tops, layer.loss_weights, strict=True)
         with jax.named_scope(f"{layer.name} backward"):
-            diffs = pullback([weight if top == AUTOMATIC else blob_diffs[top] for top, weight in tops])
+            diffs = pullback([weight if top == UNNAMED_TOP else blob_diffs[top] for top, weight in tops])
         blob_diffs.update(diffs.blobs)
         yield layer, diffs
 

@@ -167,7 +167,7 @@ def _tops(
     """Return a step's tops, and the new state of the step's first layer."""
     layer, *fused = step.layers
     if layer.type.is_fed:
-        return layer.finish([inputs.blobs[top] for top in layer.tops]), ()
+        return layer.transform_on_device([inputs.blobs[top] for top in layer.tops]), ()
     blobs, bottoms = inputs_of(layer, inputs.params, state, values)
     context = cross_replica.with_mesh_axis(layer.context, bottoms)
     if fused:

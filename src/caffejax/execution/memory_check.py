@@ -14,7 +14,7 @@ from ..human_readable import format_bytes
 from ..summary import layer_sizes
 
 
-def check_room(graph: Graph, shardings: Any = None) -> None:
+def check_layers_fit(graph: Graph, shardings: Any = None) -> None:
     """Check that each single layer fits into the memory of the device that runs it.
 
     Args:
@@ -25,7 +25,7 @@ def check_room(graph: Graph, shardings: Any = None) -> None:
         GraphError: naming all layers that do not fit, with the size of each and the available memory.
     """
     devices = max((len(s.device_set) for s in jax.tree.leaves(shardings) if not s.is_fully_replicated), default=1)
-    problems = list(_problems(graph, _room() * devices))
+    problems = list(_problems(graph, _largest_memory() * devices))
     if problems:
         raise GraphError(problems)
 
@@ -44,6 +44,6 @@ def _problems(graph: Graph, available: int) -> Iterator[Problem]:
             yield layer.problem(problem)
 
 
-def _room() -> int:
+def _largest_memory() -> int:
     """Return the memory in bytes of the first device or of the machine, whichever is larger."""
     return max(memory(), device_memory(jax.devices()[0]) or 0)

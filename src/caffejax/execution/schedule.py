@@ -125,16 +125,16 @@ class Schedule:
 
 def plan(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
     """Return the schedule of a graph's layers with indices `first` to `last`, inclusive; default: all layers."""
-    return fuse(split_at_host_layers(schedule_of(graph, first, last), trim=graph.has_host_layers))
+    return fuse(split_at_host_layers(make_schedule(graph, first, last), trim=graph.has_host_layers))
 
 
-def schedule_of(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
+def make_schedule(graph: Graph, first: int = 0, last: int | None = None) -> Schedule:
     """Return the layers with indices `first` to `last` as a schedule of one part, with a step for each layer."""
     layers = graph.layers[first : None if last is None else last + 1]
-    return Schedule(graph, (part_of(layers),) if layers else ())
+    return Schedule(graph, (make_part(layers),) if layers else ())
 
 
-def part_of(layers: Iterable[Layer]) -> Part:
+def make_part(layers: Iterable[Layer]) -> Part:
     """Return layers as one part, with a step for each layer."""
     return Part(tuple(Step((layer,)) for layer in layers))
 
@@ -142,7 +142,7 @@ def part_of(layers: Iterable[Layer]) -> Part:
 def split_by_layer(schedule: Schedule) -> Schedule:
     """Return the schedule with a part for each layer."""
     layers = (layer for part in schedule.parts for layer in part.layers)
-    return replace(schedule, parts=tuple(part_of((layer,)) for layer in layers))
+    return replace(schedule, parts=tuple(make_part((layer,)) for layer in layers))
 
 
 def blobs_read(layers: Sequence[Layer]) -> tuple[str, ...]:

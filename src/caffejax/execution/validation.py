@@ -194,7 +194,7 @@ def shape_hints(graph: Graph, inputs: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except LayerError as error:
-        # user inputs only: batches of a source may differ from the blob until `Look.finish` is applied
+        # user inputs only: batches of a source may differ from the blob until `SourceSpec.device_transform` is applied
         others = [
             f"'{name}' has shape {np.shape(inputs[name])}, but the net was built for {graph.blobs[name].shape}"
             for name in graph.user_inputs

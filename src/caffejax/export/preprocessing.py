@@ -119,22 +119,22 @@ def data_layer_preprocessing(
     blob = image_input(subject)
     key = next(layer.key for layer in subject.net.graph.layers if blob in layer.tops)
     layer = net.graph.layer(key)
-    finish = layer.look.finish if layer.look else None
-    if not isinstance(finish, Normalize):
+    normalize = layer.device_transform
+    if not isinstance(normalize, Normalize):
         message = f"makes '{blob}' and has no transform_param to export; specify the preprocessing with other flags"
         raise GraphError(layer.problem(message))
     channels, *size = subject.inputs[blob].shape[1:]
-    has_mean_image = finish.mean.shape[1:] != (1, 1)
-    height, width = image or (finish.mean.shape[1:] if has_mean_image else size)
+    has_mean_image = normalize.mean.shape[1:] != (1, 1)
+    height, width = image or (normalize.mean.shape[1:] if has_mean_image else size)
     order = tuple(order or colour_order(channels))
-    result = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(finish.scale))
+    result = Preprocessing(blob, (height, width, channels), (size[0], size[1]), order, scale=float(normalize.scale))
     if not has_mean_image:
-        return replace(result, mean=finish.mean)
-    if finish.mean.shape[1:] != (height, width):
-        sizes = f"{_format_shape(finish.mean.shape[1:])}, not {height}x{width}"
+        return replace(result, mean=normalize.mean)
+    if normalize.mean.shape[1:] != (height, width):
+        sizes = f"{_format_shape(normalize.mean.shape[1:])}, not {height}x{width}"
         raise GraphError(layer.problem(f"images must have the size of its mean_file, {sizes}"))
     (top, left), (h, w) = result.corner, result.size
-    return replace(result, mean=finish.mean[:, top : top + h, left : left + w])
+    return replace(result, mean=normalize.mean[:, top : top + h, left : left + w])
 
 
 def _format_shape(shape: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from ..checkpoints.loading import load_weights
 from ..data.synthetic_inputs import complete_inputs
 from ..errors import GraphError, Problem, did_you_mean
-from ..execution import Part, PassInputs, PassOutputs, Values, run, schedule_of, split_by_layer
+from ..execution import Part, PassInputs, PassOutputs, Values, make_schedule, run, split_by_layer
 from ..graph import Graph, Layer
 from ..layers import LayerType
 from ..layers.context import Phase
@@ -36,9 +36,9 @@ from .layer_gradients import (
     autodiff_gradients,
     compute_tops,
     draw_diffs,
-    lone_layer,
     net_gradients,
     rule_gradients,
+    single_layer_net,
 )
 
 OK = "ok"
@@ -382,7 +382,7 @@ def check_gradients(
             net, arrays = net_or_layer, dict(inputs or {})
             variables = _variables(net, weights, seed)
         else:
-            net, arrays, variables = lone_layer(net_or_layer, param, bottoms, blobs, phase, random)
+            net, arrays, variables = single_layer_net(net_or_layer, param, bottoms, blobs, phase, random)
             layers = [net.graph.layers[-1].key]
         rows: list[Row] = []
         for layer, case in cases(
@@ -460,7 +460,7 @@ def _points(
 ) -> dict[str, tuple[Arrays, Arrays, Arrays]]:
     """Return blobs, bottoms and tops of each layer in one forward pass, by layer key."""
     keys = {layer.key for layer in layers}
-    schedule = split_by_layer(schedule_of(net.graph))
+    schedule = split_by_layer(make_schedule(net.graph))
 
     def walk(variables: Variables, inputs: Mapping[str, jax.Array], key: jax.Array) -> Any:
         points = {}

@@ -133,7 +133,7 @@ def rule_gradients(case: Case) -> list[np.ndarray]:
     return [np.asarray(g) for g in results]
 
 
-def lone_layer(
+def single_layer_net(
     kind: LayerType | str | Callable[..., Any],
     param: str | LayerParameter,
     bottoms: Sequence[Any],

@@ -1,9 +1,9 @@
 """Graphs: nets to which Caffe's rules for layers, blobs and shapes have been applied."""
 
 from .build import build_graph
-from .graph import AUTOMATIC, Graph, Layer, Param, Slot
+from .graph import UNNAMED_TOP, Graph, Layer, Param, Slot
 from .inference_graph import inference_graph
 from .resolve import net_state
 from .traits import is_random
 
-__all__ = ["AUTOMATIC", "Graph", "Layer", "Param", "Slot", "build_graph", "inference_graph", "is_random", "net_state"]
+__all__ = ["UNNAMED_TOP", "Graph", "Layer", "Param", "Slot", "build_graph", "inference_graph", "is_random", "net_state"]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..errors import CaffejaxError, GraphError, LayerError, Problem, SchemaError, locate_errors
 from ..host_memory import memory_problem
 from ..human_readable import format_count
-from ..layers import Context, Fed, LayerType, Look, OnHost, Reads, Site, Traced, type_of
+from ..layers import Context, Fed, LayerType, OnHost, Reads, Site, SourceSpec, Traced, type_of
 from ..layers.context import Shape, resolve_type, strip_wiring
 from ..layers.dispatch import forward
 from ..layers.fillers import check_filler
@@ -23,7 +23,7 @@ from ..layers.validation import declared_params, wrap_layer_errors
 from ..options import ComputeConfig, DataConfig
 from ..schema import caffe_pb2, ignored_settings
 from ..schema.caffe_pb2 import LayerParameter, NetParameter, NetState
-from .graph import AUTOMATIC, Graph, Layer, Param
+from .graph import UNNAMED_TOP, Graph, Layer, Param
 from .resolve import (
     find_sources,
     insert_splits,
@@ -35,7 +35,7 @@ from .resolve import (
     rule_problems,
     type_problems,
 )
-from .shared_params import Sharing, carried_params
+from .shared_params import Sharing, recurrent_state_params
 
 log = logging.getLogger("caffejax")
 
@@ -75,7 +75,7 @@ def build_graph(
             net, wiring, problems = other, other_wiring, []
             place = f"{file}: " if file else ""
             log.warning(
-                "%sits shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO: so it does", place
+                "%sthe shapes fit only if Interp's zoom_factor multiplies sizes, as in OpenVINO; it is read so", place
             )
     if wrong or problems:
         with locate_errors(file=file):
@@ -131,7 +131,7 @@ def _without_reshapes_in_place(layers: list[LayerParameter]) -> list[LayerParame
 
 
 def _with_openvinos_zoom(net: NetParameter) -> NetParameter | None:
-    """Return the net with full_zoom_factor in place of each zoom_factor of Interp, or None if there is none.
+    """Return the net with full_zoom_factor instead of each zoom_factor of Interp, or None if there is none.
 
     OpenVINO multiplies the size n by the factor, where DeepLab's Interp gives n + (n - 1) * (factor - 1).
     """
@@ -249,11 +249,12 @@ class _Wiring:
             check_filler(spec.filler)
         lasting = [s for s in specs if s.persistent]
         params = self.sharing.add(key, layer, lasting, strict=context.type.docs.origin == "BVLC")
-        carried = carried_params(key, len(params), [s for s in specs if not s.persistent])
-        look = context.type.implementation.look(site) if isinstance(context.type.implementation, Reads) else None
-        tops = self._tops(context, (*params, *carried), bottoms, look)
+        recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
+        kind = context.type
+        source_spec = kind.implementation.probe(site) if isinstance(kind.implementation, Reads) else None
+        tops = self._tops(context, (*params, *recurrent_state), bottoms, source_spec)
         check_countable(tops)
-        names = tuple(layer.top) or (AUTOMATIC,) * len(tops if context.type.signature.loss else ())
+        names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
             raise LayerError(f"computes {format_count(len(tops), 'top')}, but names {len(names)}")
         for place, name, before, top in zip(layer.bottom, names, bottoms, tops, strict=False):
@@ -270,9 +271,9 @@ class _Wiring:
                 tops=names,
                 loss_weights=_loss_weights(context.type, layer, len(names)),
                 params=params,
-                carried=carried,
+                recurrent_state=recurrent_state,
                 inserted_split=inserted,
-                look=look,
+                source_spec=source_spec,
             )
         )
 
@@ -281,14 +282,14 @@ class _Wiring:
         context: Context,
         params: Sequence[Param],
         bottoms: Sequence[jax.ShapeDtypeStruct],
-        look: Look | None,
+        source_spec: SourceSpec | None,
     ) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Return the result of `top_shapes`. Layers with equal contexts and shapes are traced only once."""
         if context.per_layer or not isinstance(context.type.implementation, Traced):  # such types may read files
-            return top_shapes(context, params, bottoms, look)
+            return top_shapes(context, params, bottoms, source_spec)
         signature = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
         if signature not in self.traced:
-            self.traced[signature] = top_shapes(context, params, bottoms, look)
+            self.traced[signature] = top_shapes(context, params, bottoms, source_spec)
         return self.traced[signature]
 
     def _key(self, name: str) -> str:
@@ -308,22 +309,25 @@ def _loss_weights(kind: LayerType, layer: LayerParameter, n_tops: int) -> tuple[
 
 
 def top_shapes(
-    context: Context, params: Sequence[Param], bottoms: Sequence[jax.ShapeDtypeStruct], look: Look | None = None
+    context: Context,
+    params: Sequence[Param],
+    bottoms: Sequence[jax.ShapeDtypeStruct],
+    source_spec: SourceSpec | None = None,
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
     """Return shapes and dtypes of a layer's tops.
 
-    They come from `look` for data layers, from the type's shape rule if it has one, and otherwise from tracing the
-    forward function.
+    They come from `source_spec` for data layers, from the type's shape rule if it has one, and otherwise from tracing
+    the forward function.
 
     Args:
         context: the layer's settings and type.
         params: the layer's params.
         bottoms: shapes and dtypes of the bottoms.
-        look: the result of probing a data layer's source.
+        source_spec: the result of probing a data layer's source.
     """
     kind = context.type
-    if look is not None:
-        return look.tops
+    if source_spec is not None:
+        return source_spec.tops
     if isinstance(kind.implementation, Fed):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
     if isinstance(kind.implementation, OnHost):

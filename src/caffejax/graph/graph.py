@@ -16,12 +16,12 @@ from ..errors import GraphError, Problem, locate_errors
 from ..human_readable import format_count
 from ..layers import Context, Fed, LayerType, ParamSpec, Phase, Site, type_of
 from ..layers.context import name_number, resolve_type
-from ..layers.data_source import Look
+from ..layers.data_source import SourceSpec
 from ..text_table import printable
 
 T = TypeVar("T")
 
-AUTOMATIC = "(automatic)"  # Caffe's name for a loss top that the net does not name
+UNNAMED_TOP = "(automatic)"  # Caffe's name for a loss top that the net does not name
 
 
 class Slot(NamedTuple):
@@ -79,11 +79,12 @@ class Layer:
         bottoms, tops: blob names. A top with the name of its bottom is computed in place.
         loss_weights: one for each top.
         params: params and running statistics, in Caffe's order.
-        carried: arrays that a forward pass stores for the next one. They are not among the layer's blobs in Caffe.
+        recurrent_state: arrays that a forward pass stores for the next one. In Caffe they are not among the layer's
+            blobs.
         need_backward: whether the layer takes part in the backward pass.
         bottom_need_backward: for each bottom, whether its gradient is computed.
         inserted_split: whether this is a Split that was inserted because a blob has several readers.
-        look: for a data layer, the shapes and dtypes that probing its source returned; None for other layers.
+        source_spec: for a data layer, the shapes and dtypes that probing its source returned; None for other layers.
     """
 
     key: str
@@ -93,11 +94,11 @@ class Layer:
     tops: tuple[str, ...]
     loss_weights: tuple[float, ...]
     params: tuple[Param, ...]
-    carried: tuple[Param, ...] = ()
+    recurrent_state: tuple[Param, ...] = ()
     need_backward: bool = False
     bottom_need_backward: tuple[bool, ...] = ()
     inserted_split: bool = False
-    look: Look | None = None
+    source_spec: SourceSpec | None = None
 
     def __reduce__(self) -> Any:
         # the type is pickled as its name, and `_unpickle_layer` resolves it for this layer
@@ -120,13 +121,18 @@ class Layer:
         """Return a problem with the message and the layer's name, type and file."""
         return Problem(message, file=self.site.file, layer=self.name, layer_type=self.type.name)
 
-    def finish(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
+    def transform_on_device(self, arrays: Sequence[Any]) -> tuple[jax.Array, ...]:
         """Return the tops of an Input or data layer from the arrays of the caller or the source, on the device.
 
         The device part of a data layer's transform, mean and scale, is applied here.
         """
         tops = tuple(map(jnp.asarray, arrays))
-        return tops if self.look is None or self.look.finish is None else self.look.finish(*tops)
+        return tops if self.device_transform is None else self.device_transform(*tops)
+
+    @property
+    def device_transform(self) -> Callable[..., tuple[jax.Array, ...]] | None:
+        """The function that computes a data layer's tops from its source's arrays on the device, or None."""
+        return self.source_spec and self.source_spec.device_transform
 
     @property
     def index_bottoms(self) -> frozenset[int]:
@@ -168,8 +174,8 @@ class Layer:
 
     @property
     def all_params(self) -> tuple[Param, ...]:
-        """The elements of `params`, including shared ones, followed by `carried`."""
-        return (*self.params, *self.carried)
+        """The elements of `params`, including shared ones, followed by `recurrent_state`."""
+        return (*self.params, *self.recurrent_state)
 
     def arrays(self, params: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arrays of `all_params`, each in the shape that this layer uses; see `Param.array`."""

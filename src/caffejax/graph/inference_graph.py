@@ -9,7 +9,7 @@ from ..errors import GraphError, Problem, did_you_mean
 from ..layers import type_of
 from ..layers.context import strip_wiring
 from ..schema.caffe_pb2 import LayerParameter
-from .graph import AUTOMATIC, Graph, Layer
+from .graph import UNNAMED_TOP, Graph, Layer
 from .reshape import reshape_graph
 
 
@@ -65,7 +65,7 @@ def predictions(graph: Graph) -> tuple[str, ...]:
     learned = _param_dependent_blobs(graph)
     predicted: dict[str, None] = {}
     waiting = [name for name in graph.outputs if name in learned]
-    unnamed = [layer for layer in graph.layers if AUTOMATIC in layer.tops]  # losses without a named top, as in V1 nets
+    unnamed = [layer for layer in graph.layers if UNNAMED_TOP in layer.tops]  # losses, as in V1 nets
     waiting += [bottom for layer in unnamed for bottom in layer.bottoms if bottom in learned]
     while waiting:
         layer = maker[name := waiting.pop(0)]

@@ -11,7 +11,7 @@ from ..errors import CaffejaxError, GraphError, Problem
 from ..layers.validation import check_param_shapes
 from .build import check_countable, top_shapes
 from .graph import Graph, Layer
-from .shared_params import carried_params
+from .shared_params import recurrent_state_params
 
 
 def reshape_graph(graph: Graph, inputs: Mapping[str, tuple[int, ...]], layers: range | None = None) -> Graph:
@@ -73,7 +73,7 @@ def _reshape_layer(
         before = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
     declared = check_param_shapes(layer.context, [param.spec for param in layer.params], bottoms)
-    carried = carried_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
-    if carried or layer.carried:
-        layer = replace(layer, carried=carried)
-    return layer, top_shapes(layer.context, (*layer.params, *carried), bottoms)
+    recurrent_state = recurrent_state_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
+    if recurrent_state or layer.recurrent_state:
+        layer = replace(layer, recurrent_state=recurrent_state)
+    return layer, top_shapes(layer.context, (*layer.params, *recurrent_state), bottoms)

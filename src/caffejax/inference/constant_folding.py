@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..execution import PassInputs, Trees, compute
-from ..execution.schedule import part_of
+from ..execution.schedule import make_part
 from ..graph import Graph, Layer, Param, Slot
 from ..kernels.packed_weights import StoredWeight
 from ..layers import ParamSpec, Traced
@@ -83,7 +83,7 @@ class _Folding:
         if not self._fold_into_maker(layer, arrays):
             owned = [replace(p, owner=p.slot) for p in layer.all_params]
             n = len(layer.params)
-            self._keep(replace(layer, params=tuple(owned[:n]), carried=tuple(owned[n:])), arrays)
+            self._keep(replace(layer, params=tuple(owned[:n]), recurrent_state=tuple(owned[n:])), arrays)
 
     def result(self) -> tuple[Graph, Trees]:
         layers = tuple(self._layers.values())
@@ -154,13 +154,13 @@ def remove_constants(graph: Graph, variables: Trees) -> tuple[Graph, Constants]:
 
 def _constant_tops(graph: Graph, layer: Layer, variables: Trees, constants: Mapping[str, Any]) -> Constants | None:
     """Return a layer's tops by name if they do not depend on the values of the inputs, else None."""
-    if layer.type.is_fed or layer.type.on_host or layer.carried or not layer.bottoms:
+    if layer.type.is_fed or layer.type.on_host or layer.recurrent_state or not layer.bottoms:
         return None
     if not layer.type.traits.depends_only_on_shapes and not constants.keys() >= set(layer.bottoms):
         return None
     if (compute_tops := host_function(layer)) is not None:
         return compute_tops([constants.get(b, _zeros(graph, b)) for b in layer.bottoms])
-    part = part_of([layer])
+    part = make_part([layer])
     params, state = materialize((part.select(variables[0]), part.select(variables[1])))
     before = {b: jax.device_put(np.asarray(constants.get(b, _zeros(graph, b)))) for b in layer.bottoms}
     return dict(compute(part, PassInputs(params, state, {}, None, {}), before).values)

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import LayerError
 from ..execution import Part, PassInputs, PassOutputs, Schedule, Trees, Values, compute, plan, run, run_part
 from ..execution.interpreter import CompiledParts
-from ..execution.schedule import part_of
+from ..execution.schedule import make_part
 from ..graph import Graph, Layer
 from ..human_readable import format_bytes, format_count
 from ..kernels import compiling, onednn_program
@@ -28,7 +28,7 @@ from ..kernels.platform_dispatch import Operation
 from ..options import ComputeConfig
 from .constant_folding import host_function, materialize, remove_constants
 from .low_precision import LowPrecision
-from .partition import Lowered, partition
+from .partition import LoweredPart, partition
 
 Arrays = tuple[jax.Array, ...]
 Step = Callable[[dict[str, Any], "jax.Array | None"], None]  # step(blobs by name, key) adds its results to the blobs
@@ -62,7 +62,7 @@ class CompiledShapes:
         self._variables, self._device = variables, device
         self.graph, self._constants = remove_constants(graph, variables)
         self.schedule: Schedule
-        self.programs: dict[Any, Lowered]
+        self.programs: dict[Any, LoweredPart]
         if device and onednn_program.available() and options.kernels == "fast" and options.precision == "float32":
             self.schedule, self.programs = partition(self.graph, graph, variables, low)
         else:
@@ -137,7 +137,7 @@ class CompiledShapes:
                 continue
             for has_step, group in groupby(zip(part.layers, steps, strict=True), key=lambda pair: pair[1] is not None):
                 layers, group_steps = zip(*group, strict=True)
-                yield from group_steps if has_step else [self._compiled_step(part_of(layers))]
+                yield from group_steps if has_step else [self._compiled_step(make_part(layers))]
 
     def _compiled_step(self, part: Part) -> Step:
         params, state = materialize(_select_variables([part], self._variables))
@@ -203,11 +203,13 @@ class CompiledShapes:
         values = run(self.schedule, pass_inputs, before=before, wanted=self.graph.outputs, runner=runner).values
         return {name: values[name] for name in self.graph.outputs}
 
-    def _program(self, lowered: Lowered, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]) -> Sequence[Any]:
+    def _program(
+        self, lowered: LoweredPart, packed: Arrays, _: PassInputs, bottoms: Sequence[jax.Array]
+    ) -> Sequence[Any]:
         return _run_program(lowered, packed, bottoms)
 
     def _operation(
-        self, lowered: Lowered, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
+        self, lowered: LoweredPart, packed: Arrays, pass_inputs: PassInputs, bottoms: Sequence[jax.Array]
     ) -> Arrays:
         """Return a program's results, as a traced operation.
 
@@ -239,10 +241,10 @@ class CompiledShapes:
                 top.reshape(n, -1, *top.shape[1:]) for top in _run_program(lowered, arrays[: len(packed)], flat)
             )
 
-        return Operation(plain, program, smooth=False, batched=batched)(*packed, *leaves, *bottoms)
+        return Operation(plain, program, differentiable=False, batch_rule=batched)(*packed, *leaves, *bottoms)
 
 
-def _program_step(lowered: Lowered, packed: PackedWeights) -> Step:
+def _program_step(lowered: LoweredPart, packed: PackedWeights) -> Step:
     run_program, reads, makes = lowered.executable, lowered.reads, lowered.makes
 
     def step(values: dict[str, Any], key: jax.Array | None) -> None:
@@ -254,7 +256,7 @@ def _program_step(lowered: Lowered, packed: PackedWeights) -> Step:
 
 def _host_step(layer: Layer) -> Step | None:
     """Return a step that computes a layer with NumPy, or None if the layer has no NumPy implementation."""
-    if layer.type.is_fed and (layer.look is None or layer.look.finish is None):
+    if layer.type.is_fed and layer.device_transform is None:
         return _feed
     compute_tops = host_function(layer)
     if compute_tops is None:
@@ -290,6 +292,6 @@ def _select_variables(parts: Sequence[Part], variables: Trees) -> Trees:
     return params, state
 
 
-def _run_program(lowered: Lowered, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
+def _run_program(lowered: LoweredPart, packed: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> list[jax.Array]:
     executable = lowered.executable
     return onednn_program.run(executable.program, PackedWeights(packed, executable.mark), bottoms)

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..errors import CaffejaxError
 from ..execution import Trees
-from ..execution.memory_check import check_room
+from ..execution.memory_check import check_layers_fit
 from ..execution.schedule import strip_blob_padding
 from ..execution.validation import check_inputs, check_variables
-from ..fork_guard import refuse_in_forks
+from ..fork_guard import raise_after_fork
 from ..graph import Graph
 from ..graph.reshape import reshape_graph, with_batch
 from ..kernels.compiling import cpu_of, only_cpus
@@ -30,7 +30,7 @@ from .low_precision import LowPrecision, measure_ranges
 _MAX_SHAPES = 16  # combinations of shapes that stay compiled
 
 
-@refuse_in_forks("__call__", "ready")
+@raise_after_fork("__call__", "ready")
 class Frozen:
     """A net in phase TEST compiled for inference, with constants folded and weights packed.
 
@@ -208,7 +208,7 @@ class Frozen:
     def _compile(self, inputs: Mapping[str, Any], device: jax.Device | None) -> CompiledShapes:
         check_inputs(self.graph, self.input_names, inputs)
         graph = reshape_graph(self.graph, {name: tuple(np.shape(v)) for name, v in inputs.items()})
-        check_room(graph)
+        check_layers_fit(graph)
         with jax.ensure_compile_time_eval():  # weights are packed once, whatever is being traced
             return CompiledShapes(graph, self._folded, self._options, device=device, low=self._low)
 

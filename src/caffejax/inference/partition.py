@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaffejaxError
-from ..execution import Part, Schedule, Trees, part_of, plan
+from ..execution import Part, Schedule, Trees, make_part, plan
 from ..graph import Graph, Layer
 from ..graph.reshape import with_batch
 from ..kernels.onednn_program import Executable
@@ -24,7 +24,7 @@ _LARGE = 1 << 20  # bytes of a blob of one image; larger images are computed one
 
 
 @dataclass(frozen=True, eq=False)
-class Lowered:
+class LoweredPart:
     """A part that runs as a oneDNN program.
 
     Attributes:
@@ -44,7 +44,7 @@ class Lowered:
 
 def partition(
     graph: Graph, whole: Graph, variables: Trees, low: LowPrecision | None = None
-) -> tuple[Schedule, dict[Any, Lowered]]:
+) -> tuple[Schedule, dict[Any, LoweredPart]]:
     """Partition a graph into oneDNN programs and other parts.
 
     Args:
@@ -58,7 +58,7 @@ def partition(
     """
     schedule, image = plan(graph), _one_image(whole)
     parts: list[Part] = []
-    programs: dict[Any, Lowered] = {}
+    programs: dict[Any, LoweredPart] = {}
     readers = _readers(graph)
     for part in schedule.parts:
         if part.how != "traced" or any(graph.blobs[name].dtype != np.float32 for name in part.makes):
@@ -85,10 +85,10 @@ def _split_for_onednn(
         rejected: set[str] = set()
         for is_able, layers in _group_layers(part.layers, able):
             if not is_able:
-                stages.append((part_of(layers), None))
+                stages.append((make_part(layers), None))
                 continue
             for stage_layers, stage_graph in _stages(graph, layers, image):
-                builder = _PartBuilder(part_of(stage_layers), stage_graph, variables, readers)
+                builder = _PartBuilder(make_part(stage_layers), stage_graph, variables, readers)
                 rejected |= builder.rejected
                 stages.append((builder.part, builder))
         if not rejected:
@@ -213,13 +213,13 @@ class _PartBuilder:
                     self._builder.share(value)
         self._results = [values[name] for name in self._makes]
 
-    def compile(self, low: LowPrecision | None) -> Lowered | None:
+    def compile(self, low: LowPrecision | None) -> LoweredPart | None:
         """Create the oneDNN primitives of the program, or return None if oneDNN cannot compute it."""
         try:
             executable = Executable(self._builder.finish(self._results, self._names, low))
         except ValueError:
             return None
-        return Lowered(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
+        return LoweredPart(self.part, executable, tuple(self._builder.weights), self.part.reads, self._makes)
 
     def _lower(self, layer: Layer, bottoms: Sequence[Value]) -> Sequence[Value] | None:
         """Add a layer to the program, and return the values of its tops, or None if oneDNN does not support it."""

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..graph import AUTOMATIC, Graph, inference_graph
+from ..graph import UNNAMED_TOP, Graph, inference_graph
 from ..graph.inference_graph import inference_names
 from ..graph.traits import is_stateless
 from ..host_memory import free_memory
@@ -38,10 +38,12 @@ class FrozenPasses:
     def __init__(self, graph: Graph, run: ComputeConfig, variables: Variables, names: Mapping[str, str]) -> None:
         self._names, self._losses = names, graph.losses
         self._frozen = Frozen(inference_graph(graph, names), variables, run)
-        unfinished = [layer for layer in graph.layers if layer.look is not None and layer.look.finish is not None]
+        unfinished = [layer for layer in graph.layers if layer.device_transform is not None]
 
         def finish(inputs: Mapping[str, Any]) -> dict[str, Any]:
-            finished = ((layer.tops, layer.finish([inputs[top] for top in layer.tops])) for layer in unfinished)
+            finished = (
+                (layer.tops, layer.transform_on_device([inputs[top] for top in layer.tops])) for layer in unfinished
+            )
             return {top: value for tops, values in finished for top, value in zip(tops, values, strict=True)}
 
         self._finish = compiling.jit(finish, run.kernels) if unfinished else None
@@ -105,7 +107,7 @@ def scored_blobs(graph: Graph) -> tuple[str, ...]:
     top of its name.
     """
     makers, roots = Counter(top for layer in graph.layers for top in layer.tops), graph.split_roots
-    if AUTOMATIC in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
+    if UNNAMED_TOP in graph.losses or any(makers[roots.get(name, name)] > 1 for name in graph.losses):
         return ()
     return tuple(dict.fromkeys((*graph.outputs, *graph.losses)))
 

@@ -28,7 +28,7 @@ from ..net import Blobs, Net, Variables
 from ..variables import index_blobs
 
 
-class Carried(nnx.Variable[Any]):
+class RecurrentState(nnx.Variable[Any]):
     """State that a recurrent layer carries to the next forward pass."""
 
 
@@ -51,7 +51,7 @@ class CaffeModule(nnx.Module):
         net: the net.
         weights: `{layer: {index: nnx.Param}}`, in Caffe's order and shapes. A shared blob is stored only for the layer
             that owns it.
-        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat) and recurrent state (Carried).
+        state: `{layer: {index: variable}}`: running statistics (nnx.BatchStat) and recurrent state (RecurrentState).
         deterministic: whether the module is in eval mode.
 
     Raises:
@@ -118,9 +118,9 @@ def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
     """Return a linen module that contains a net, by flax's bridge from nnx to linen.
 
     `init({"params": key, "dropout": key}, inputs)` returns `variables`, or initial values if they are None. The
-    collections are `params`, `batch_stats` and `Carried`. `apply` returns the updated collections that `mutable` names,
-    and with `nnx_method="loss"` the loss as well. In phase TRAIN, pass `rngs={"dropout": key}` to `apply`, because the
-    bridge otherwise uses a constant key.
+    collections are `params`, `batch_stats` and `RecurrentState`. `apply` returns the updated collections that `mutable`
+    names, and with `nnx_method="loss"` the loss as well. In phase TRAIN, pass `rngs={"dropout": key}` to `apply`,
+    because the bridge otherwise uses a constant key.
     """
 
     def module(*, rngs: nnx.Rngs) -> CaffeModule:
@@ -131,7 +131,7 @@ def to_linen(net: Net, variables: Variables | None = None) -> linen.Module:
 
 def _state(net: Net, key: str, blobs: Mapping[int, Any]) -> dict[int, nnx.Variable[Any]]:
     n = len(net.graph.layer(key).params)
-    return {i: (nnx.BatchStat if i < n else Carried)(jnp.asarray(blob)) for i, blob in blobs.items()}
+    return {i: (nnx.BatchStat if i < n else RecurrentState)(jnp.asarray(blob)) for i, blob in blobs.items()}
 
 
 def _is_variable(x: Any) -> bool:

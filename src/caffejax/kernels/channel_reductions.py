@@ -77,7 +77,7 @@ def row(b: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 def _weighted_sums(x: jax.Array, weight: float) -> jax.Array:
     n, rows, channels = _shape(x.shape)
-    add = Operation(partial(_add_by_product, weight=weight), partial(_add_on_cpu, weight=weight), smooth=False)
+    add = Operation(partial(_add_by_product, weight=weight), partial(_add_on_cpu, weight=weight), differentiable=False)
     return add(x.reshape(n, rows, channels).sum(0))[0]
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from jax.extend import backend
 from jax.extend.core import get_opaque_trace_state
 
-from ..fork_guard import refuse_in_forks
+from ..fork_guard import raise_after_fork
 from ..options import Kernels
-from .program_cache import Kept, Programs, compile_uncached, settings, types_of
+from .program_cache import CachedPrograms, Programs, compile_uncached, settings, types_of
 
 # XLA calls its library (YNN) for convolutions and matrix products by default; for convolutions its own code is faster
 _CPU_OPTIONS = ({"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"},)
@@ -29,20 +29,20 @@ with jax.ensure_compile_time_eval():  # this may be imported while something is 
     _NOTHING_TRACED = get_opaque_trace_state()
 
 
-def jit(function: Callable[..., Any], kernels: Kernels, *, kept_as: bytes | None = None, **options: Any) -> Jitted:
+def jit(function: Callable[..., Any], kernels: Kernels, *, cache_key: bytes | None = None, **options: Any) -> Jitted:
     """Return a function compiled as by `jax.jit`, with compiler options for the fast kernels on CPUs.
 
     Args:
         function: the function to compile.
         kernels: "fast" to use the compiler options, "reference" to use none.
-        kept_as: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
+        cache_key: bytes that identify the function and all of its settings, to store its programs for CPUs on disk (see
             `kernels.program_cache`); None to store nothing. Stored programs take only positional arguments.
         options: options of `jax.jit`.
     """
-    return Jitted(function, kernels, kept_as, **options)
+    return Jitted(function, kernels, cache_key, **options)
 
 
-@refuse_in_forks("__call__", "lower", "trace")
+@raise_after_fork("__call__", "lower", "trace")
 class Jitted:
     """A function compiled by `jit`.
 
@@ -56,13 +56,13 @@ class Jitted:
     collecting = True
 
     def __init__(
-        self, function: Callable[..., Any], kernels: Kernels, kept_as: bytes | None = None, **options: Any
+        self, function: Callable[..., Any], kernels: Kernels, cache_key: bytes | None = None, **options: Any
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function, self._options = function, options
         self._inner = jax.jit(function, **options)
         self._tuned = kernels == "fast"
-        self._kept_as, self._programs = kept_as, dict[str, Any]()
+        self._cache_key, self._programs = cache_key, dict[str, Any]()
         self._last: tuple[Any, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ class Jitted:
             return self._run(args, kwargs)
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if self._kept_as is not None and not kwargs and is_tracing_nothing():
+        if self._cache_key is not None and not kwargs and is_tracing_nothing():
             if self._last is not None and self._last[0] == _SETTINGS():
                 with contextlib.suppress(TypeError, ValueError):  # raised for other types of arguments, before it runs
                     return self._last[1](*args)
@@ -82,16 +82,18 @@ class Jitted:
         return self._for(args, kwargs)(*args, **kwargs)
 
     def fetch_ahead(self) -> None:
-        """Start to load the function's newest stored program in another thread, if the function has a `kept_as`."""
+        """Start to load the function's newest stored program in another thread, if the function has a `cache_key`."""
         if self._cache is not None:
             self._cache.fetch_ahead()
 
     @functools.cached_property
-    def _cache(self) -> Kept | None:
-        if self._kept_as is None:
+    def _cache(self) -> CachedPrograms | None:
+        if self._cache_key is None:
             return None
         tuned = self._tuned and only_cpus()
-        return Kept(self._kept_as, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}})
+        return CachedPrograms(
+            self._cache_key, self._options | {"tuned": tuned, "compiler": compiler_options() if tuned else {}}
+        )
 
     def _program(self, args: tuple[Any, ...]) -> Any:
         """Return the compiled program for arguments of these types, from disk if it is stored there.

@@ -28,10 +28,10 @@ Pad = tuple[int, int, int]  # cells added at the low end, at the high end, and b
 # a 1x1 convolution of at most this number of rows is a matrix product: oneDNN's convolution reorders the weight first,
 # which takes too long for few rows
 _FEW_ROWS = 1024
-Formulation = Literal["product", "depthwise", "by group", "convolution"]
+Algorithm = Literal["product", "depthwise", "by group", "convolution"]
 
 
-def formulation(x: jax.Array, weight: jax.Array, window: Window) -> Formulation:
+def choose_algorithm(x: jax.Array, weight: jax.Array, window: Window) -> Algorithm:
     """Choose how to compute a convolution: "product" for 1x1 with stride 1, "depthwise", "by group" or "convolution".
 
     Args:
@@ -73,19 +73,19 @@ def _correlate_by_xla(x: jax.Array, weight: jax.Array, window: Window) -> jax.Ar
     if math.prod(window.kernel) == 1 and not any(map(any, window.padding)):
         x = channels_first(channels_last(x)[(slice(None), *(slice(None, None, s) for s in window.stride))])
         window = replace(window, stride=(1,) * len(window.stride))
-    form = formulation(x, weight, window)
-    if form == "by group":
+    algorithm = choose_algorithm(x, weight, window)
+    if algorithm == "by group":
         return group_by_group(partial(_correlate_by_xla, window=window), x, weight, groups_of(x.shape[1], weight))
-    if form == "depthwise":
+    if algorithm == "depthwise":
         return _depthwise(x, weight, window)
-    run = _product if form == "product" else _convolution
+    run = _product if algorithm == "product" else _convolution
     return channels_first(run(channels_last(x), weight, window))
 
 
 def _correlate_by_onednn(
     x: jax.Array, weight: jax.Array, bias: jax.Array | None, window: Window, relu: bool
 ) -> jax.Array:
-    product = formulation(x, weight, window) == "product"
+    product = choose_algorithm(x, weight, window) == "product"
     x = channels_last(materialise_channels_last(x))
     if product and math.prod(x.shape[:-1]) <= _FEW_ROWS:
         rows, matrix = x.reshape(-1, x.shape[-1]), weight.reshape(weight.shape[:2])

@@ -89,8 +89,8 @@ def _correlation(window: Window, relu: bool) -> Operation:
         plain=partial(_plain, window=window, relu=relu),
         cpu=partial(_on_cpu, window=window, relu=relu),
         gpu=partial(_on_gpu, window=window, relu=relu),
-        smooth=False,
-        batched=partial(_map_correlation, window=window, relu=relu),
+        differentiable=False,
+        batch_rule=partial(_map_correlation, window=window, relu=relu),
     )
 
 
@@ -138,8 +138,8 @@ def _correlation_diffs(window: Window, needed: onednn.NeededDiffs, bias: bool, r
         plain=partial(_needed_diffs, _plain_diffs, **how),
         cpu=partial(_needed_diffs, convolution_cpu.correlate_diffs, **how),
         tpu=partial(_needed_diffs_on_tpu, **how),
-        smooth=False,
-        batched=partial(_map_diffs, **how, relu=relu),
+        differentiable=False,
+        batch_rule=partial(_map_diffs, **how, relu=relu),
     )
 
 

@@ -50,7 +50,7 @@ def _differentiable(transpose: bool) -> Any:
 def _product(transpose: bool) -> Operation:
     how: Any = {"transpose": transpose}
     return Operation(
-        partial(_plain, **how), partial(_on_cpu, **how), smooth=False, batched=partial(_map_product, **how)
+        partial(_plain, **how), partial(_on_cpu, **how), differentiable=False, batch_rule=partial(_map_product, **how)
     )
 
 
@@ -89,8 +89,8 @@ def _product_diffs(transpose: bool, needed: onednn.NeededDiffs) -> Operation:
     return Operation(
         partial(_plain_diffs, **how),
         partial(_diffs_on_cpu, **how),
-        smooth=False,
-        batched=partial(_map_diffs, **how),
+        differentiable=False,
+        batch_rule=partial(_map_diffs, **how),
     )
 
 

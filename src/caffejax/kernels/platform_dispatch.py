@@ -22,7 +22,7 @@ Function = Callable[..., Arrays]
 Which = tuple[int, ...]
 
 
-class Batched(Protocol):
+class BatchRule(Protocol):
     """A batching rule, for `jax.vmap`, of an operation whose CPU implementation JAX cannot transform."""
 
     def __call__(self, arrays: Sequence[jax.Array], axes: Sequence[int | None]) -> Arrays | None:
@@ -49,42 +49,42 @@ class Operation:
         plain: the implementation in XLA's operations, which JAX can transform in any way.
         cpu: the implementation for CPUs, in a program for one device.
         gpu, tpu: the implementations for GPUs and TPUs, or None to use `plain`.
-        cut: the implementation for a program that XLA partitions over several devices, or None to use `plain`.
-        smooth: whether JAX can transform `cpu`. If not, derivatives and mapped calls use `plain`.
-        batched: the batching rule for mapped calls if JAX cannot transform `cpu`, or None to map `plain`.
+        partitioned: the implementation for a program that XLA partitions over several devices, or None to use `plain`.
+        differentiable: whether JAX can transform `cpu`. If not, derivatives and mapped calls use `plain`.
+        batch_rule: the batching rule for mapped calls if JAX cannot transform `cpu`, or None to map `plain`.
     """
 
     plain: Function
     cpu: Function
     gpu: Function | None = None
     tpu: Function | None = None
-    cut: Function | None = None
-    smooth: bool = True
-    batched: Batched | None = None
+    partitioned: Function | None = None
+    differentiable: bool = True
+    batch_rule: BatchRule | None = None
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
         """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
-        gpu, tpu, cut = map(_in_precision, (self.gpu, self.tpu, self.cut))
-        operation = replace(self, gpu=gpu, tpu=tpu, cut=cut)
+        gpu, tpu, partitioned = map(_in_precision, (self.gpu, self.tpu, self.partitioned))
+        operation = replace(self, gpu=gpu, tpu=tpu, partitioned=partitioned)
         return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
-    def through(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
+    def map_implementations(self, transform: Callable[[Function], Function], plain: ClosedJaxpr) -> Function:
         """Return the transformed operation: `transform` applied to each implementation.
 
-        If `cpu` is not smooth, the result is only the transformed plain implementation.
+        If `cpu` is not differentiable, the result is only the transformed plain implementation.
 
         Args:
             transform: maps a function to a function.
             plain: the traced plain implementation.
         """
         run = transform(jaxpr_as_fun(plain))
-        if not self.smooth:
+        if not self.differentiable:
             return run
-        gpu, tpu, cut = (
+        gpu, tpu, partitioned = (
             None if implementation is None else transform(implementation)
-            for implementation in (self.gpu, self.tpu, self.cut)
+            for implementation in (self.gpu, self.tpu, self.partitioned)
         )
-        return Operation(run, transform(self.cpu), gpu, tpu, cut)
+        return Operation(run, transform(self.cpu), gpu, tpu, partitioned)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ _operation = Primitive("caffejax_operation")
 _operation.multiple_results = True
 
 
-def formulation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
+def select_implementation(operation: Operation, plain: ClosedJaxpr, platform: str | None, *, whole: bool) -> Function:
     """Return the implementation of an operation for a platform.
 
     Args:
@@ -120,7 +120,7 @@ def formulation(operation: Operation, plain: ClosedJaxpr, platform: str | None, 
     if implementation is not None:
         return implementation
     if not whole:
-        return operation.cut or jaxpr_as_fun(plain)
+        return operation.partitioned or jaxpr_as_fun(plain)
     return operation.cpu if platform == "cpu" else jaxpr_as_fun(plain)
 
 
@@ -128,7 +128,7 @@ def _evaluate(*arrays: jax.Array, operation: Operation, plain: ClosedJaxpr) -> S
     devices = {d for a in arrays if isinstance(a, jax.Array) for d in a.devices()}
     platforms = {"cuda" if d.platform == "gpu" else d.platform for d in devices}
     platform = platforms.pop() if len(platforms) == 1 else None
-    return list(formulation(operation, plain, platform, whole=len(devices) == 1)(*arrays))
+    return list(select_implementation(operation, plain, platform, whole=len(devices) == 1)(*arrays))
 
 
 _operation.def_impl(_evaluate)
@@ -138,7 +138,7 @@ _operation.def_abstract_eval(lambda *_, plain, **__: plain.out_avals)
 def _lower(ctx: mlir.LoweringRuleContext, *values: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     module = ctx.module_context
     alone = len(module.platforms) == 1 and not module.lowering_parameters.for_export
-    run = formulation(operation, plain, module.platforms[0] if alone else None, whole=_whole(module))
+    run = select_implementation(operation, plain, module.platforms[0] if alone else None, whole=_whole(module))
     return mlir.lower_fun(run, multiple_results=True)(ctx, *values)
 
 
@@ -178,7 +178,7 @@ class _Tangent:
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, operation: Operation, plain: ClosedJaxpr) -> Any:
     tops = _operation.bind(*primals, operation=operation, plain=plain)
     which = tuple(i for i, t in enumerate(tangents) if type(t) is not ad.Zero)
-    tangent = operation.through(partial(_Tangent, which=which), plain)
+    tangent = operation.map_implementations(partial(_Tangent, which=which), plain)
     results = iter(tangent(*primals, *(tangents[i] for i in which)))
     return tops, [next(results) if has_tangent(top) else ad.Zero(jax.typeof(top).to_tangent_aval()) for top in tops]
 
@@ -224,7 +224,7 @@ class _Transposed:
 def _transpose(cotangents: Sequence[Any], *arrays: Any, operation: Operation, plain: ClosedJaxpr) -> Any:
     types = tuple((i, a.aval) for i, a in enumerate(arrays) if ad.is_undefined_primal(a))
     residuals = [a for a in arrays if not ad.is_undefined_primal(a)]
-    transposed = operation.through(partial(_Transposed, types=types, others=len(residuals)), plain)
+    transposed = operation.map_implementations(partial(_Transposed, types=types, others=len(residuals)), plain)
     results = transposed(*residuals, *map(ad.instantiate_zeros, cotangents))
     diffs = dict(zip((i for i, _ in types), results, strict=True))
     return [diffs.get(i) for i in range(len(arrays))]
@@ -246,9 +246,9 @@ class _Mapped:
 
 
 def _batch(arrays: Sequence[Any], axes: Sequence[int | None], *, operation: Operation, plain: ClosedJaxpr) -> Any:
-    results = operation.batched(arrays, axes) if operation.batched else None
+    results = operation.batch_rule(arrays, axes) if operation.batch_rule else None
     if results is None:
-        results = operation.through(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
+        results = operation.map_implementations(partial(_Mapped, axes=tuple(axes)), plain)(*arrays)
     return results, (0,) * len(results)
 
 

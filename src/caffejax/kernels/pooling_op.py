@@ -191,8 +191,8 @@ def _placed(window: Window) -> Operation:
         partial(_maxima_and_places, window=window),
         partial(_maxima_and_places_on_cpu, window=window),
         gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
-        smooth=False,
-        batched=partial(_map_rows, _placed, window),
+        differentiable=False,
+        batch_rule=partial(_map_rows, _placed, window),
     )
 
 
@@ -202,8 +202,8 @@ def _diff(window: Window) -> Operation:
         partial(_maxima_diff, window=window),
         partial(_maxima_diff_on_cpu, window=window),
         gpu=partial(_sliced_maxima_diff, window=window, lay_out=leave_layout),
-        smooth=False,
-        batched=partial(_map_rows, _diff, window),
+        differentiable=False,
+        batch_rule=partial(_map_rows, _diff, window),
     )
 
 

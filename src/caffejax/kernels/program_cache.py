@@ -60,7 +60,7 @@ class Programs:
     folder: Path | None = None
 
 
-class Kept:
+class CachedPrograms:
     """The programs of one function in the cache; a program for each combination of argument types.
 
     Args:

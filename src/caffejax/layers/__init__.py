@@ -1,7 +1,7 @@
 """Layer types by Caffe's names. The registry imports the module of a type when the type is first requested."""
 
 from .context import Context, ParamSpec, Phase, Site
-from .data_source import Look, Position, Source
+from .data_source import Position, Source, SourceSpec
 from .implementation import LayerContext
 from .registry import layer_type, layer_types, register, register_temporarily, type_of
 from .types import (
@@ -34,7 +34,6 @@ __all__ = [
     "LayerDocs",
     "LayerTraits",
     "LayerType",
-    "Look",
     "OnHost",
     "ParamSpec",
     "PerLayer",
@@ -44,6 +43,7 @@ __all__ = [
     "Signature",
     "Site",
     "Source",
+    "SourceSpec",
     "Traced",
     "Variants",
     "layer_type",

@@ -300,7 +300,7 @@ def convolution(ctx: Context, blobs: Arrays, *xs: jax.Array) -> Arrays:
     return tuple(c(x, *blobs) for x in xs)
 
 
-def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
+def count_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> int:
     """Count the following factors and biases by channel (BatchNorm by stored statistics, Scale, Bias), then a ReLU."""
     axis = canonical_axis(ctx.settings.axis, x.shape)
     affine = len(list(takewhile(lambda f: f.is_by_channel(axis, ctx.settings.num_output), epilogues)))
@@ -308,7 +308,7 @@ def convolution_fusible(ctx: Context, x: Any, epilogues: Sequence[Epilogue]) -> 
 
 
 def convolution_fused(ctx: Context, blobs: Arrays, x: jax.Array, epilogues: Sequence[Epilogue]) -> jax.Array:
-    """Compute a convolution with the epilogues that `convolution_fusible` counts."""
+    """Compute a convolution with the epilogues that `count_fusible` counts."""
     weight, bias = blobs if len(blobs) > 1 else (blobs[0], None)
     *affine, last = epilogues
     relu, factor = last.is_relu, None
@@ -368,7 +368,7 @@ define_layer(
     Traced(
         convolution,
         params=convolution_params,
-        fusion=Fusion(convolution_fusible, convolution_fused),
+        fusion=Fusion(count_fusible, convolution_fused),
         top_shapes=convolution_top_shapes,
     ),
     Gradient(convolution_backward),
@@ -446,7 +446,7 @@ define_layer(
     Traced(
         depthwise_convolution,
         params=convolution_params,
-        fusion=Fusion(convolution_fusible, convolution_fused),
+        fusion=Fusion(count_fusible, convolution_fused),
         top_shapes=convolution_top_shapes,
     ),
     Gradient(convolution_backward),
@@ -482,7 +482,7 @@ define_layer(
     Traced(
         convolution_depthwise,
         params=_depthwise(convolution_params),
-        fusion=Fusion(_depthwise(convolution_fusible), _depthwise(convolution_fused, 1)),
+        fusion=Fusion(_depthwise(count_fusible), _depthwise(convolution_fused, 1)),
     ),
     Gradient(_depthwise(convolution_backward, 1)),
     replace(CONVOLUTION_TRAITS, row_wise=True, window=_depthwise(convolution_window_of)),

@@ -34,7 +34,7 @@ class Source(Position, Protocol):
     def __next__(self) -> tuple[np.ndarray, ...]:
         """Return the next batch, one array per top; after the last example the first follows, as in Caffe.
 
-        If `Look.finish` is set, it computes the tops from these arrays."""
+        If `SourceSpec.device_transform` is set, it computes the tops from these arrays."""
         ...
 
     def close(self) -> None:
@@ -62,17 +62,18 @@ class SharedSource(Source, Protocol):
         ...
 
 
-class Look(NamedTuple):
+class SourceSpec(NamedTuple):
     """The result of inspecting a source.
 
     Attributes:
         tops: shape and dtype of each top.
-        finish: `finish(*arrays) -> tops`, traced: the transformation of the source's arrays on the device, or None.
+        device_transform: `device_transform(*arrays) -> tops`, traced: computes the tops from the source's arrays on the
+            device; None if the arrays are the tops.
         arrays: shape and dtype of the source's arrays; None if they equal `tops`.
         padded: the numbers of the tops whose rows vary by batch, with padding behind them, see `layers.row_padding`.
     """
 
     tops: Tops
-    finish: Callable[..., tuple[jax.Array, ...]] | None = None
+    device_transform: Callable[..., tuple[jax.Array, ...]] | None = None
     arrays: Tops | None = None
     padded: tuple[int, ...] = ()

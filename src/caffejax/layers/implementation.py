@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .data_source import Look, Position
+from .data_source import Position, SourceSpec
 
 Function = Callable[..., Any]
 
@@ -90,13 +90,14 @@ class Reads:
     """Tops read from a data source.
 
     Attributes:
-        look: `look(site)` inspects the source cheaply and returns a `Look`; called once, when the graph is built.
-        open: `open(site, tops)` opens the source; `tops` are `Look.tops`.
+        probe: `probe(site)` inspects the source cheaply and returns a `SourceSpec`; called once, when the graph is
+            built.
+        open: `open(site, tops)` opens the source; `tops` are `SourceSpec.tops`.
         instance: the user's object that reads, or None.
         position: the interface to save and restore the position of that object in its data, or None.
     """
 
-    look: Callable[..., Look]
+    probe: Callable[..., SourceSpec]
     open: Function
     instance: Any = None
     position: Position | None = None

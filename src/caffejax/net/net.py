@@ -18,7 +18,7 @@ from ..checkpoints.matching import LoadReport
 from ..errors import CaffejaxError, describe_type
 from ..execution import PassInputs, PassOutputs, plan, run, run_part
 from ..execution.interpreter import CompiledParts
-from ..execution.memory_check import check_room
+from ..execution.memory_check import check_layers_fit
 from ..execution.rematerialize import Rematerializer
 from ..execution.schedule import strip_blob_padding, unfuse
 from ..execution.validation import (
@@ -30,7 +30,7 @@ from ..execution.validation import (
     check_variables,
     shape_hints,
 )
-from ..fork_guard import refuse_in_forks
+from ..fork_guard import raise_after_fork
 from ..graph import Graph, Param, Slot, build_graph, inference_graph, net_state
 from ..graph.graph import tree_of
 from ..graph.reshape import reshape_graph, with_batch
@@ -52,7 +52,7 @@ from .initial import initial_variables
 log = logging.getLogger("caffejax.net")
 
 
-@refuse_in_forks("init", "freeze", "apply", "loss")
+@raise_after_fork("init", "freeze", "apply", "loss")
 class Net:
     """A Caffe net for one phase, as pure functions of params, state and inputs.
 
@@ -302,7 +302,7 @@ class Net:
         """
         check_key(key)
         if not isinstance(key, jax.core.Tracer):  # tracing takes no memory
-            check_room(self.graph, shardings)
+            check_layers_fit(self.graph, shardings)
         return initial_variables(self.graph, key, dtype, index_blobs(shardings or {}))
 
     def initializer(self, key: jax.Array | None = None) -> Initializer:
@@ -313,7 +313,7 @@ class Net:
         """
         if key is not None:
             check_key(key)
-        check_room(self.graph)
+        check_layers_fit(self.graph)
 
         def initialize(loaded: Mapping[Slot, jax.Array]) -> Variables:
             draws = any(p.slot not in loaded and is_random(p.spec.filler) for p in self.graph.variables)
@@ -473,7 +473,7 @@ class Net:
         """Run the net up to the blobs in `names`. With `training`, use the schedule with rematerialization."""
         inputs = check_inputs_and_variables(self.graph, inputs)
         if not self._checked_memory and not isinstance(next(iter(inputs.blobs.values()), None), jax.core.Tracer):
-            check_room(self.graph)
+            check_layers_fit(self.graph)
             self._checked_memory = True
         with shape_hints(self.graph, inputs.blobs):
             schedule = self.recomputing.schedule(inputs) if training and self.recomputing else self.schedule

@@ -2,6 +2,6 @@
 
 from .hardware import Target, target_of
 from .hlo import Program, program_of
-from .planner import Plan, Scaled, plan
+from .planner import Plan, ScalingEstimate, plan
 
-__all__ = ["Plan", "Program", "Scaled", "Target", "plan", "program_of", "target_of"]
+__all__ = ["Plan", "Program", "ScalingEstimate", "Target", "plan", "program_of", "target_of"]

@@ -20,7 +20,7 @@ from ..parallel import DATA, make_mesh, replicated_sharding
 from ..schema.caffe_pb2 import SolverParameter
 from ..summary import multiply_adds
 from ..training.build import optimizer_of, run_on
-from ..training.placement import OnMesh
+from ..training.placement import MeshPlacement
 from ..training.train_step import TrainState, init_train_state, make_step
 from .hardware import Chip, Target, devices
 from .hlo import Collective, Program, program_of
@@ -29,7 +29,7 @@ FORWARD = 1 / 3  # of a step, without gradients to add up: a backward pass takes
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScalingEstimate:
     """The estimated time of a training step on a larger number of devices, with the same computation for each device.
 
     Attributes:
@@ -60,9 +60,9 @@ class Scaled:
 
 def scale_step(
     compute_seconds: float, collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1
-) -> Scaled:
+) -> ScalingEstimate:
     """Return the time of a step on rows of `model` devices; each device computes for `compute_seconds`."""
-    return Scaled(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
+    return ScalingEstimate(rows * model, compute_seconds, sum(link_seconds(collectives, chip, rows, model)))
 
 
 def link_seconds(collectives: Iterable[Collective], chip: Chip, rows: int, model: int = 1) -> tuple[float, float]:
@@ -153,7 +153,7 @@ class Plan:
             seconds |= {"links": links} | ({"network": network} if network else {})
         return seconds
 
-    def scaling(self, devices: Sequence[int]) -> list[Scaled]:
+    def scaling(self, devices: Sequence[int]) -> list[ScalingEstimate]:
         """Return the estimated times of a training step on other numbers of devices, with the same batch per device.
 
         The result is empty for a forward pass, for a step compiled for a single row, and for a step that does not fit.
@@ -316,8 +316,8 @@ class CompileJob:
         """Return the shapes, dtypes and shardings of the inputs as data layers read them, with leading axes `ahead`."""
         dtypes = {name: net.graph.blobs[name].dtype for name in net.input_names}
         for layer in net.graph.layers:
-            if layer.look is not None and layer.look.arrays is not None:
-                dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.look.arrays, strict=True)}
+            if layer.source_spec is not None and layer.source_spec.arrays is not None:
+                dtypes |= {top: array.dtype for top, array in zip(layer.tops, layer.source_spec.arrays, strict=True)}
         shapes = {name: (*ahead, *net.graph.blobs[name].shape) for name in dtypes}
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.ShapeDtypeStruct(shapes[name], dtype, sharding=sharding) for name, dtype in dtypes.items()}
@@ -325,7 +325,7 @@ class CompileJob:
 
 def _place_on_mesh(start: TrainState, net: Net, mesh: Mesh, parallel: Parallel) -> tuple[TrainState, Any]:
     """Return the shapes of a train state on a mesh, and its shardings. Each row has separate running statistics."""
-    shardings = OnMesh(mesh, net.graph, parallel.shard).shardings(start)
+    shardings = MeshPlacement(mesh, net.graph, parallel.shard).shardings(start)
     of_rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((mesh.shape[DATA], *x.shape), x.dtype), start.state)
     spread = start.replace(state=of_rows)
     return jax.tree.map(_abstract_array, spread, shardings), shardings

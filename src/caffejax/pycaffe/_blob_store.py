@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from .. import net as pure
-from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..layers.row_padding import num_valid_rows, strip_padding
 from ._synced_memory import Memory, Shape, SyncedBlob
 
@@ -148,7 +148,7 @@ class Memories:
         changed = [name for name in tops if self.blobs[name].shape != graph.blobs[name].shape]
         for name in changed:
             self.blobs[name].reshape(*graph.blobs[name].shape)
-        for param in (param for layer in reshaped for param in layer.carried):
+        for param in (param for layer in reshaped for param in layer.recurrent_state):
             if (carried := self.slots[param.slot]).shape != param.spec.shape:
                 carried.reshape(*param.spec.shape)
                 carried.data_memory.clear()
@@ -164,7 +164,7 @@ class Memories:
     def _set_loss_weights(self, names: Collection[str]) -> None:
         """Fill the diffs of the losses among the blobs `names` with the loss weights, as Caffe's layer setup does."""
         for name, weight in self._graph.losses.items():
-            if name != AUTOMATIC and name in names:
+            if name != UNNAMED_TOP and name in names:
                 self.blobs[name].diff[...] = weight
 
 

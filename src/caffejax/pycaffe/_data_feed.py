@@ -53,11 +53,11 @@ class FedLayers:
 
     def _store(self, layer: Layer, arrays: tuple[Any, ...]) -> None:
         tops = jax.device_put(arrays, self._memories.device)
-        if layer.look is not None and layer.look.finish is not None:
+        if layer.device_transform is not None:
             if layer.key not in self._finish:
-                self._finish[layer.key] = jax.jit(lambda arrays: layer.finish(arrays))
+                self._finish[layer.key] = jax.jit(lambda arrays: layer.transform_on_device(arrays))
             tops = self._finish[layer.key](tops)
-        padded = () if layer.look is None else layer.look.padded
+        padded = () if layer.source_spec is None else layer.source_spec.padded
         for i, (name, array) in enumerate(zip(layer.tops, tops, strict=True)):
             (self._memories.store_rows if i in padded else self._memories.store)(name, array)
 

@@ -20,9 +20,9 @@ from ..execution import (
     Schedule,
     Values,
     compute,
-    part_of,
+    make_part,
+    make_schedule,
     run,
-    schedule_of,
     split_by_layer,
 )
 from ..execution.backward import (
@@ -35,7 +35,7 @@ from ..execution.backward import (
     with_pullback,
 )
 from ..execution.schedule import fuse, split_at_host_layers
-from ..graph import AUTOMATIC, Graph, Layer, Slot
+from ..graph import UNNAMED_TOP, Graph, Layer, Slot
 from ..graph.traits import index_blob, indexing_layers
 from ..kernels import compiling
 from ..kernels.program_cache import Programs
@@ -65,7 +65,7 @@ class BackwardRange:
         layers = graph.layers[low : high + 1]
         taking_part = [layer for layer in layers if has_backward(layer)]
         for layer in reversed(taking_part):
-            reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != AUTOMATIC))
+            reads.update(dict.fromkeys(t for t in layer.tops if t not in writes and t != UNNAMED_TOP))
             writes.update(dict.fromkeys(differentiated_bottoms(layer)))
         self.differentiated = frozenset(layer.key for layer in taking_part)
         tops = {top for layer in layers for top in layer.tops}
@@ -111,7 +111,7 @@ class LayerRange:
     @cached_property
     def leaves(self) -> frozenset[str]:
         """Names of blobs computed in the range that later layers read or that are outputs of the net."""
-        later = part_of(self.graph.layers[self.last + 1 :])
+        later = make_part(self.graph.layers[self.last + 1 :])
         return frozenset(map(self.root, (*later.reads, *self.graph.outputs))).intersection(self.makes)
 
     @cached_property
@@ -121,7 +121,7 @@ class LayerRange:
         Each is a pair of a name and its `root`. Tops of data layers are missing, and all that layers computed in nets
         with rows that vary by batch.
         """
-        computed = part_of(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
+        computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
         mine = {top for layer in self.layers for top in layer.tops}
         fed = [name for name in self.graph.user_inputs if name in mine or name in self._part.reads]
         rest = () if self.graph.has_varying_rows else sorted(computed.intersection(self._part.reads))
@@ -193,12 +193,12 @@ class LayerRange:
         return self._compiled[key]
 
     def _jit(self, function: Any, key: tuple[Any, ...]) -> Any:
-        run, kept_as = self.layers[0].context.run, None
+        run, cache_key = self.layers[0].context.run, None
         if Programs.folder is not None:
             from ..training.program_keys import graph_function  # imports what inference does not need
 
-            kept_as = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, run)
-        return compiling.jit(function, run.kernels, kept_as=kept_as)
+            cache_key = graph_function(f"pycaffe {self.first} {self.last} {key}", self.graph, run)
+        return compiling.jit(function, run.kernels, cache_key=cache_key)
 
     def _forward(self, wanted: tuple[str, ...], inputs: PassInputs) -> PassOutputs:
         schedule = fuse(Schedule(self.graph, (self._part,)))
@@ -241,7 +241,7 @@ class LayerRange:
     def _make_part(self, last: int) -> Part:
         """Return the layers of the range up to index `last` as one part, without Input and data layers."""
         layers = self.graph.layers[self.first : last + 1]
-        return part_of(layer for layer in layers if not layer.type.is_fed)
+        return make_part(layer for layer in layers if not layer.type.is_fed)
 
     def _before(self, inputs: PassInputs) -> Values:
         """Return the input blobs by name. A blob behind earlier Splits has the names of the Splits' tops too."""
@@ -275,7 +275,7 @@ class Ranges:
         Each host layer is a separate range, and so is each layer with padded tops that other layers read. The layers
         after such a layer then run on the valid rows only. If `apart` is True, every layer is a separate range.
         """
-        whole = schedule_of(self.graph, first, last)
+        whole = make_schedule(self.graph, first, last)
         for part in (split_by_layer(whole) if apart else split_at_host_layers(whole, trim=self.padding_is_read)).parts:
             stop = first + len(part.layers)
             yield self.get(first, stop - 1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.loader import Loader
 from ..debugging.debug_info import DebugInfo
-from ..graph import AUTOMATIC
+from ..graph import UNNAMED_TOP
 from ..net import Net as PureNet
 from ..net import Params, Variables
 from ..options import TrainConfig
@@ -20,7 +20,7 @@ from ..process import tune_process
 from ..schema import read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from ..training.build import Setup, build
-from ..training.evaluate import Evaluator, MeshEvaluator, share_trained
+from ..training.evaluate import Evaluator, MeshEvaluator, copy_trained_params
 from ..training.finite_check import FiniteCheck
 from ..training.train_step import StepResult, TrainState, abstract_state, make_update, pass_key
 from ..training.trainer import Trainer
@@ -56,7 +56,7 @@ class BlobUpdater:
         self._workspace, self._device, self._iter_size = workspace, setup.device, setup.param.iter_size
         self._rest = _without_variables(train_state)
         self._fed = setup.net.input_names
-        self._outputs = [name for name in setup.net.outputs if name != AUTOMATIC]
+        self._outputs = [name for name in setup.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(setup.net.graph.layers) - 1
         self._apply = make_update(setup.optimizer, keep_update=True)
         self._debug_info = DebugInfo(setup.net) if setup.param.debug_info else None
@@ -285,7 +285,7 @@ def _make_workspaces(setup: Setup, start: TrainState, workspaces: dict[PureNet, 
     workspaces[setup.net] = Workspace(setup.net, trained, setup.loader)
     tests = setup.tests
     for i, evaluator in enumerate(tests.evaluators):
-        variables = share_trained(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
+        variables = copy_trained_params(evaluator.net.graph, tests.net_variables[i](), setup.net.graph, trained)
         workspaces[evaluator.net] = Workspace(evaluator.net, variables, evaluator.loader)
         tests.net_variables[i] = partial(_current, evaluator, workspaces[evaluator.net])
 

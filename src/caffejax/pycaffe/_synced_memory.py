@@ -125,7 +125,7 @@ class Memory:
         if self._array is not None:
             self._array = jax.device_put(self._array, device)
 
-    def expects_look(self) -> bool:
+    def expects_read(self) -> bool:
         """Return whether the next value is likely to be read. Call it once for each new value."""
         if self.was_read:
             self.streak += 1

@@ -13,7 +13,7 @@ from .. import net as pure
 from ..checkpoints.loading import load_weights
 from ..data.loader import Loader
 from ..execution.backward import has_backward
-from ..execution.memory_check import check_room
+from ..execution.memory_check import check_layers_fit
 from ..graph import Graph
 from ..graph.creation_log import log_creation
 from ..graph.reshape import reshape_graph
@@ -86,7 +86,7 @@ class Workspace:
         key = _shape_key(old, layers, inputs)
         if key not in self._known:
             new = reshape_graph(old, inputs, layers)
-            check_room(new)
+            check_layers_fit(new)
             self._known[key] = Ranges(new)
         self._use(self._known[key])
         self.memories.reshape(self.graph, layers)
@@ -199,7 +199,7 @@ class Workspace:
             return layers.makes  # shapes are known only after the pass
         sure = {*layers.leaves, *(name for _, name in layers.indices)}
         sure |= set(self._by_hand).intersection(layers.makes)  # inputs overwritten in place, which users write and read
-        return tuple(name for name in layers.makes if blobs[name].data_memory.expects_look() or name in sure)
+        return tuple(name for name in layers.makes if blobs[name].data_memory.expects_read() or name in sure)
 
     def _groups(self, high: int, low: int, deconv: bool) -> Iterator[tuple[Pass, BackwardRange]]:
         """Yield the forward passes and layer ranges of the backward pass from layer `high` down to `low`."""
@@ -220,7 +220,7 @@ class Workspace:
         if self.graph.has_varying_rows:
             return layers.writes
         sure, blobs = {*layers.leaves, *wanted}, self.memories.blobs
-        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_look() or name in sure)
+        return tuple(name for name in layers.writes if blobs[name].diff_memory.expects_read() or name in sure)
 
     def _call(self, what: str, layer: int) -> None:
         for callback in self.callbacks[what]:

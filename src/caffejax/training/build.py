@@ -36,7 +36,7 @@ from ..schema import format_text, read_solver, source_file
 from ..schema.caffe_pb2 import SolverParameter
 from . import lr_schedules, solver_param
 from .evaluate import supports_parallel_eval
-from .placement import OnDevice, OnMesh, Placement
+from .placement import MeshPlacement, Placement, SingleDevice
 from .reporting import log
 from .snapshots import Snapshots
 from .solver_param import check_files, weights_files
@@ -248,7 +248,7 @@ def build(
     log.info("Solver scaffolding done.")
 
     optimizer = optimizer_of(param, net)
-    placement: Placement = OnDevice(device) if mesh is None else OnMesh(mesh, net.graph, parallel.shard)
+    placement: Placement = SingleDevice(device) if mesh is None else MeshPlacement(mesh, net.graph, parallel.shard)
     files = weights_files(param, path, config.weights)
     for weights_file in files:
         log.info("Finetuning from %s", weights_file)

@@ -40,7 +40,7 @@ class Scores(NamedTuple):
     precisions: Mapping[str, Precisions] = MappingProxyType({})
 
 
-class Stopped(Exception):  # noqa: N818  not an error
+class StoppedError(Exception):
     """Raised by a test that its `stopping` function ended early."""
 
 
@@ -76,7 +76,7 @@ class Evaluator:
         self._freeze = freeze
         self._last: Params = {}
         self._check_indices = IndexCheck(net)
-        self._forward = net.jit(output_scores(net), kept_as=net_function("scores", net))
+        self._forward = net.jit(output_scores(net), cache_key=net_function("scores", net))
 
     def __call__(
         self,
@@ -98,13 +98,13 @@ class Evaluator:
 
         Raises:
             DataError: if a batch cannot be read, or with several devices has another shape than the net's.
-            Stopped: if `stopping` returned True. The position in the data is then undefined.
+            StoppedError: if `stopping` returned True. The position in the data is then undefined.
         """
         results: list[Any] = []
         passes = self._passes(variables, batches, key)
         for i in range(batches):
             if stopping():
-                raise Stopped
+                raise StoppedError
             results.append(next(passes))
             if each is not None:
                 each(i, Scores(float(results[i][0]), jax.tree.map(np.asarray, results[i][1])))
@@ -124,11 +124,11 @@ class Evaluator:
 
     def get_state(self) -> dict[str, Any]:
         """Return the position in the data, and the recurrent state after the last batch, as `{layer: JSON values}`."""
-        return {**self.loader.get_state(), **encode_carried(self.net.graph, self._last)}
+        return {**self.loader.get_state(), **encode_recurrent_state(self.net.graph, self._last)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Restore a state that `get_state` returned; raise `DataError` if it is not such a state."""
-        self._last = decode_carried(self.net.graph, state)
+        self._last = decode_recurrent_state(self.net.graph, state)
         self.loader.set_state(state)
 
     def _compile_inference(self, variables: Variables) -> Callable[..., Any] | None:
@@ -147,9 +147,10 @@ class Evaluator:
         """Return `state` with the recurrent state that the last batch of the previous test left."""
         merged = dict(state)
         for layer in self.net.graph.layers:
-            if layer.carried and layer.key in self._last:
+            if layer.recurrent_state and layer.key in self._last:
                 last = self._last[layer.key]
-                merged[layer.key] = {**state[layer.key], **{p.slot.index: last[p.slot.index] for p in layer.carried}}
+                kept = {p.slot.index: last[p.slot.index] for p in layer.recurrent_state}
+                merged[layer.key] = {**state[layer.key], **kept}
         return merged
 
 
@@ -196,7 +197,7 @@ def _check_shapes(outputs: Sequence[Mapping[str, Any]], graph: Graph) -> None:
         raise GraphError(Problem(message.format(name), file=graph.file) for name in changing)
 
 
-def share_trained(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
+def copy_trained_params(test: Graph, initial: Variables, train: Graph, trained: Variables) -> Variables:
     """Return a test net's variables: the trained arrays for layers that the train net has by name, else `initial`."""
     return Variables(
         _share_tree(test, initial.params, train, trained.params), _share_tree(test, initial.state, train, trained.state)
@@ -216,7 +217,7 @@ def _share_tree(test: Graph, initial: Params, train: Graph, trained: Params) -> 
     return {key: {i: pick(key, i, value) for i, value in blobs.items()} for key, blobs in initial.items()}
 
 
-def sharing_problems(test: Graph, train: Graph) -> Sequence[str]:
+def shape_mismatches(test: Graph, train: Graph) -> Sequence[str]:
     """Return a message for each layer whose parameters have different shapes in the test net and the train net."""
     by_name = {layer.name: layer for layer in train.layers}
     problems = []
@@ -281,17 +282,17 @@ def _precision_by_class(rows: np.ndarray, version: str) -> Precisions:
 _FIELD = "carried"
 
 
-def encode_carried(graph: Graph, state: Params) -> dict[str, Any]:
+def encode_recurrent_state(graph: Graph, state: Params) -> dict[str, Any]:
     """Return the recurrent state of a net as JSON values: shapes, and float32 numbers in base64, by layer."""
     return {
-        layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.carried]}
+        layer.key: {_FIELD: [_encode(state[layer.key][p.slot.index]) for p in layer.recurrent_state]}
         for layer in graph.layers
-        if layer.carried and layer.key in state
+        if layer.recurrent_state and layer.key in state
     }
 
 
-def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
-    """Return the recurrent state that `encode_carried` encoded, `{layer: {index: array}}`.
+def decode_recurrent_state(graph: Graph, record: Mapping[str, Any]) -> Params:
+    """Return the recurrent state that `encode_recurrent_state` encoded, `{layer: {index: array}}`.
 
     A layer whose stored state has other shapes, because the batch size has changed, is omitted; it starts at zero.
 
@@ -301,14 +302,16 @@ def decode_carried(graph: Graph, record: Mapping[str, Any]) -> Params:
     state: Params = {}
     for layer in graph.layers:
         stored = record.get(layer.key)
-        if not (layer.carried and isinstance(stored, Mapping) and _FIELD in stored):
+        if not (layer.recurrent_state and isinstance(stored, Mapping) and _FIELD in stored):
             continue
         try:
             arrays = [_decode(value) for value in stored[_FIELD]]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(layer.problem(f"its recurrent state is damaged in the snapshot: {error}")) from error
-        if [a.shape for a in arrays] == [param.spec.shape for param in layer.carried]:
-            state[layer.key] = {p.slot.index: jnp.asarray(a) for p, a in zip(layer.carried, arrays, strict=True)}
+        if [a.shape for a in arrays] == [param.spec.shape for param in layer.recurrent_state]:
+            state[layer.key] = {
+                p.slot.index: jnp.asarray(a) for p, a in zip(layer.recurrent_state, arrays, strict=True)
+            }
         else:
             message = (
                 "the recurrent state of layer '%s' of the test net has different shapes in the snapshot; it starts at 0"
@@ -337,7 +340,7 @@ def supports_parallel_eval(net: Net) -> bool:
 
     The net must have no host layers, no recurrent state and no indices that are checked on the host.
     """
-    carries = any(layer.carried for layer in net.graph.layers)
+    carries = any(layer.recurrent_state for layer in net.graph.layers)
     return not (net.graph.has_host_layers or carries or IndexCheck(net).needed)
 
 

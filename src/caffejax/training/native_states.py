@@ -74,12 +74,13 @@ class StateReader:
     Attributes:
         expected: the shapes and shardings of a state of this solver, as `Placement.abstract_state` returns them.
         file: the checkpoint, for error messages.
-        carried: the names "layer/index" of the recurrent state, which starts at zero if the batch size has changed.
+        recurrent_state: the names "layer/index" of the recurrent state, which starts at zero if the batch size has
+            changed.
     """
 
     expected: TrainState
     file: str
-    carried: Collection[str] = ()
+    recurrent_state: Collection[str] = ()
 
     def target(self, shapes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the target that each array of a checkpoint is read into.
@@ -94,7 +95,7 @@ class StateReader:
             WeightsError: if an array is missing or unknown, or has another shape. It names each such array.
         """
         flat, expected = _flat({name: tree for name, tree in shapes.items() if name != _DEVICES}), self._flat_expected()
-        may_differ = {f"state/{name}" for name in self.carried}
+        may_differ = {f"state/{name}" for name in self.recurrent_state}
         if messages := _differences(flat, expected, may_differ):
             raise WeightsError([Problem(message, file=self.file) for message in messages])
 
@@ -108,7 +109,7 @@ class StateReader:
     def state(self, arrays: Mapping[str, Any]) -> tuple[TrainState, Params | None]:
         """Convert a checkpoint's arrays to `(state, running statistics of each device or None)`."""
         flat, expected = _flat(arrays), self._flat_expected()
-        for name in (f"state/{name}" for name in self.carried):
+        for name in (f"state/{name}" for name in self.recurrent_state):
             if name in flat and flat[name].shape != expected[name].shape:
                 log.warning("%s: '%s' has a different batch size, and starts at zero", self.file, name)
                 flat[name] = np.zeros(expected[name].shape, expected[name].dtype)

@@ -50,7 +50,7 @@ Batches = Mapping[str, Any]
 Pass = tuple[Params, Params, Batches, jax.Array]
 
 
-class OnDevice:
+class SingleDevice:
     """Placement of a train state and its batches on one device."""
 
     mesh: Mesh | None = None
@@ -167,7 +167,7 @@ def pass_arguments(params: Params, state: Params, batches: Batches, key: jax.Arr
         yield params, state, {name: array[i] for name, array in batches.items()}, jax.random.fold_in(key, i)
 
 
-class OnMesh:
+class MeshPlacement:
     """Placement on a mesh of devices of one or several processes; each row takes a separate batch.
 
     Args:
@@ -328,4 +328,4 @@ class OnMesh:
             yield from pass_arguments(*variables, row_batches, key, passes)
 
 
-Placement = OnDevice | OnMesh
+Placement = SingleDevice | MeshPlacement

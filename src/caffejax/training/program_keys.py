@@ -58,7 +58,7 @@ def graph_function(name: str, graph: Graph, run: ComputeConfig) -> bytes | None:
     for part in (name, run, *_graph(graph)):
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(f"{len(data)}\n".encode() + data)
-    if any(layer.look is not None and not isinstance(layer.look.finish, Normalize | None) for layer in graph.layers):
+    if any(not isinstance(layer.device_transform, Normalize | None) for layer in graph.layers):
         return None
     return digest.digest()
 
@@ -75,11 +75,11 @@ def _layer(layer: Layer) -> Iterator[Any]:
     yield layer.key, layer.type.name, layer.context.phase, layer.bottoms, layer.tops, layer.loss_weights
     yield layer.need_backward, layer.bottom_need_backward
     yield [_param(param) for param in layer.all_params]
-    if layer.look is not None:
-        yield [(top.shape, str(top.dtype)) for top in (*layer.look.tops, *(layer.look.arrays or ()))]
-        if isinstance(finish := layer.look.finish, Normalize):
-            yield finish.scale, finish.mean.shape, str(finish.mean.dtype)
-            yield finish.mean.tobytes()
+    if layer.source_spec is not None:
+        yield [(top.shape, str(top.dtype)) for top in (*layer.source_spec.tops, *(layer.source_spec.arrays or ()))]
+        if isinstance(normalize := layer.device_transform, Normalize):
+            yield normalize.scale, normalize.mean.shape, str(normalize.mean.dtype)
+            yield normalize.mean.tobytes()
 
 
 def _param(param: Param) -> tuple[Any, ...]:

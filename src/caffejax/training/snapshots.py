@@ -287,8 +287,8 @@ class Snapshots:
         if is_caffe_state(Path(path)):
             return *load_state(Path(path), updater.sharded_state[0], graph, self._param.type), None
         folder, step = _locate(Path(path))
-        carried = [f"{layer.key}/{len(layer.params) + i}" for layer in graph.layers for i in range(len(layer.carried))]
-        reader = StateReader(updater.abstract_state, str(path), carried)
+        recurrent_state = [f"{p.slot.layer}/{p.slot.index}" for layer in graph.layers for p in layer.recurrent_state]
+        reader = StateReader(updater.abstract_state, str(path), recurrent_state)
 
         def target(record: dict[str, Any], shapes: Mapping[str, Any]) -> Mapping[str, Any]:
             _check_record(record, str(path))

@@ -37,7 +37,7 @@ Batches = Mapping[str, Any]
 
 def step_options(net: Net, param: SolverParameter, debug_nans: bool) -> dict[str, Any]:
     """Return the options of `Net.jit` for a training step on one device: cache key and donated arguments."""
-    return {"kept_as": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
+    return {"cache_key": training_function("step", net, param), "donate_argnums": () if debug_nans else 0}
 
 
 def fetch_step_ahead(net: Net, param: SolverParameter, debug_nans: bool) -> None:
@@ -86,10 +86,10 @@ class CompiledUpdater:
         )
         self._state = start
         if mesh is None:
-            self._forward = net.jit(make_forward(net), kept_as=training_function("forward", net, param))
+            self._forward = net.jit(make_forward(net), cache_key=training_function("forward", net, param))
             self._step = net.jit(step, **step_options(net, param, debug_nans))
             steps = training_function("steps", net, param)
-            self._steps = net.jit(make_steps(step), kept_as=steps, donate_argnums=0)
+            self._steps = net.jit(make_steps(step), cache_key=steps, donate_argnums=0)
         else:
             options = {"donate_argnums": 0, "out_shardings": (placement.shardings(start), None)}
             self._forward = self._jit_on_mesh(data_parallel(make_forward(net), mesh))

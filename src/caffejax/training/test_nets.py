@@ -12,13 +12,21 @@ from jax.sharding import Mesh
 from ..checkpoints.orbax import Keep
 from ..data.loader import Loader
 from ..errors import DataError, GraphError, Problem, SolverError, did_you_mean
-from ..execution.memory_check import check_room
+from ..execution.memory_check import check_layers_fit
 from ..graph import Param
 from ..layers.context import name_key
 from ..net import Net, Variables
 from ..parallel import all_gather, to_first_device
 from ..schema.caffe_pb2 import SolverParameter
-from .evaluate import Evaluator, MeshEvaluator, Scores, Stopped, share_trained, sharing_problems, supports_parallel_eval
+from .evaluate import (
+    Evaluator,
+    MeshEvaluator,
+    Scores,
+    StoppedError,
+    copy_trained_params,
+    shape_mismatches,
+    supports_parallel_eval,
+)
 from .reporting import log, output_lines, precision_lines
 
 
@@ -60,7 +68,7 @@ class Tests:
         problems = [
             Problem(message, file=net.graph.file)
             for net in nets
-            for message in sharing_problems(net.graph, train.graph)
+            for message in shape_mismatches(net.graph, train.graph)
         ]
         if problems:
             raise GraphError(problems)
@@ -107,7 +115,7 @@ class Tests:
         before = self.get_state()
         try:
             results = [self._run(i, iteration, variables, stopping) for i in range(len(self.evaluators))]
-        except Stopped:
+        except StoppedError:
             log.info("Test interrupted.")
             try:
                 self.set_state(before)
@@ -159,7 +167,7 @@ class Tests:
         log.info(f"Iteration {iteration}, Testing net (#{i})")
         if not isinstance(evaluator, MeshEvaluator):
             variables = to_first_device(all_gather(variables))
-        test_variables = share_trained(graph, self.net_variables[i](), self._train.graph, variables)
+        test_variables = copy_trained_params(graph, self.net_variables[i](), self._train.graph, variables)
         key = jax.random.fold_in(name_key(self._key, f"test {i}"), iteration)
         scores = evaluator(test_variables, self._param.test_iter[i], key, stopping=stopping)
         if self._param.test_compute_loss:
@@ -174,10 +182,10 @@ class Tests:
 def _initial_variables(net: Net, key: jax.Array, train: Net) -> Callable[[], Variables]:
     """Return a function that returns a test net's initial variables, with 0.0 for the train net's arrays."""
     placeholders = Variables(*train.graph.trees(lambda _: 0.0))  # type: ignore[arg-type]
-    check_room(net.graph)
-    variables = share_trained(net.graph, _shapes(net), train.graph, placeholders)
+    check_layers_fit(net.graph)
+    variables = copy_trained_params(net.graph, _shapes(net), train.graph, placeholders)
     if any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(variables)):  # the train net lacks an array
-        variables = share_trained(net.graph, net.init(key), train.graph, placeholders)
+        variables = copy_trained_params(net.graph, net.init(key), train.graph, placeholders)
     return lambda: variables
 
 

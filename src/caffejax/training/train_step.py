@@ -47,7 +47,7 @@ def separate_updates(params: Any, grads: Any, most: float = math.inf) -> tuple[A
     if not chosen:
         return params, tree.unflatten(diffs)
     tpu = _pair_barriers if math.isinf(most) else _identity
-    run = Operation(_identity, _identity, tpu=tpu, cut=_pair_barriers)
+    run = Operation(_identity, _identity, tpu=tpu, partitioned=_pair_barriers)
     results = run(*(leaves[i] for i in chosen), *(diffs[i] for i in chosen))
     for i, param, diff in zip(chosen, results, results[len(chosen) :], strict=False):
         leaves[i], diffs[i] = param, diff
@@ -80,7 +80,7 @@ def _materialise(diff: jax.Array) -> Arrays:
 # Parameters of at most this number of elements are updated after a barrier behind the backward pass, so that XLA can
 # sum all gradients over devices together. The barrier keeps gradients in memory, which is little next to float32
 # activations, but not next to bfloat16 activations.
-_MOST_APART = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
+_MAX_BARRIER_SIZE = {"float32": math.inf, "tf32": math.inf, "bfloat16": 2**13}
 
 
 @jax.tree_util.register_dataclass
@@ -235,7 +235,7 @@ def make_update(
     optimizer: optax.GradientTransformationExtraArgs,
     *,
     keep_update: bool,
-    most_apart: float = math.inf,
+    max_barrier_size: float = math.inf,
     kernels: Kernels = "fast",
 ) -> Update:
     """Return a pure function `update(grads, train_state, rate)`, the second half of a training step.
@@ -246,14 +246,14 @@ def make_update(
     Args:
         optimizer: the update rule.
         keep_update: whether to return the subtracted arrays.
-        most_apart: the largest number of elements of a parameter updated after a barrier; see `separate_updates`.
+        max_barrier_size: the largest number of elements of a parameter updated after a barrier; see `separate_updates`.
         kernels: "fast" to use the `apply` of an `AppliedOptimizer`, unless `keep_update`; "reference" to use optax.
     """
     apply = getattr(optimizer, "apply", None) if kernels == "fast" and not keep_update else None
 
     @jax.jit
     def update(grads: Params, ts: TrainState, rate: Any) -> tuple[TrainState, Params | None]:
-        params, grads = separate_updates(ts.params, grads, most_apart)
+        params, grads = separate_updates(ts.params, grads, max_barrier_size)
         grads = jax.tree.map(to_float32, grads)  # XLA fuses this with the update
         numbers = {"rate": rate, "iteration": ts.iteration}
         subtracted = None
@@ -347,8 +347,8 @@ def make_step(
     if mesh is not None:
         narrow = net.run.precision == "bfloat16" and parallel.reduce_dtype == "auto"
         passes = data_parallel(passes, mesh, in_bfloat16=narrow)
-    most_apart, kernels = _MOST_APART[net.run.precision], net.run.kernels
-    update = make_update(optimizer, keep_update=keep_update, most_apart=most_apart, kernels=kernels)
+    max_barrier_size, kernels = _MAX_BARRIER_SIZE[net.run.precision], net.run.kernels
+    update = make_update(optimizer, keep_update=keep_update, max_barrier_size=max_barrier_size, kernels=kernels)
 
     def step(
         ts: TrainState, batches: Mapping[str, jax.Array], rate: Any, requests: jax.Array | None = None

@@ -300,7 +300,7 @@ def _apply_momentum(
 @partial(jax.jit, static_argnames=("lr_mult", "decay", "momentum"))  # traced once for each shape
 def _momentum_update(g: Array, p: Array, h: Array, rate: Array, **settings: Any) -> tuple[Array, ...]:
     update = Operation(
-        partial(_plain_momentum_update, **settings), partial(_momentum_update_on_cpu, **settings), smooth=False
+        partial(_plain_momentum_update, **settings), partial(_momentum_update_on_cpu, **settings), differentiable=False
     )
     return update(g, p, h, rate)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import replace_file
-from ..data.placeholder_sources import AbsentError, AssumedGraph, assumed_graphs
+from ..data.placeholder_sources import AssumedGraph, MissingSourceError, assumed_graphs
 from ..errors import CaffejaxError, Problem
 from ..glog import collect_warnings
 from ..graph import net_state
@@ -125,7 +125,7 @@ def _numbers(
     """
     try:
         return _numbers_of_graph(next(assumed_graphs(net, state, file, reading)), range(len(layers)))
-    except AbsentError as reason:
+    except MissingSourceError as reason:
         return {}, (), (f"{reason}; no shapes are known",)
     except CaffejaxError as error:
         problems = error.problems
@@ -135,7 +135,7 @@ def _numbers(
     rest = NetParameter(name=net.name, layer=[layers[i] for i in sound])
     try:
         numbers, _, assumed = _numbers_of_graph(next(assumed_graphs(rest, state, file, reading)), sound)
-    except (AbsentError, CaffejaxError):
+    except (MissingSourceError, CaffejaxError):
         return {}, problems, ()
     return numbers, problems, assumed
 

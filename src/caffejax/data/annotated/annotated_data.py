@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...layers.context import Site
-from ...layers.data_source import Look, Tops
+from ...layers.data_source import SourceSpec, Tops
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ...schema.caffe_pb2 import AnnotatedDatum
@@ -118,7 +118,7 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         self._augment = Augmentation(site, read_mean(site).values.reshape(-1))
         self._any_type = site.layer.annotated_data_param.HasField("anno_type")
 
-    def probe(self, n_tops: int) -> Look:
+    def probe(self, n_tops: int) -> SourceSpec:
         """Read the first image for the shapes of the tops, and count the boxes of the first records."""
         size, records = self.batch_size, self._annotations(COUNTED, self._skip_bad)
         boxed = self._any_type or bool(records and records[0].type is not None)
@@ -129,7 +129,9 @@ class AnnotatedBatches(ImageBatches[Annotations]):
         shape = (size, *image.shape[1:])
         on_host = jax.ShapeDtypeStruct(shape, image.dtype), label
         padded = (1,) if boxed and n_tops > 1 else ()
-        return Look((float32_top(*shape), label)[:n_tops], self._transform.finish, on_host[:n_tops], padded)
+        return SourceSpec(
+            (float32_top(*shape), label)[:n_tops], self._transform.device_transform, on_host[:n_tops], padded
+        )
 
     def _assemble(self, examples: Examples[Annotations], start: int) -> Batch:
         augmented = []
@@ -174,7 +176,7 @@ class AnnotatedDataLayer(DataLayer):
 
     settings = ("batch_sampler", "label_map_file", "anno_type")
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings, and read the first records."""
         param = self.layer.annotated_data_param
         check_data_param(self.site)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import DataError, Problem, locate_errors
 from ...layers.context import Site
-from ...layers.data_source import Look, Tops
+from ...layers.data_source import SourceSpec, Tops
 from ...layers.registry import define_layer
 from ...layers.types import LayerDocs, Signature
 from ..common import CounterRng, dims
@@ -192,14 +192,14 @@ class ClipBatches(ImageBatches[Any]):
         super().__init__(*args)
         self._length = length
 
-    def probe(self, n_tops: int) -> Look:
+    def probe(self, n_tops: int) -> SourceSpec:
         """Read the first clip for the shapes of the tops."""
-        look = super().probe(n_tops)
-        assert isinstance(look.finish, Normalize)
-        mean, scale = look.finish.mean, look.finish.scale
+        spec = super().probe(n_tops)
+        assert isinstance(spec.device_transform, Normalize)
+        mean, scale = spec.device_transform.mean, spec.device_transform.scale
         if len(mean) > 1:
             mean = mean.reshape(_clip_shape(mean.shape, self._length))
-        return look._replace(finish=Normalize(mean, scale))
+        return spec._replace(device_transform=Normalize(mean, scale))
 
     def _assemble(self, examples: Examples[Any], start: int) -> Batch:
         batch = super()._assemble(examples, start)
@@ -220,7 +220,7 @@ class VideoDataLayer(DataLayer):
     segments, in order.
     """
 
-    def probe(self) -> Look:
+    def probe(self) -> SourceSpec:
         """Check the settings and all videos of the list, and read the first one."""
         return self._batches().probe(len(self.layer.top))
 

@@ -302,20 +302,20 @@ def _rows(top: Any) -> jax.Array:
     return jnp.max(jnp.sum(first >= 0, axis=rows_axis(top), dtype=jnp.int32), initial=0)
 
 
-class Shaped(NamedTuple):
+class ShapeAndDtype(NamedTuple):
     """A shape, with sizes that are numbers or names such as "batch", and a dtype."""
 
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
 
 
-def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, Shaped]:
+def shapes_of(values: Iterable[ValueInfoProto]) -> dict[str, ShapeAndDtype]:
     """Return the shape and dtype of each value, by name."""
     shapes = {}
     for value in values:
         tensor = value.type.tensor_type
         shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
-        shapes[value.name] = Shaped(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        shapes[value.name] = ShapeAndDtype(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     return shapes
 
 

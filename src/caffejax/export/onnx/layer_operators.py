@@ -81,7 +81,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class MergedAffine:
     """Conversion of a layer merged with the factor and bias for each channel that the next layer applies.
 
     Attributes:
@@ -107,13 +107,15 @@ class Operators:
     emit: Emitter
     words: str
     unless: str = ""
-    scaled: Scaled | None = None
+    scaled: MergedAffine | None = None
 
 
 OPERATORS: dict[str, Operators] = {}
 
 
-def emits(*types: str, operators: str, unless: str = "", scaled: Scaled | None = None) -> Callable[[Emitter], Emitter]:
+def emits(
+    *types: str, operators: str, unless: str = "", scaled: MergedAffine | None = None
+) -> Callable[[Emitter], Emitter]:
     """Register the conversion of layer types; see `Operators`."""
 
     def register(emitter: Emitter) -> Emitter:
@@ -256,7 +258,7 @@ def batch_normalization(call: Call, factor: np.ndarray, bias: np.ndarray) -> Val
     "BatchNorm",
     operators="BatchNormalization, with the Scale that follows",
     unless="it normalises by the batch, or has five blobs: then Mul, Add",
-    scaled=Scaled(uses_stored_statistics, batch_normalization),
+    scaled=MergedAffine(uses_stored_statistics, batch_normalization),
 )
 def batch_norm(call: Call) -> Tops | None:
     """Convert to BatchNormalization by the stored statistics."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import LayerError
 from ..context import Context, ParamSpec, Shape, Site
-from ..data_source import Look
+from ..data_source import SourceSpec
 from ..helpers import as_tuple
 from ..types import LayerType, OnHost, Reads
 from .blob import Blob
@@ -34,7 +34,9 @@ def class_type(kind: LayerType, site: Site, cls: type, where: str) -> LayerType:
     position = layer if layer.has_position else None
     if not site.layer.bottom and not layer.params([]):
         source = HostSource(layer)
-        reads = Reads(lambda site: Look(source.tops), lambda site, tops: source, instance=layer.user, position=position)
+        reads = Reads(
+            lambda site: SourceSpec(source.tops), lambda site, tops: source, instance=layer.user, position=position
+        )
         return replace(kind, implementation=reads)
 
     def forward(ctx: Context, blobs: Arrays, *bottoms: np.ndarray) -> Arrays:

@@ -1,6 +1,6 @@
 """Alias of `caffejax.pycaffe`: after `import caffe` of this package, the module `caffe` is `caffejax.pycaffe`.
 
-Compiled programs are kept for later processes, see `caffejax.process.keep_compiled`.
+Compiled programs are kept for later processes, see `caffejax.process.enable_compilation_cache`.
 """
 
 import sys
@@ -11,4 +11,4 @@ import caffejax.pycaffe
 sys.modules[__name__] = caffejax.pycaffe
 if __name__ == "caffe":
     caffejax.pycaffe.install()
-    caffejax.process.keep_compiled()
+    caffejax.process.enable_compilation_cache()

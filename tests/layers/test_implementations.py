@@ -1,4 +1,4 @@
-"""The formulations for other platforms, run on this one: recorded cases, and whole nets against XLA's own."""
+"""The implementations for other platforms, run on this one: recorded cases, and whole nets against XLA's own."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from recorded import MANIFEST, case_id
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
-# the types whose kernels have formulations, and the recorded case that all platforms run
+# the types whose kernels have several implementations, and the recorded case that all platforms run
 KINDS = {
     "BatchNorm": "train",
     "Concat": "axis1",
@@ -35,14 +35,14 @@ TUNED = {"plain": tuple(KINDS), "cuda": ("Convolution", "Pooling"), "tpu": ("Con
 
 @pytest.fixture(scope="module", params=TUNED)
 def platform(request: pytest.FixtureRequest) -> Iterator[str]:
-    """What runs here is what would run there, as far as the choice of formulations goes."""
-    choose = platform_dispatch.formulation
+    """Run the implementations here that would run on that platform."""
+    original = platform_dispatch.select_implementation
 
-    def chosen(*args: Any, whole: bool) -> Any:
-        return choose(*args[:2], request.param, whole=True)
+    def select(*args: Any, whole: bool) -> Any:
+        return original(*args[:2], request.param, whole=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(platform_dispatch, "formulation", chosen)
+        patch.setattr(platform_dispatch, "select_implementation", select)
         jax.clear_caches()
         yield request.param
     jax.clear_caches()
@@ -62,11 +62,11 @@ def marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
     ],
     indirect=["platform"],
 )
-def test_recorded_case_in_every_formulation(platform: str, case: dict[str, Any]) -> None:
+def test_recorded_case_in_every_implementation(platform: str, case: dict[str, Any]) -> None:
     assert_as_recorded(case)
 
 
-def test_formulations_are_those_of_the_platform(platform: str) -> None:
+def test_implementations_are_those_of_the_platform(platform: str) -> None:
     """Else all other tests here prove nothing."""
     numbers = {"plain": 1, "cpu": 2, "gpu": 3, "tpu": 4}
     one = platform_dispatch.Operation(**{name: lambda x, n=n: (x * n,) for name, n in numbers.items()})
@@ -101,14 +101,14 @@ def loss_and_gradients(model: Any, kernels: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [CONFIGS / "lenet" / "train_val.prototxt", NORMALISED], ids=["lenet", "normalised"])
-def test_net_in_every_formulation(platform: str, model: Any) -> None:
+def test_net_in_every_implementation(platform: str, model: Any) -> None:
     result, expected = (jax.tree.flatten(loss_and_gradients(model, kernels)) for kernels in ("fast", "reference"))
     assert result[1] == expected[1]
     for a, b in zip(result[0], expected[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max(initial=1e-6))
 
 
-def test_first_maximum_gets_the_gradient_in_every_formulation(platform: str) -> None:
+def test_first_maximum_gets_the_gradient_in_every_implementation(platform: str) -> None:
     window = Window((3, 2), (2, 1), ((1, 1), (0, 1)), (1, 1))
     x = np.random.default_rng(0).integers(0, 3, (2, 3, 7, 6)).astype(np.float32)
     y, back = jax.vjp(jax.jit(lambda x: max_pool(x, window)), x)
@@ -124,7 +124,7 @@ def test_first_maximum_gets_the_gradient_in_every_formulation(platform: str) -> 
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_batch_far_off_zero_is_normalised_in_every_formulation(platform: str, relu: bool) -> None:
+def test_batch_far_off_zero_is_normalised_in_every_implementation(platform: str, relu: bool) -> None:
     """What the stored mean is for: sums of the numbers as they are would lose four digits of the variance."""
     random = np.random.default_rng(0)
     x = (random.normal(size=(8, 3, 10, 10)) + np.reshape([100, -100, 0], (3, 1, 1))).astype(np.float32)
