@@ -247,7 +247,8 @@ class Parallel:
     )
     model: int = 1
     shard: Shard = option(
-        "none", "what is sharded over the devices that take batches (default: optimizer with --mesh, else none)"
+        "none",
+        "the arrays that are sharded over the devices that take batches (default: optimizer with --mesh, else none)",
     )
     reduce_dtype: ReduceDtype = option(
         "auto", "dtype in which weights' gradients are summed over devices; auto: the dtype of --precision"

@@ -69,11 +69,11 @@ def _shapes(tree: Params) -> str:
     """Format the shapes of a tree's arrays by layer. The values of the arrays are not read."""
     if not isinstance(tree, Mapping):
         return repr(tree)
-    layers = [f"{name} ({', '.join(map(_shape, _in_order(blobs)))})" for name, blobs in tree.items()]
+    layers = [f"{name} ({', '.join(map(_shape, _sorted_blobs(blobs)))})" for name, blobs in tree.items()]
     return f"{format_count(len(layers), 'layer')}: {', '.join(shorten_list(layers))}" if layers else "none"
 
 
-def _in_order(blobs: Any) -> list[Any]:
+def _sorted_blobs(blobs: Any) -> list[Any]:
     by_index = _index(blobs)
     return [by_index[i] for i in sorted(by_index)]
 

@@ -93,8 +93,8 @@ def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     whole = Path("images").read_bytes()
     for content, message in [
         (whole[:60], "says that it has 7 x 3 x 4 bytes after its header, but has 44"),
-        (whole[:9], "is no IDX file of images, which begins with the number 2051"),
-        (Path("labels").read_bytes(), "is no IDX file of images"),
+        (whole[:9], "is not an IDX file of images, which begins with the number 2051"),
+        (Path("labels").read_bytes(), "is not an IDX file of images"),
         (gzip.compress(whole), "unpack it with gunzip"),
         (struct.pack(">IIII", 2051, 7, 0, 4), "7 x 0 x 4"),
         (struct.pack(">IIII", 2051, 6, 1, 1) + bytes(6), "images has 6 images, but labels has 7 labels"),

@@ -116,7 +116,7 @@ def test_flag_files(tool: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[
     read = tool.parse_args(["--size=1", f"--flagfile={outer}", "x", "--gray=f"])
     assert (read.size, read.name, read.gray, read.first) == (7, "a b", False, "x")
     bad.write_text(f"--flagfile={bad}")
-    for name, message in (bad, "was read already"), (tmp_path / "none", "cannot be read"), (inner, "is no flag"):
+    for name, message in (bad, "was read already"), (tmp_path / "none", "cannot be read"), (inner, "is not a flag"):
         inner.write_text("size=7")
         with pytest.raises(SystemExit):
             tool.parse_args([f"--flagfile={name}", "x"])

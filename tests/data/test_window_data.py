@@ -117,7 +117,7 @@ def test_the_warp_is_caffes(height, width, box, size, context, square, mirror):
     expected = as_caffe(image, (x1, y1, x2, y2), size, context, square, mirror)
     warp, box = Warp(size, context, square), np.array([x1, y1, x2, y2])
     if expected is None:
-        with pytest.raises(DataError, match="too little of it lies in the image"):
+        with pytest.raises(DataError, match="too little of it is in the image"):
             warp(image, box, mirror)
         return
     expected, filled = expected
@@ -209,7 +209,7 @@ def test_scale_in_transform_param_does_nothing_and_is_warned_of(folder, open_sou
         ("# 0\nim0.png\n3 50 70\n1\n1 0.1 1 2 3 4\n", "no window overlaps by 0.5 or more, but a batch needs 2"),
         (
             "# 0\nim0.png\n3 50 70\n2\n1 0.1 1 2 3 4\n1 0.9 60 2 90 4\n",
-            r"im0.png': window 60 2 90 4: does not lie in the image, 70 x 50",
+            r"im0.png': window 60 2 90 4: is not in the image, 70 x 50",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def write_caffemodel(
     Raises:
         WeightsError: if `blobs` or `diffs` has a layer that the net does not have, or the file cannot be written.
     """
-    stored = zip(net.layer, _in_order(net, blobs), _in_order(net, diffs or {}), strict=True)
+    stored = zip(net.layer, _order_blobs(net, blobs), _order_blobs(net, diffs or {}), strict=True)
     with replace_file(path, WeightsError) as file:
         if net.HasField("name"):
             file.writelines(wire.encode_delimited(1, net.name.encode()))
@@ -105,7 +105,7 @@ def write_caffemodel(
             file.writelines(wire.encode_delimited(_LAYER, *pieces))
 
 
-def _in_order(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
+def _order_blobs(net: NetParameter, blobs: Blobs) -> Sequence[Sequence[ArrayLike]]:
     if not isinstance(blobs, Mapping):
         return blobs
     unknown = sorted(set(blobs) - {layer.name for layer in net.layer})

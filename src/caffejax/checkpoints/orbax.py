@@ -219,7 +219,7 @@ class CheckpointFolder:
                 message = "a process cannot see this folder; all processes must write checkpoints to the same folder"
                 raise _error(self.path, message)
             stored = with_checksums(record, checksums(arrays))
-            if not self._together and self.steps()[-1:] == [step] and self._read(on_host).has(step, stored):
+            if not self._together and self.steps()[-1:] == [step] and self._read(to_numpy).has(step, stored):
                 return
             self._set_aside(step)
             with suppress_orbax_errors():
@@ -317,7 +317,7 @@ class CheckpointFolder:
         chosen = steps[-1] if step is None else step
         if chosen not in steps:
             raise _error(self.path, f"there is no step {chosen}; the steps are {', '.join(map(str, steps))}")
-        read = self._read(target or on_host, all_succeed)
+        read = self._read(target or to_numpy, all_succeed)
         try:
             with suppress_orbax_errors():
                 return read(chosen)
@@ -410,7 +410,7 @@ class StepReader:
         return read[ARRAYS], stored
 
 
-def on_host(record: dict[str, Any], shapes: Arrays) -> Arrays:
+def to_numpy(record: dict[str, Any], shapes: Arrays) -> Arrays:
     """Return a tree of empty NumPy arrays with the shapes and dtypes in `shapes`: the default `target` of `restore`."""
     arrays: Arrays = jax.tree.map(lambda shape: np.empty(shape.shape, shape.dtype), shapes)
     return arrays

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     )
     named = {str(path) for path in options.paths}
     models: list[Report] = []
-    skipped: dict[str, str] = {}  # other files in folders, and why they are no models
+    skipped: dict[str, str] = {}  # other files in folders, and why they are not models
     for report in reports:
         if report.kind == "other" and report.file not in named:
             skipped[report.file] = str(report.findings[0])

@@ -128,7 +128,9 @@ def read_idx(path: str, axes: int) -> np.ndarray:
     data, magic, start = read_file(path), 0x800 + axes, 4 + 4 * axes
     if len(data) < start or unpack_from(">I", data) != (magic,):
         hint = "; it is compressed: unpack it with gunzip first" if data.startswith(b"\x1f\x8b") else ""
-        raise DataError(Problem(f"is no IDX file of {_AXES[axes]}, which begins with the number {magic}{hint}", path))
+        raise DataError(
+            Problem(f"is not an IDX file of {_AXES[axes]}, which begins with the number {magic}{hint}", path)
+        )
     shape = unpack_from(f">{axes}I", data, 4)
     size = math.prod(shape)
     if not 0 < size <= len(data) - start:
@@ -145,7 +147,9 @@ def _read_cifar(path: str) -> np.ndarray:
 
     data, size = read_file(path), 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % size:
-        raise DataError(Problem(f"has {len(data)} bytes, which is no multiple of the {size} bytes of an image", path))
+        raise DataError(
+            Problem(f"has {len(data)} bytes, which is not a multiple of the {size} bytes of an image", path)
+        )
     return np.frombuffer(data, np.uint8).reshape(-1, size)
 
 

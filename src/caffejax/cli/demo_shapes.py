@@ -68,7 +68,7 @@ def _shape(image: np.ndarray, shape: str, box: np.ndarray, colour: tuple[int, ..
         cv2.fillPoly(image, [np.array([[x1, y2], [x2, y2], [(x1 + x2) // 2, y1]], np.int32)], colour)
 
 
-def _annotated(image: np.ndarray, shapes: list[tuple[int, np.ndarray]]) -> Any:
+def _annotate(image: np.ndarray, shapes: list[tuple[int, np.ndarray]]) -> Any:
     """Return a picture as an AnnotatedDatum."""
     record = caffe_pb2.AnnotatedDatum(type=caffe_pb2.AnnotatedDatum.BBOX)
     record.datum.encoded, record.datum.data = True, cv2.imencode(".png", image)[1].tobytes()
@@ -81,4 +81,4 @@ def _annotated(image: np.ndarray, shapes: list[tuple[int, np.ndarray]]) -> Any:
 
 def _records(count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
     for number, (image, shapes) in enumerate(draw_pictures(count, seed)):
-        yield b"%08d" % number, _annotated(image, shapes).SerializeToString()
+        yield b"%08d" % number, _annotate(image, shapes).SerializeToString()

@@ -57,7 +57,7 @@ def add_preprocessing_flags(
 ) -> None:
     """Add flags for preprocessing; the arguments are the defaults of the flags."""
     more = "" if raw_scale is None else "; default: Caffe's ILSVRC mean, from $CAFFE_ROOT; empty for none"
-    what = f"what to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
+    what = f"the mean to subtract: .npy, (K,) or (K, H, W), or .binaryproto{more}"
     flags.add(parser, "mean_file", help=what, metavar="FILE")
     flags.add(parser, "input_scale", help="factor after subtracting the mean", type=factor)
     flags.add(parser, "raw_scale", help="factor before subtracting the mean", type=factor, default=raw_scale)

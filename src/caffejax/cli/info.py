@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def collect_facts() -> dict[str, dict[str, Any]]:
-    """Return the information by title and name. Values are strings or integers."""
+    """Return facts about the installation, `{title: {name: value}}`, with strings or integers as values."""
     import jax
 
     from ..kernels import onednn

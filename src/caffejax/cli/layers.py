@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..layers import LayerType
     from ..layers.descriptions import Setting
 
-HELP = "what layer types do, and what their settings mean"
+HELP = "explain layer types and their settings"
 EXAMPLE = "caffejax layers Pooling"
 _WIDTH = 110
 

@@ -185,5 +185,5 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"--flagfile={name}: the file cannot be read: {error.strerror}")
             lines += [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
         if other := next((line for line in lines if not line.startswith("-")), None):
-            self.error(f"--flagfile={names}: '{other}' is no flag of the form --name=value")
+            self.error(f"--flagfile={names}: '{other}' is not a flag of the form --name=value")
         return lines

@@ -1,9 +1,9 @@
-"""Tell what a net sees in pictures: the best classes, boxes of objects, or a label for each pixel.
+"""Predict the classes of pictures, boxes of objects, or a label for each pixel.
 
-The outputs decide which; scores that the net compares with labels by SoftmaxWithLoss become probabilities. Pictures
-are resized to the net's input; mean, scale and order of channels come from the flags, else from the transform_param of
-the net or of a train net beside it, else from a table of published nets, else they are Caffe's defaults (no mean, scale
-1, B G R). A log line tells where they come from.
+The net's outputs determine the kind of results; scores that the net compares with labels by SoftmaxWithLoss become
+probabilities. Pictures are resized to the net's input; mean, scale and order of channels come from the flags, else from
+the transform_param of the net or of a train net beside it, else from a table of published nets, else they are Caffe's
+defaults (no mean, scale 1, B G R). A log line names their source.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     flags.add(parser, "labels", "names of the classes: a line for each, or SSD's labelmap.prototxt", metavar="FILE")
     flags.add(parser, "out", "draw the results: a .png or .jpg file, or a folder for several pictures", metavar="FILE")
     flags.add_json(parser)
-    flags.add(parser, "top", "the number of classes to tell", type=flags.positive, default=5, metavar="N")
+    flags.add(parser, "top", "the number of classes to print", type=flags.positive, default=5, metavar="N")
     flags.add(parser, "threshold", "the smallest score of a box", type=image_flags.factor, default=0.5, metavar="X")
     flags.add(parser, "batch", "the number of pictures to run at once", type=flags.positive, default=16, metavar="N")
     flags.add(
         parser, "output", "the blobs to interpret, separated by commas (default: the net's outputs)", metavar="A,B"
     )
     pixels = flags.group(parser, "how pixels, 0 to 255, become the net's input")
-    flags.add(pixels, "mean", "what to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE")
+    flags.add(
+        pixels, "mean", "the mean to subtract: a number for each channel, .binaryproto or .npy", metavar="B,G,R|FILE"
+    )
     flags.add(pixels, "scale", "factor after the subtraction", type=image_flags.factor, metavar="X")
     flags.add(pixels, "channels", "the net's order of channels", choices=("BGR", "RGB"))
     flags.add(
@@ -65,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     from ..schema import read_net
 
     check_exist([options.model, *flags.several(options.weights), *([options.labels] if options.labels else [])])
-    places = _places(options)
+    files = _output_files(options)
     message = read_net(options.model)
     label_map = find(_forget_files(message), Path(options.model).parent)
     labels = options.labels or (str(label_map) if label_map.is_file() else None)
@@ -94,8 +96,8 @@ def run(options: argparse.Namespace) -> None:
             outputs |= {name: jax.nn.softmax(outputs[name], 1) for name in scores & outputs.keys()}
             sizes = [picture.shape[:2] for picture in batch]
             results += results_of(net.graph, outputs, sizes, top=options.top, threshold=options.threshold)
-    for place, picture, image_results in zip(places, pictures, results, strict=False):
-        _write(place, draw(picture, image_results, names, place))
+    for path, picture, image_results in zip(files, pictures, results, strict=False):
+        _write(path, draw(picture, image_results, names, path))
     if options.json:
         flags.print_json(_summary(options, prepare, shape[1:], results, names))
         return
@@ -103,12 +105,12 @@ def run(options: argparse.Namespace) -> None:
         for result in image_results:
             print(f"{image}{f' ({result.blob})' if len(image_results) > 1 else ''}")
             print("\n".join(f"  {line}" for line in format_result(result, names).splitlines()))
-    for place in places:
-        log.info("Wrote %s", place)
+    for path in files:
+        log.info("Wrote %s", path)
 
 
 def _forget_files(net: NetParameter) -> str:
-    """Have SSD's DetectionOutput write no files, as published deploy nets ask for; return its file of labels, or ""."""
+    """Remove the output files of DetectionOutput, which published deploy nets have; return its label map, or ""."""
     file = ""
     for layer in net.layer:
         file = file or layer.detection_output_param.save_output_param.label_map_file
@@ -136,7 +138,7 @@ def _build(net: NetParameter, options: argparse.Namespace) -> Net:
     return Net(net, state=state, reading=reading, file=options.model)
 
 
-def _places(options: argparse.Namespace) -> list[Path]:
+def _output_files(options: argparse.Namespace) -> list[Path]:
     """Return the files of `--out`, one for each picture, or none without the flag.
 
     Raises:
@@ -145,24 +147,24 @@ def _places(options: argparse.Namespace) -> list[Path]:
     if options.out is None:
         return []
     out = Path(options.out)
-    places = [out]
+    files = [out]
     if out.is_dir() or len(options.images) > 1:
         if not out.is_dir():
             raise CaffejaxError(f"--out={out}: name a folder that exists, for {len(options.images)} pictures")
-        places = [out / f"{Path(image).stem}.png" for image in options.images]
-        if len(set(places)) < len(places):
+        files = [out / f"{Path(image).stem}.png" for image in options.images]
+        if len(set(files)) < len(files):
             raise CaffejaxError(f"--out={out}: pictures of one name would overwrite each other's results")
-    for place in places:
-        image_flags.check_image(str(place))
-        flags.check_out(str(place), options.model, options.labels, *options.images)
-    return places
+    for path in files:
+        image_flags.check_image(str(path))
+        flags.check_out(str(path), options.model, options.labels, *options.images)
+    return files
 
 
 def _image_input(net: Net, options: argparse.Namespace) -> tuple[str, tuple[int, int, int]]:
     """Return the name of the net's only input, and (C, H, W) of it.
 
     Raises:
-        GraphError: if the net has several inputs, or its input is no image.
+        GraphError: if the net has several inputs, or its input is not an image.
     """
     shapes = {name: tuple(net.graph.blobs[name].shape) for name in net.input_names}
     if len(shapes) != 1 or any(len(shape) != 4 or shape[1] not in (1, 3) for shape in shapes.values()):
@@ -200,10 +202,10 @@ def _read(options: argparse.Namespace, gray: bool) -> list[np.ndarray]:
     return pictures
 
 
-def _write(place: Path, picture: bytes) -> None:
+def _write(path: Path, picture: bytes) -> None:
     from ..atomic import replace_file
 
-    with replace_file(place) as file:
+    with replace_file(path) as file:
         file.write(picture)
 
 

@@ -97,7 +97,7 @@ def _bar() -> Iterator[Progress]:
 
 def add_recording_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--metrics`, `--tensorboard` and `--show`."""
-    records = flags.group(parser, "what is recorded and shown")
+    records = flags.group(parser, "records and displays")
     flags.add(
         records,
         "metrics",

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     net = net_flags.net_of(options)
     evaluator = Evaluator(net, device, freeze=True)  # raises for a net without data
 
-    def each(number: int, scores: Scores) -> None:
+    def log_batch(number: int, scores: Scores) -> None:
         for line in score_lines(scores.outputs):
             log.info("Batch %d, %s", number, line)
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         log_creation(net.graph)
         variables = net_flags.variables_of(net, options.weights, options.strict_weights)
         log.info("Running for %d iterations.", options.iterations)
-        scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), each)
+        scores = evaluator(jax.device_put(variables, device), options.iterations, jax.random.key(0), log_batch)
     finally:
         evaluator.loader.close()
     log.info(f"Loss: {scores.loss:g}")

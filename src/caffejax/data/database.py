@@ -46,14 +46,14 @@ _KNOWN = {
 
 
 class RecordDataset(ImageDataset[Label]):
-    """The records of a layer's database as examples, without end: after the last record the first follows.
+    """The records of a layer's database as examples, repeated endlessly.
 
-    With `shuffle`, of forks, each epoch has another order, drawn by the seed.
+    With `shuffle`, a setting of forks, each epoch has a different random order.
 
     Args:
         site: the layer.
-        rng: decides how many records rand_skip leaves out at the start.
-        max_examples: the number of examples that will be read, for which a LevelDB reads only the first keys; default:
+        rng: draws the number of records that rand_skip skips at the start.
+        max_examples: the number of examples that will be read, so that a LevelDB need not read all keys; default:
             all records.
 
     Attributes:

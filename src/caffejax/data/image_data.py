@@ -111,8 +111,8 @@ class ImageFileDataset(ListDataset[int]):
 def _new_size(p: Any, height: int, width: int) -> tuple[int, int]:
     """Return the (height, width) to which an image of this size is resized, or zeros if it is not.
 
-    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's. Images smaller
-    than Intel's `min_height` and `min_width` are enlarged to the one of which they lack more.
+    The shorter side is resized to `short_side`, of NVIDIA's fork, or `new_dim`, of channel-pruning's. An image
+    smaller than Intel's `min_height` or `min_width` is enlarged to the one that needs the larger factor.
     """
     if side := p.short_side or p.new_dim:
         return (height * side // width, side) if height > width else (side, width * side // height)

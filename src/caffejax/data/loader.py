@@ -121,7 +121,7 @@ class Loader:
         batch: dict[str, Any] = dict(self._by_hand()) if self._by_hand else {}
         if self._user_data is not None:
             user_arrays = next(self._user_data)
-            batch |= self._in_range(user_arrays) if is_local else {}
+            batch |= self._check_labels(user_arrays) if is_local else {}
         for key, source in self._sources.items():
             shared = self._shared.get(key)
             arrays = next(source) if shared is None else shared.take(self._number)
@@ -137,9 +137,9 @@ class Loader:
         return next((source.number for source in self._shared.values()), 0)
 
     def _name_arrays(self, layer: str, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        return self._in_range(dict(zip(self._tops[layer], arrays, strict=True)))
+        return self._check_labels(dict(zip(self._tops[layer], arrays, strict=True)))
 
-    def _in_range(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _check_labels(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Check that the labels of a batch are classes of the net's losses, and return the batch.
 
         Raises:

@@ -122,7 +122,7 @@ def read_pose(rows: np.ndarray, in_database: int) -> Pose:
     height, width = floats(1, 2)
     center, scale = floats(3, 2) - np.float32(1), float(floats(4, 1)[0])
     if not (np.abs(joints).max() <= _FAR and np.abs(center).max() <= _FAR and 0 < scale < math.inf):
-        raise DataError(f"has joints, a center or a scale that are no numbers, or are beyond {_FAR} pixels")
+        raise DataError(f"has joints, a center or a scale that are not numbers, or are beyond {_FAR} pixels")
     outside = (joints < 0).any(2) | (joints >= (width, height)).any(2)
     visible = np.where(outside, _OUTSIDE, np.where(flags == 0, _HIDDEN, 1))
     visible[0][flags[0] == _UNLABELLED] = _UNLABELLED  # of the first person only

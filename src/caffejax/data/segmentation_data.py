@@ -70,8 +70,8 @@ class MapDataset(ListDataset[LabelMap]):
     Args:
         site: the layer.
         param: its parameters: source, root_folder, shuffle, rand_skip, new_height, new_width and is_color.
-        maps: the origin of the maps.
-        rng: decides about the order.
+        maps: reads the label maps.
+        rng: the random numbers for the order.
 
     Raises:
         DataError: if the list, or a file that it names, is missing or malformed.

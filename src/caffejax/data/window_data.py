@@ -187,7 +187,7 @@ class Warp(NamedTuple):
         size = min(width.size, self.size - column), min(height.size, self.size - row)
         inside = 0 <= x.first <= x.last < x.image_size and 0 <= y.first <= y.last < y.image_size
         if not inside or min(size) < 1:
-            what = "too little of it lies" if inside else "does not lie"
+            what = "too little of it is" if inside else "is not"
             raise DataError(
                 f"window {' '.join(map(str, box))}: {what} in the image, {image.shape[1]} x {image.shape[0]}"
             )
@@ -351,7 +351,7 @@ def _crop_mean(site: Site) -> np.ndarray:
 
 
 class WindowDataLayer(DataLayer):
-    """Batches of windows that a window file lists. The seed decides which windows are drawn; it is not Caffe's choice.
+    """Batches of windows that a window file lists. The seed determines the random windows, which differ from Caffe's.
 
     The fields crop_size, mirror and the mean are read from transform_param. As in Caffe, `scale` is read from
     window_data_param only.

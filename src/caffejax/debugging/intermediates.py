@@ -55,7 +55,7 @@ def features(
     frozen, check_indices = freeze_passes(net.graph, net.run, variables, names) if freeze else None, IndexCheck(net)
     forward = net.jit(blobs_of)
 
-    def computed() -> Iterator[Blobs]:
+    def compute_blobs() -> Iterator[Blobs]:
         params, state = variables
         for number, batch in enumerate(batches):
             inputs = params, state, batch, jax.random.fold_in(key, number)
@@ -66,7 +66,7 @@ def features(
             values, state = forward(*inputs)
             yield values
 
-    return computed()
+    return compute_blobs()
 
 
 class LayerGradients(NamedTuple):

@@ -50,10 +50,10 @@ def install() -> None:
     if getattr(cv2.dnn, "readNetFromCaffe", None) is readNetFromCaffe:
         return
     setattr(cv2.dnn, "readNetFromCaffe", readNetFromCaffe)  # noqa: B010  OpenCV 5 has no such name
-    cv2.dnn.readNet = _for_caffe(readNet, cv2.dnn.readNet)
+    cv2.dnn.readNet = _dispatch_caffe(readNet, cv2.dnn.readNet)
     for model in (Model, ClassificationModel, DetectionModel, KeypointsModel, SegmentationModel):
         name = model.__name__
-        choose = _for_caffe(model, getattr(cv2.dnn, name))
+        choose = _dispatch_caffe(model, getattr(cv2.dnn, name))
         setattr(cv2.dnn, name, choose)
         setattr(cv2, f"dnn_{name}", choose)
     for name, value in globals().items():
@@ -61,7 +61,7 @@ def install() -> None:
             setattr(cv2.dnn, name, value)
 
 
-def _for_caffe(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatch_caffe(function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `function` with Caffe's files and with nets of this module, else `otherwise`."""
 
     @functools.wraps(otherwise)

@@ -294,7 +294,7 @@ def _judge_preferred_rule(
     if not autodiff_fits:
         return "autodiff differs from finite differences"
     if _worst(rule, net).error > RULE_TOLERANCE:
-        return "the net does not use the rule, although its type prefers it"
+        return "the net does not use the rule, although the type sets overrides_autodiff"
     if rule_autodiff.error <= RULE_TOLERANCE:
         return OK
     if autodiff.any() and not np.vdot(rule, autodiff) > 0:

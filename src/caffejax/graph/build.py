@@ -95,7 +95,7 @@ def build_graph(
     )
 
 
-def _without_reshapes_in_place(layers: list[LayerParameter]) -> list[LayerParameter]:
+def _rename_in_place_reshapes(layers: list[LayerParameter]) -> list[LayerParameter]:
     """Return the layers with separate names for blobs that Reshape or Flatten replace in place.
 
     cbfinn's fork allows it. The blob keeps its name from there on; before, the layer's name is appended. A net without
@@ -158,7 +158,7 @@ def _connect_layers(
     Args:
         net, state, file, run, reading, wrong: see `build_graph`.
     """
-    layers = _without_reshapes_in_place([layer for layer in net.layer if is_included(layer, state)])
+    layers = _rename_in_place_reshapes([layer for layer in net.layer if is_included(layer, state)])
     names = {problem.layer or "" for problem in wrong}
     doubtful = [layer.name in names for layer in layers]
     problems = [*net_problems(net), *(p for x in net.layer if x.name not in names for p in rule_problems(x))]

@@ -39,7 +39,7 @@ def satisfies(state: NetState, rule: NetStateRule) -> bool:
 
 
 def rule_problems(layer: LayerParameter) -> list[Problem]:
-    """Return one problem if a layer has both include and exclude rules, else an empty list."""
+    """Return a list with a problem if a layer has both include and exclude rules, else an empty list."""
     if layer.include and layer.exclude:
         return [
             Problem(

@@ -243,7 +243,7 @@ class _Conversion:
         if has_weight and form.step:
             fields["scales"] = self._quantize(o.values("weight")[0], form.step)
         word = "max" if _skips(o) else o.word
-        after = [(name, self._after_fields(f)) for name, f in o.after]
+        after = [(name, self._epilogue_fields(f)) for name, f in o.after]
         return self._add(replace(o, word=word, fields=fields, after=after), result)
 
     def _add(self, o: Operation, form: _Form) -> int:
@@ -269,7 +269,7 @@ class _Conversion:
         fields: dict[str, Numbers] = {"type": _TYPES[form.type]} if form.type != "float32" else {}
         return fields | ({"scale": self._step(form.step)} if form.step else {})
 
-    def _after_fields(self, fields: dict[str, Numbers]) -> dict[str, Numbers]:
+    def _epilogue_fields(self, fields: dict[str, Numbers]) -> dict[str, Numbers]:
         if not isinstance(value := fields.get("value"), int):
             return fields
         number = self._numbers[value]

@@ -79,7 +79,7 @@ class Jitted:
                     return self._last[1](*args)
             if (program := self._program(args)) is not None:
                 return program(*args)
-        return self._for(args, kwargs)(*args, **kwargs)
+        return self._select(args, kwargs)(*args, **kwargs)
 
     def fetch_ahead(self) -> None:
         """Start to load the function's newest stored program in another thread, if the function has a `cache_key`."""
@@ -109,7 +109,7 @@ class Jitted:
         if key not in self._programs:
             program = self._cache.find(args)
             if program is None:
-                jitted = self._for(args, {})
+                jitted = self._select(args, {})
                 program = compile_uncached(jitted.lower(*args), compiler_options() if jitted is self._outer else {})
                 if program is None:
                     return None
@@ -120,13 +120,13 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lower the function for arguments of these types, as `jax.jit(...).lower` does."""
-        return self._for(args, kwargs).lower(*args, **kwargs)
+        return self._select(args, kwargs).lower(*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace the function for arguments of these types, as `jax.jit(...).trace` does."""
-        return self._for(args, kwargs).trace(*args, **kwargs)
+        return self._select(args, kwargs).trace(*args, **kwargs)
 
-    def _for(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _select(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the jitted function: with compiler options for a call on CPUs outside of a trace, else without."""
         if self._tuned and is_tracing_nothing() and on_cpu(args, kwargs):
             return self._outer

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 Numbers = int | float | tuple[int, ...] | list[int]
 
 
-class _Answer(ctypes.Structure):
+class _ProgramInfo(ctypes.Structure):
     _fields_ = (
         ("mark", ctypes.c_int64),
         ("workspace", ctypes.c_int64),
@@ -137,7 +137,7 @@ class Executable:
         packed_bytes: the size of the packed weights, in bytes.
         workspace_bytes: the memory that each call needs in addition to arguments and results, in bytes.
         steps: the names of oneDNN's implementations, in order.
-        mark: a number that tells the layouts from others.
+        mark: a number that identifies the layouts.
 
     Raises:
         ValueError: if oneDNN cannot compute the program. The message gives the reason.
@@ -147,10 +147,10 @@ class Executable:
         library = _library()
         if library is None:
             raise ValueError("frozen nets need oneDNN")
-        answer = _Answer()
+        info = _ProgramInfo()
         numbers = program.numbers
-        handle = library.caffejax_program_open(address(numbers), len(numbers), ctypes.byref(answer))
-        steps = answer.steps.decode()
+        handle = library.caffejax_program_open(address(numbers), len(numbers), ctypes.byref(info))
+        steps = info.steps.decode()
         if not handle:
             raise ValueError(steps)
         weakref.finalize(
@@ -158,11 +158,11 @@ class Executable:
         ).atexit = False  # at exit, threads may still run it
         self.program, self._library, self._handle = program, library, handle
         self.layouts = tuple(
-            Layout(library, handle, i, line) for i, line in enumerate(answer.packing.decode().splitlines())
+            Layout(library, handle, i, line) for i, line in enumerate(info.packing.decode().splitlines())
         )
         self.packed_bytes = sum(layout.nbytes for layout in self.layouts)
-        self.steps, self.workspace_bytes = tuple(steps.split("\n")[:-1]), int(answer.workspace)
-        self.mark = int(answer.mark)
+        self.steps, self.workspace_bytes = tuple(steps.split("\n")[:-1]), int(info.workspace)
+        self.mark = int(info.mark)
         self._pointers = ctypes.c_void_p * len(program.arguments), ctypes.c_void_p * len(program.results)
 
     def pack(self, weights: Sequence[Any]) -> PackedWeights:
@@ -179,7 +179,7 @@ class Executable:
         """
         shapes = self.program.weights
         if [tuple(weight.shape) for weight in weights] != list(shapes):
-            raise ValueError(f"weights of shapes {[w.shape for w in weights]} given, the program has {list(shapes)}")
+            raise ValueError(f"the weights must have shapes {list(shapes)}, not {[tuple(w.shape) for w in weights]}")
         stored = [weight if isinstance(weight, StoredWeight) else StoredWeight(weight) for weight in weights]
         largest_first = sorted(self.layouts, key=lambda layout: -layout.nbytes)
         packed = {layout: stored[layout.weight].pack(layout) for layout in largest_first}
@@ -203,7 +203,7 @@ class Executable:
         times = arguments[0].shape[0] // program.arguments[0][0] if arguments and arguments[0].ndim else 0
         arrays = _contiguous(arguments, program.arguments, times, "argument")
         if packed.mark != self.mark or len(packed.arrays) != len(self.layouts):
-            raise ValueError(f"packed weights of {packed.nbytes} bytes belong to another program")
+            raise ValueError(f"the packed weights ({packed.nbytes} bytes) belong to another program")
         results = [aligned_empty((times * shape[0], *shape[1:]), np.float32) for shape in program.results]
         sources, targets = self._pointers[0](*map(address, arrays)), self._pointers[1](*map(address, results))
         raise_if(self._library.caffejax_program_call(self._handle, sources, targets, packed.pointers, times))
@@ -234,7 +234,7 @@ def _contiguous(arrays: Sequence[np.ndarray], shapes: Sequence[Shape], times: in
     The first axis of each array must be `times` as long as in `shapes`. `what` names the arrays in error messages.
     """
     if len(arrays) != len(shapes) or times < 1:
-        raise ValueError(f"{len(arrays)} {what}s given, the program has {len(shapes)}")
+        raise ValueError(f"the program takes {len(shapes)} {what}s, not {len(arrays)}")
     for i, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
         if array.dtype != np.float32 or array.shape != (shape if times == 1 else (times * shape[0], *shape[1:])):
             raise ValueError(
@@ -284,7 +284,7 @@ def _declare(library: ctypes.CDLL) -> None:
     """Declare the result and argument types of the library's functions to ctypes."""
     pointer, text, integer, real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_float
     for name, result, *arguments in (
-        ("open", pointer, pointer, integer, ctypes.POINTER(_Answer)),
+        ("open", pointer, pointer, integer, ctypes.POINTER(_ProgramInfo)),
         ("close", None, pointer),
         ("layout", pointer, pointer, integer),
         ("drop_layout", None, pointer),

@@ -64,7 +64,7 @@ class Operation:
 
     def __call__(self, *arrays: jax.Array) -> Arrays:
         """Call the operation with JAX's current default precision of matrix products, even if it is lowered later."""
-        gpu, tpu, partitioned = map(_in_precision, (self.gpu, self.tpu, self.partitioned))
+        gpu, tpu, partitioned = map(_fix_precision, (self.gpu, self.tpu, self.partitioned))
         operation = replace(self, gpu=gpu, tpu=tpu, partitioned=partitioned)
         return tuple(_operation.bind(*arrays, operation=operation, plain=jax.make_jaxpr(self.plain)(*arrays)))
 
@@ -88,7 +88,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class _InPrecision:
+class _FixedPrecision:
     """A function that runs with a fixed default precision of matrix products."""
 
     function: Function
@@ -99,8 +99,8 @@ class _InPrecision:
             return self.function(*arrays)
 
 
-def _in_precision(function: Function | None) -> Function | None:
-    return function and _InPrecision(function, jax.config.values["jax_default_matmul_precision"])
+def _fix_precision(function: Function | None) -> Function | None:
+    return function and _FixedPrecision(function, jax.config.values["jax_default_matmul_precision"])
 
 
 _operation = Primitive("caffejax_operation")

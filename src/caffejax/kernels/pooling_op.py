@@ -175,7 +175,7 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     alone = Operation(partial(_maxima, window=window), partial(_sliced_maxima, window=window))
 
     def forward(x: jax.Array) -> tuple[jax.Array, Arrays]:
-        y, places = _placed(window)(x)
+        y, places = _mapped_pooling(window)(x)
         return y, (x, places)
 
     def backward(residuals: Arrays, dy: jax.Array, needed: Sequence[bool]) -> Arrays:
@@ -185,14 +185,14 @@ def max_pool(x: jax.Array, window: Window) -> jax.Array:
     return y
 
 
-def _placed(window: Window) -> Operation:
+def _mapped_pooling(window: Window) -> Operation:
     """Return the operation that maps `x` to the maxima of the windows and their places."""
     return Operation(
         partial(_maxima_and_places, window=window),
         partial(_maxima_and_places_on_cpu, window=window),
         gpu=partial(_sliced_maxima_and_places, window=window, lay_out=leave_layout),
         differentiable=False,
-        batch_rule=partial(_map_rows, _placed, window),
+        batch_rule=partial(_map_rows, _mapped_pooling, window),
     )
 
 
@@ -231,7 +231,7 @@ def _maxima_diff_on_cpu(x: jax.Array, places: jax.Array, dy: jax.Array, window: 
 
 
 def _maxima(x: jax.Array, window: Window) -> Arrays:
-    best = _over_windows(lax.max, -np.inf, x, window)
+    best = _reduce_windows(lax.max, -np.inf, x, window)
     return (jnp.maximum(best, jnp.finfo(x.dtype).min),)
 
 
@@ -242,7 +242,7 @@ def _maxima_and_places(x: jax.Array, window: Window) -> Arrays:
 
 
 def _maxima_diff(x: jax.Array, places: jax.Array, dy: jax.Array, window: Window) -> Arrays:
-    _, pullback = jax.vjp(partial(_over_windows, lax.max, -np.inf, window=window), x)
+    _, pullback = jax.vjp(partial(_reduce_windows, lax.max, -np.inf, window=window), x)
     diffs: Arrays = pullback(dy)
     return diffs
 
@@ -270,7 +270,7 @@ def average_pool(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) 
 
 
 def _means(x: jax.Array, window: Window, areas: Callable[[], np.ndarray]) -> Arrays:
-    total = _over_windows(lax.add, 0, x, window)
+    total = _reduce_windows(lax.add, 0, x, window)
     return (total / table(areas, total.shape[2:], x.dtype),)
 
 
@@ -280,7 +280,7 @@ def _means_diff(x: jax.Array, dy: jax.Array, window: Window, areas: Callable[[],
     return diffs
 
 
-def _over_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
+def _reduce_windows(reduce: Callable[..., Any], start: float, x: jax.Array, window: Window) -> jax.Array:
     kernel, stride = (1, 1, *window.kernel), (1, 1, *window.stride)
     y: jax.Array = lax.reduce_window(
         x, np.array(start, x.dtype), reduce, kernel, stride, ((0, 0), (0, 0), *window.padding)

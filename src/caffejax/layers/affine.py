@@ -99,7 +99,7 @@ def scale_backward(ctx: Context, blobs: Arrays, *bottoms: jax.Array, y: jax.Arra
     axis = ctx.param.axis
     x, factor, *added = *bottoms, *blobs
     factor = _clamp_factor(ctx, factor)
-    dx = dy * _along(factor, x, axis)
+    dx = dy * _broadcast_blob(factor, x, axis)
     d_factor = _sum_to_blob(promote(dy) * x, factor, x, axis)
     d_added = tuple(_sum_to_blob(dy, b, x, axis) for b in added)
     return ((d_factor, *d_added), dx) if len(bottoms) == 1 else (d_added, dx, d_factor)
@@ -153,11 +153,11 @@ def _apply_steps(ctx: Context, x: jax.Array, steps: Sequence[tuple[Callable[...,
         return by_channel(x, by.get(operator.mul), by.get(operator.add)).astype(x.dtype)
     y = x
     for operation, blob in steps:
-        y = operation(y, _along(blob, x, ctx.param.axis))
+        y = operation(y, _broadcast_blob(blob, x, ctx.param.axis))
     return y.astype(x.dtype)
 
 
-def _along(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+def _broadcast_blob(blob: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """Append axes of length 1 to `blob` so that it broadcasts along `x`."""
     return blob.reshape(*blob.shape, *(1,) * (x.ndim - _start(blob, x, axis) - blob.ndim))
 
@@ -221,8 +221,8 @@ def channel_scale_by_settings(
 
     With `global_scale` x is multiplied by one number, the blob (1,), which a second top holds. In TRAIN it is first
     moved by 1 % towards the mean magnitude of bottom 1, or set to it if it is negative, and clamped to
-    [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are of the product with
-    bottom 1 in any case, except that without `do_backward_feature` the gradient of x is the top's, and without
+    [min_global_scale, max_global_scale]. Without `do_forward` the top is x. The gradients are the gradients of the
+    product with bottom 1, except that without `do_backward_feature` the gradient of x is the top's, and without
     `do_backward_scale` the gradient of bottom 1 is 0.
     """
     p, factors = ctx.param, _broadcast_scale(x, scale)
@@ -286,7 +286,7 @@ register(
                     traits=LayerTraits(dtype_policy="bottoms", spatial_map="same"),
                 ),
             },
-            "The settings are at their defaults, or one is not.",
+            "Settings other than the defaults select the second variant.",
         ),
     )
 )

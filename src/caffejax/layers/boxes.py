@@ -50,7 +50,7 @@ def overlaps(a: Any, b: Any, plus: float = 0.0, *, touching: bool = False, over:
     Args:
         a, b: the boxes (..., 4), which broadcast.
         plus: added to x2 - x1 for the side of a box.
-        touching: whether boxes have an intersection only if they touch.
+        touching: whether boxes intersect only if they share a point without `plus`.
         over: the divisor of the intersection: the "union", the "smaller" area, or the area of `a` ("first").
     """
     xp = namespace_of(a, b)
@@ -155,16 +155,16 @@ def non_max_suppression(
     limit = jnp.asarray(threshold, boxes.dtype) + zero
     overlap = jnp.full(n, -jnp.inf, boxes.dtype) + zero
 
-    def remaining(carry: _Carry) -> jax.Array:
+    def remaining_boxes(carry: _Carry) -> jax.Array:
         suppressed = (carry.overlap >= carry.limit) if or_equal else (carry.overlap > carry.limit)
         return valid & ~suppressed & (jnp.arange(n) > carry.last)
 
     def has_next(carry: _Carry) -> jax.Array:
-        is_left = jnp.any(remaining(carry))
+        is_left = jnp.any(remaining_boxes(carry))
         return is_left if n_kept is None else is_left & (jnp.sum(carry.kept) < n_kept)
 
     def keep_next(carry: _Carry) -> _Carry:
-        i = jnp.argmax(remaining(carry)).astype(jnp.int32)
+        i = jnp.argmax(remaining_boxes(carry)).astype(jnp.int32)
         new = overlaps(boxes[i], boxes, plus) if measure is None else measure(boxes[i], boxes)
         lower = (eta < 1) & (carry.limit > 0.5)
         return _Carry(

@@ -30,7 +30,7 @@ def forward(ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any]) -> tuple
     return _tops_and_state(ctx, impl.forward(ctx, *_blob_argument(ctx, blobs), *bottoms))
 
 
-def fused(
+def run_fused(
     ctx: Context, blobs: Sequence[Any], bottoms: Sequence[Any], epilogues: Sequence[Epilogue]
 ) -> tuple[Arrays, Arrays]:
     """Compute a layer fused with its epilogues: the top of the last one, and the new state of the first one."""
@@ -97,7 +97,7 @@ def cached_fused_call(
 ) -> tuple[Arrays, Arrays]:
     """Compute a layer with its epilogues by `fused`, tracing equal layers once."""
     if any(c.per_layer for c in (ctx, *(e.ctx for e in epilogues))):
-        return validate_params(fused)(ctx, blobs, bottoms, epilogues)
+        return validate_params(run_fused)(ctx, blobs, bottoms, epilogues)
     contexts, arrays = tuple(f.ctx for f in epilogues), tuple(f.blobs for f in epilogues)
     result: tuple[Arrays, Arrays] = _jitted_fused(ctx, contexts, tuple(blobs), tuple(bottoms), arrays)
     return result
@@ -112,7 +112,7 @@ def _jitted_call(ctx: Context, key: Any, blobs: Arrays, bottoms: Arrays) -> tupl
 def _jitted_fused(
     ctx: Context, contexts: tuple[Context, ...], blobs: Arrays, bottoms: Arrays, arrays: tuple[Arrays, ...]
 ) -> tuple[Arrays, Arrays]:
-    return validate_params(fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
+    return validate_params(run_fused)(ctx, blobs, bottoms, list(map(Epilogue, contexts, arrays)))
 
 
 def _call_on_host(ctx: Context, blobs: Sequence[jax.Array], bottoms: Sequence[jax.Array]) -> tuple[Arrays, Arrays]:

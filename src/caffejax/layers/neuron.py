@@ -50,7 +50,7 @@ def prelu(ctx: Context, blobs: Arrays, x: jax.Array) -> jax.Array:
     Bottom and top: (N, C, ...). Blob: slope (C,) or (). At 0 the gradient of x is the slope, and the gradient of the
     slope is 0.
     """
-    return jnp.where(x > 0, x, _along_channels(blobs[0], x) * x).astype(x.dtype)
+    return jnp.where(x > 0, x, _broadcast_channels(blobs[0], x) * x).astype(x.dtype)
 
 
 def prelu_params(ctx: Context, x: Any) -> list[ParamSpec]:
@@ -67,7 +67,7 @@ def prelu_backward(
     slope = blobs[0]
     per_element = jnp.where(x > 0, 0, promote(dy) * x)
     d_slope = jnp.sum(per_element, axis=[k for k in range(x.ndim) if k != 1 or slope.ndim == 0])
-    return (d_slope,), dy * ((x > 0) + _along_channels(slope, x) * (x <= 0))
+    return (d_slope,), dy * ((x > 0) + _broadcast_channels(slope, x) * (x <= 0))
 
 
 define_layer(
@@ -78,7 +78,7 @@ define_layer(
 )
 
 
-def _along_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
+def _broadcast_channels(slope: jax.Array, x: jax.Array) -> jax.Array:
     return slope.reshape(*slope.shape, *(1,) * (x.ndim - 2))
 
 

@@ -45,7 +45,7 @@ def normalize_backward(
     (scale,) = blobs
     by_scale = jnp.sum(promote(dy) * promote(x) / length, axis=_other_axes(scale, x))
     # the fork removes the part along x before scaling, which is not the derivative if the scale differs by channel
-    dx = _along_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
+    dx = _broadcast_channels(scale, x) * _unit_diff(promote(x), length, promote(dy), _lengths_axes(ctx, x))
     return (by_scale,), dx.astype(x.dtype)
 
 
@@ -70,14 +70,14 @@ def _normalize(ctx: Context, blobs: tuple[jax.Array], x: jax.Array) -> tuple[jax
     require(p.add_eps_before_sqrt, "add_eps_before_sqrt: false is not supported; remove it")
     require(p.eps >= 0, f"eps must not be negative: {p.eps}")
     length = _length(promote(x), _lengths_axes(ctx, x), p.eps)
-    return _along_channels(blobs[0], x) * promote(x) / length, length
+    return _broadcast_channels(blobs[0], x) * promote(x) / length, length
 
 
 def _lengths_axes(ctx: Context, x: jax.Array) -> tuple[int, ...]:
     return tuple(range(1, x.ndim)) if ctx.layer.norm_param.across_spatial else (1,)
 
 
-def _along_channels(scale: jax.Array, x: jax.Array) -> jax.Array:
+def _broadcast_channels(scale: jax.Array, x: jax.Array) -> jax.Array:
     return scale.reshape(-1, *(1,) * (x.ndim - 2)) if scale.ndim else scale
 
 

@@ -109,7 +109,7 @@ def wrap_layer_errors(bottoms: Sequence[Any], *, unless: bool = False) -> Iterat
 
 
 def _user_frame(error: Exception) -> str:
-    """Return the place in a user's code where an error was raised, and its type; "" if in no user's code."""
+    """Return the place in a user's code where an error was raised, and its type; "" if it was raised elsewhere."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if module not in _LIBRARIES and module not in sys.stdlib_module_names:

@@ -206,7 +206,7 @@ def _problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif name == "compiler" and not _are_facts(value):
             yield "compiler must be a table of names and numbers"
         elif name == "cores" and (isinstance(value, bool) or value not in range(1, 9)):
-            yield f"cores must be a small number, not {value!r}"
+            yield f"cores must be an integer from 1 to 8, not {value!r}"
         elif name == "joined" and (not is_integer(value) or value < 1):
             yield f"joined must be a number of devices, not {value!r}"
         elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):

@@ -119,9 +119,9 @@ class Memories:
         self._padded[name] = blob.shape, blob.data_memory.version, padded
 
     def inputs(self, names: Iterable[str]) -> dict[str, jax.Array]:
-        """Return the data of the blobs `names` as JAX arrays, by name: tops of `store_rows` with their padding.
+        """Return the data of the blobs `names` as JAX arrays, by name.
 
-        A top that was changed since `store_rows` is returned as it is.
+        A top that `store_rows` stored has its padding, unless it has been changed since.
         """
         values = {}
         for name in names:

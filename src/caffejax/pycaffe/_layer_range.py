@@ -118,8 +118,8 @@ class LayerRange:
     def inputs(self) -> tuple[tuple[str, str], ...]:
         """The blobs whose shapes users set: tops of the range's Input layers, and blobs that earlier layers computed.
 
-        Each is a pair of a name and its `root`. Tops of data layers are missing, and all that layers computed in nets
-        with rows that vary by batch.
+        Each is a pair of a name and its `root`. Tops of data layers are not included. In nets with rows that vary by
+        batch, blobs that layers computed are not included either.
         """
         computed = make_part(layer for layer in self.graph.layers[: self.first] if not layer.type.is_fed).makes
         mine = {top for layer in self.layers for top in layer.tops}

@@ -221,8 +221,8 @@ class History:
         if last is None:
             new = new_pass(layers, self._memories, _global_state.next_key())
         else:
-            overwritten = [name for name in _in_place(layer) if not self._was_remade(i, name, last)]
-            if len(overwritten) == len(_in_place(layer)) and not self._was_written(layer, last):
+            overwritten = [name for name in _in_place_blobs(layer) if not self._was_remade(i, name, last)]
+            if len(overwritten) == len(_in_place_blobs(layer)) and not self._was_written(layer, last):
                 return last
             new = new_pass(layers, self._memories, last.inputs.key)
             blobs = {**new.inputs.blobs, **self._read(i, last, overwritten)}
@@ -242,7 +242,7 @@ class History:
 
         Bottoms that the layer overwrites in place are not compared, because the layer's tops replace them.
         """
-        blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place(layer)]
+        blobs = [self._memories.blobs[name] for name in layer.bottoms if name not in _in_place_blobs(layer)]
         params = [self._memories.slots[p.owner] for p in layer.params if p.spec.learnable]
         return any(blob.data_memory.current_version() >= last.time for blob in (*blobs, *params))
 
@@ -255,6 +255,6 @@ class History:
         return self._ranges.get(first, i - 1).forward(last.inputs, names).values
 
 
-def _in_place(layer: Layer) -> frozenset[str]:
+def _in_place_blobs(layer: Layer) -> frozenset[str]:
     """Return the names of the bottoms that a layer overwrites with its tops."""
     return frozenset(layer.bottoms).intersection(layer.tops)

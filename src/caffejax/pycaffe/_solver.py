@@ -54,7 +54,7 @@ class BlobUpdater:
         self.on_gradients: list[Callback] = []
         self.last_update: Params | None = None
         self._workspace, self._device, self._iter_size = workspace, setup.device, setup.param.iter_size
-        self._rest = _without_variables(train_state)
+        self._rest = _drop_variables(train_state)
         self._fed = setup.net.input_names
         self._outputs = [name for name in setup.net.outputs if name != UNNAMED_TOP]
         self._last_layer = len(setup.net.graph.layers) - 1
@@ -70,7 +70,7 @@ class BlobUpdater:
 
     @train_state.setter
     def train_state(self, new: TrainState) -> None:
-        self._rest = _without_variables(new)
+        self._rest = _drop_variables(new)
         self._workspace.memories.variables = Variables(new.params, new.state)
 
     @property
@@ -121,7 +121,7 @@ class BlobUpdater:
         assert update is not None
         self._workspace.memories.params = after.params
         self._workspace.memories.param_diffs = self.last_update = update
-        self._rest = _without_variables(after)
+        self._rest = _drop_variables(after)
 
     def final_loss(self) -> jax.Array:
         """Run the train net forward on the next batch; return the loss."""
@@ -147,7 +147,7 @@ class BlobUpdater:
             self._workspace.follow()
 
 
-def _without_variables(state: TrainState) -> TrainState:
+def _drop_variables(state: TrainState) -> TrainState:
     return state.replace(params={}, state={})
 
 

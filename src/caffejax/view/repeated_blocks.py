@@ -120,7 +120,7 @@ class Block:
 def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
     """Return the blocks of a net in order, without overlaps.
 
-    Three kinds of blocks are looked for, in this order: consecutive repetitions, beginning with the one that covers
+    Three kinds of blocks are searched in this order: consecutive repetitions, beginning with the one that covers
     most boxes; groups that occur several times with other boxes between them; neighbours whose names share a prefix up
     to a slash.
     """
@@ -132,7 +132,10 @@ def blocks_of(boxes: Sequence[Box]) -> tuple[Block, ...]:
 
 
 def _runs(boxes: Sequence[Box], alike: Signatures, open_at: Sequence[int], first: int, last: int) -> Iterator[Block]:
-    """Yield sequences of equal blocks among boxes `first` to `last` (exclusive), preferring at most one fork."""
+    """Yield sequences of equal blocks among boxes `first` to `last` (exclusive).
+
+    A sequence whose block forks at most once is preferred, then the sequence that covers most boxes.
+    """
     best: tuple[bool, int, int, int] | None = None  # simple or not, boxes covered, minus the period, minus the start
     for period in range(1, min((last - first) // 2, _LONGEST) + 1):
         for start, length in _stretches(alike.repetition_mask(first, last, period)):

@@ -331,7 +331,7 @@ def break_line(text: str, indent: int) -> list[str]:
         return [margin + text]
     brackets = _brackets(text)
     if brackets is None:
-        return _in_brackets(text, indent)
+        return _split_brackets(text, indent)
     head, body, tail = text[: brackets[0] + 1], text[brackets[0] + 1 : brackets[1]], text[brackets[1] :]
     if len(margin) + 4 + len(body) <= WIDTH:
         return [margin + head, f"{margin}    {body}", margin + tail]
@@ -339,7 +339,7 @@ def break_line(text: str, indent: int) -> list[str]:
     return [margin + head, *items, margin + tail]
 
 
-def _in_brackets(text: str, indent: int) -> list[str]:
+def _split_brackets(text: str, indent: int) -> list[str]:
     """Return the lines of a statement such as `name = a + b`, with the sum in brackets."""
     margin = " " * indent
     head, sign, value = text.partition(" = ") if not text.startswith("return ") else ("return", " ", text[7:])

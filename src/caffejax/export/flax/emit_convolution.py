@@ -161,7 +161,10 @@ def pooling(e: Emission) -> Value | tuple[Value, ...]:
 
 def _with_places(e: Emission, x: Value, window: Window) -> tuple[Value, ...]:
     out = e.tops[0][2:]
-    require(not _sees_padding_alone(x, window, out), "has windows of padding alone, whose maxima have no place")
+    require(
+        not _sees_padding_alone(x, window, out),
+        "has windows that contain only padding, so their maxima have no positions",
+    )
     settings = _settings(window, padding_of(window, tuple(x.shape[2:]), out))
     helper = "max_pool_with_places"
     return e.split(f"{helper}({{0}}, {settings})", x, e.tops, helpers=[helper])
@@ -257,7 +260,7 @@ def inner_product(e: Emission) -> Value:
     """Write nnx.Linear. The inputs of its weight are in the stored order of the bottom's features."""
     x, *others = e.bottoms
     axis = canonical_axis(e.p.axis, x.shape)
-    require(axis > 0, "with axis 0 the whole batch is one input; not supported")
+    require(axis > 0, "has axis 0, where the whole batch is one input, which is not supported")
     if others:
         return _product_of_bottoms(e, axis)
     require(not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
@@ -282,7 +285,7 @@ def inner_product(e: Emission) -> Value:
 
 def _product_of_bottoms(e: Emission, axis: int) -> Value:
     """Write an InnerProduct whose weight is the second bottom. The bias is the third bottom or a learned array."""
-    require(axis == 1, "takes its weight from a bottom, with an axis other than 1; not supported")
+    require(axis == 1, "takes its weight from a bottom and has an axis other than 1, which is not supported")
     x, weight, *bias = (_rows(e, bottom) for bottom in e.bottoms)
     text = "{0} @ {1}" if e.p.transpose else "{0} @ {1}.T"
     if not e.arrays:
@@ -306,7 +309,7 @@ def _to_stored(kernel: np.ndarray, shape: Shape, order: Shape) -> np.ndarray:
 def inner_distance(e: Emission) -> Value:
     """Write the distances of rows to the rows of a second bottom or of a learned array."""
     require(not e.arrays or not e.p.normalize, "has rows of length 1 (normalize), which is not supported")
-    require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "with an axis other than 1; not supported")
+    require(canonical_axis(e.p.axis, e.bottoms[0].shape) == 1, "has an axis other than 1, which is not supported")
     x, *centers = (_rows(e, bottom) for bottom in e.bottoms)
     distance = f"jnp.sum({'jnp.abs' if e.p.distance_type == 'L1' else 'jnp.square'}({{0}}[:, None] - {{1}}), axis=-1)"
     if centers:
@@ -327,7 +330,7 @@ def embed(e: Emission) -> Value:
     """Write nnx.Embed, and a bias if there is one."""
     weight, *bias = e.arrays
     x = e.plain(e.bottoms[0])
-    require(not bias, "has a bias_term, which nnx.Embed has not; not supported")
+    require(not bias, "has a bias_term, which nnx.Embed does not have")
     part = e.part(
         "nnx.Embed",
         "embed",

@@ -132,7 +132,7 @@ def split(e: Emission) -> tuple[Value, ...]:
 
 
 @writes("Debug", "Gather")
-def unchanged(e: Emission) -> tuple[Value, ...]:
+def identity(e: Emission) -> tuple[Value, ...]:
     """Return each bottom as the top of the same index; no step is written."""
     return e.bottoms
 
@@ -269,7 +269,9 @@ def upsample(e: Emission) -> Value:
 @writes("Unpooling")
 def unpooling(e: Emission) -> Value:
     """Write a copy of numbers to the positions of maxima."""
-    require(len(e.bottoms) > 1, "fills windows without a bottom that says where maxima were, which is not supported")
+    require(
+        len(e.bottoms) > 1, "fills windows without a bottom that has the positions of maxima, which is not supported"
+    )
     return _put_at(e)
 
 

@@ -224,14 +224,14 @@ def pool_windows(x: jax.Array, method: str, window: Window, out: Shape) -> jax.A
     """
     if method == "MAX":
         return _maxima(x, window)
-    total = _over_windows(lax.add, 0, promote(x), window)
+    total = _reduce_windows(lax.add, 0, promote(x), window)
     return (total / _volumes(total, x, window, out)).astype(x.dtype)
 
 
 def pool_windows_diff(x: jax.Array, y: jax.Array, dy: jax.Array, method: str, window: Window, out: Shape) -> jax.Array:
     """Return the gradient for x, (N, C, *size), where `y = pool_windows(x, method, window, out)`."""
     if method == "AVE":
-        return _spread(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
+        return _spread_diffs(promote(dy) / _volumes(promote(dy), x, window, out), window, x)
     padded = lax.pad(x, jnp.asarray(-np.inf, x.dtype), [(0, 0, 0), (0, 0, 0), *((*p, 0) for p in window.padding)])
     size, dx = padded.shape[2:], jnp.zeros_like(padded)
     for cells in window.cells(out):  # for each cell of the kernel, add the gradient of windows with their maximum there
@@ -278,10 +278,10 @@ def volume_windows(ctx: Context, x: Any) -> tuple[str, Window, Shape]:
 
 
 def _maxima(x: jax.Array, window: Window) -> jax.Array:
-    return _over_windows(lax.max, -np.inf, x, window)
+    return _reduce_windows(lax.max, -np.inf, x, window)
 
 
-def _over_windows(combine: Any, start: float, x: jax.Array, window: Window) -> jax.Array:
+def _reduce_windows(combine: Any, start: float, x: jax.Array, window: Window) -> jax.Array:
     y: jax.Array = lax.reduce_window(
         x,
         np.array(start, x.dtype),
@@ -293,7 +293,7 @@ def _over_windows(combine: Any, start: float, x: jax.Array, window: Window) -> j
     return y
 
 
-def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
+def _spread_diffs(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     """Return for each cell of x the sum of the shares of all windows that contain it: (N, C, *out) to (N, C, *size)."""
     size = [n + low + high for n, (low, high) in zip(x.shape[2:], window.padding, strict=True)]
     axes = zip(size, share.shape[2:], window.stride, window.kernel, strict=True)
@@ -301,7 +301,7 @@ def _spread(share: jax.Array, window: Window, x: jax.Array) -> jax.Array:
     apart = lax.pad(share, jnp.zeros((), share.dtype), [(0, 0, 0), (0, 0, 0), *around])
     n = len(window.kernel)
     alone = Window.symmetric(window.kernel, (1,) * n, (0,) * n)
-    return _crop_padding(_over_windows(lax.add, 0, apart, alone), window, x)
+    return _crop_padding(_reduce_windows(lax.add, 0, apart, alone), window, x)
 
 
 def _crop_padding(dx: jax.Array, window: Window, x: jax.Array) -> jax.Array:

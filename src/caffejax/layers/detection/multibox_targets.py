@@ -83,7 +83,7 @@ def match(
 def _best_pairs(overlap: jax.Array, alike: jax.Array) -> jax.Array:
     """Return the prior that each ground truth is paired with, (count,), -1 for none.
 
-    The pair with the largest overlap is removed again and again. Among equal pairs the pair with the first prior is
+    In each step the pair with the largest overlap is removed. Among equal pairs the pair with the first prior is
     removed first, then the pair with the first ground truth. Each step of the loop removes a pair from every image.
 
     Args:
@@ -117,7 +117,7 @@ def _match_images(rows: tuple[jax.Array, ...], images: jax.Array, groups: int, l
             each.
         images: the images' numbers, (images,).
         groups: the number of groups.
-        least: the score from which on a prior is matched.
+        least: the smallest score at which a prior is matched.
     """
     group = jnp.arange(groups)
 
@@ -365,30 +365,30 @@ def _count_mined(
         eligible = free & with_truth & (matches.overlap[:, 0] < p.neg_overlap)
         ratio = jnp.asarray(p.neg_pos_ratio, jnp.float32)
         count = (jnp.sum(matched, axis=1).astype(jnp.float32) * ratio).astype(jnp.int32)
-        eligible &= _unsuppressed(p, losses, eligible, boxes)
+        eligible &= _unsuppressed_mask(p, losses, eligible, boxes)
         return targets._replace(counted=matched | select_hardest(losses, eligible, count))
     located = location_terms(p, offset_differences(predictions.locations, targets))[:, 0]
     losses, eligible = losses + jnp.where(matched, located, 0), jnp.broadcast_to(with_truth, matched.shape)
-    hard = select_hardest(losses, eligible & _unsuppressed(p, losses, eligible, boxes), p.sample_size)
+    hard = select_hardest(losses, eligible & _unsuppressed_mask(p, losses, eligible, boxes), p.sample_size)
     return targets._replace(matched=(matched & hard)[:, None], counted=hard & (matched | free))
 
 
-def _unsuppressed(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+def _unsuppressed_mask(p: Any, losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
     """Return the mask of eligible priors (images, priors) that no box with a larger loss overlaps too much.
 
-    As in the fork, boxes with an area below 1e-5 are left out, and without `top_k` it is 0, which leaves none.
+    As in the fork, boxes with an area below 1e-5 are not eligible. `top_k` is 0 by default, and then no prior remains.
     """
     if not p.HasField("nms_param") or p.nms_param.nms_threshold <= 0:
         return eligible
 
-    def of_image(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
+    def image_mask(losses: jax.Array, eligible: jax.Array, boxes: jax.Array) -> jax.Array:
         order = jnp.argsort(jnp.where(eligible, -losses, jnp.inf), stable=True)
         order = order[: p.nms_param.top_k] if p.nms_param.top_k >= 0 else order
         valid = (eligible & (areas(boxes) >= _LEAST_AREA))[order]
         kept = non_max_suppression(boxes[order], valid, p.nms_param.nms_threshold)
         return jnp.zeros_like(eligible).at[order].set(kept)
 
-    kept: jax.Array = jax.vmap(of_image)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
+    kept: jax.Array = jax.vmap(image_mask)(losses, eligible, jnp.broadcast_to(boxes, (*losses.shape, 4)))
     return kept
 
 

@@ -82,11 +82,11 @@ def scale_to_pixels(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
     if is_in_units(resize):
         return np.clip(boxes * np.asarray([resize.width_scale, resize.height_scale] * 2, np.float32), 0, size)
     if resize is not None and resize.resize_mode == resize.FIT_LARGE_SIZE_AND_PAD:
-        boxes = _without_padding(boxes, image, resize)
+        boxes = _remove_padding(boxes, image, resize)
     return np.clip(boxes, 0, 1) * size
 
 
-def _without_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
+def _remove_padding(boxes: np.ndarray, image: Image, resize: Any) -> np.ndarray:
     """Return boxes of a padded image as fractions of the part inside the padding; boxes outside of it do not change."""
     width, height = np.float32(resize.width), np.float32(resize.height)
     aspect = np.float32(image.width) / np.float32(image.height)

@@ -97,12 +97,13 @@ def _weights(ctx: Context, x: jax.Array, of_gradient: bool) -> tuple[jax.Array, 
     check_plane_size(sizes, x.shape)
     dtype = jnp.promote_types(x.dtype, jnp.float32)
     rows, columns = (
-        table(partial(_along, n, m, of_gradient), (m, n), dtype) for n, m in zip(x.shape[2:], sizes, strict=True)
+        table(partial(_resize_matrix, n, m, of_gradient), (m, n), dtype)
+        for n, m in zip(x.shape[2:], sizes, strict=True)
     )
     return rows, columns
 
 
-def _along(n: int, to: int, of_gradient: bool) -> np.ndarray:
+def _resize_matrix(n: int, to: int, of_gradient: bool) -> np.ndarray:
     """Return the weights of n cells in each of `to` samples along an axis, (to, n).
 
     With of_gradient, each cell has weights in two samples only.

@@ -52,12 +52,12 @@ def make_anchors(base: int, ratios: Sequence[float], scales: Sequence[float], ro
 def shift_anchors(boxes: np.ndarray, size: tuple[int, ...], stride: int) -> jax.Array:
     """Return the boxes (A, 4) at every cell of a map, `stride` pixels apart: (height, width, A, 4)."""
 
-    def moved() -> np.ndarray:
+    def moved_boxes() -> np.ndarray:
         y, x = np.meshgrid(*(np.arange(n) * stride for n in size), indexing="ij")
-        moved: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
-        return moved
+        moved_boxes: np.ndarray = boxes + np.stack([x, y, x, y], axis=-1)[:, :, None]
+        return moved_boxes
 
-    return table(moved, (*size, len(boxes), 4), np.float32)
+    return table(moved_boxes, (*size, len(boxes), 4), np.float32)
 
 
 def split_anchors(channels: jax.Array, n: int) -> jax.Array:

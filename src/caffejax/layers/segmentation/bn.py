@@ -31,7 +31,7 @@ def channels_of(blob: jax.Array) -> jax.Array:
     return blob.reshape(-1)
 
 
-def scaled(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> jax.Array:
+def scale_and_shift(ctx: Context, x: jax.Array, factor: jax.Array, bias: jax.Array) -> jax.Array:
     return by_channel(x, factor, bias, fast=ctx.fast).astype(x.dtype)
 
 
@@ -63,7 +63,7 @@ def moving_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> tuple[jax.Array, Arr
     gradient. Blobs: slope, bias, mean and variance, (1, channels, 1, 1) each.
     """
     if not _uses_batch(ctx):
-        return scaled(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
+        return scale_and_shift(ctx, x, *moving_factor_and_bias(ctx, blobs)), blobs[2:]
     return moving_bn_fused(ctx, blobs, x, ())
 
 
@@ -156,7 +156,7 @@ def segnet_bn(ctx: Context, blobs: Arrays, x: jax.Array) -> object:
     """
     if _learns(ctx) or ctx.n_tops > 1:
         return segnet_bn_fused(ctx, blobs, x, ())
-    return scaled(ctx, x, *segnet_factor_and_bias(ctx, blobs))
+    return scale_and_shift(ctx, x, *segnet_factor_and_bias(ctx, blobs))
 
 
 def segnet_bn_params(ctx: Context, x: Any) -> list[ParamSpec]:

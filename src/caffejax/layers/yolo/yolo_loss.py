@@ -74,7 +74,7 @@ def measure_slopes(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
     union = sum(areas) - inside
     meet = jnp.all(shared > 0, axis=-1, keepdims=True)
 
-    def of_edge(sign: int, is_inner: jax.Array, is_outer: jax.Array) -> jax.Array:
+    def edge_gradient(sign: int, is_inner: jax.Array, is_outer: jax.Array) -> jax.Array:
         """Return the slopes by the low (sign -1) or high (sign 1) edges along both axes, (..., 2)."""
         d_inside = jnp.where(is_inner, sign * shared[..., ::-1], 0)
         d_union = sign * (high - low)[..., ::-1] - d_inside
@@ -86,7 +86,7 @@ def measure_slopes(kind: str, pred: jax.Array, truth: jax.Array) -> jax.Array:
         return jnp.where(meet, slope, 0) + of_hull
 
     beyond_low, beyond_high = low < truth_low, high > truth_high
-    by_low, by_high = of_edge(-1, low > truth_low, beyond_low), of_edge(1, high < truth_high, beyond_high)
+    by_low, by_high = edge_gradient(-1, low > truth_low, beyond_low), edge_gradient(1, high < truth_high, beyond_high)
     slopes = jnp.concatenate([by_low + by_high, by_high - by_low], axis=-1)
     if kind not in ("DIOU", "CIOU"):
         return slopes
