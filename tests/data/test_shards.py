@@ -253,7 +253,7 @@ def test_a_python_layer_runs_for_every_batch_and_keeps_its_shard(
     loader = open_loader(net_of("Python", folder), shard=DataShard(1, 1, 4))
     rows = loader._graph.layers[0].type.instance
     assert [batch["data"][0, 0] for batch in loader.take(9)] == [3, 15]
-    assert rows.given == 9
+    assert rows.batches == 9
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("WindowData", "Python")])
