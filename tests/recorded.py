@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parent / "golden"
 FOLDERS = ("layers", "fork_layers", "fork_layers_more")  # BVLC's types, those of the SSD fork, those of others
 
 
-def _recorded() -> list[dict[str, Any]]:
+def _load_recorded() -> list[dict[str, Any]]:
     """All recorded cases, each with its path without the suffix."""
     return [
         {**case, "path": GOLDEN / folder / case["type"] / case["case"]}
@@ -24,7 +24,7 @@ def _recorded() -> list[dict[str, Any]]:
     ]
 
 
-RECORDED = [case for case in _recorded() if not case.get("run_in_folder")]  # those have tests of their own
+RECORDED = [case for case in _load_recorded() if not case.get("run_in_folder")]  # those have tests of their own
 REJECTED = [case for case in RECORDED if case.get("rejected")]
 MANIFEST = [case for case in RECORDED if not case.get("rejected")]
 
@@ -38,7 +38,7 @@ KERNEL_TYPES = set(
 COORDINATES = {"rois", "gt", "im_info"}  # bottoms in pixels, of which bfloat16 cannot tell one from the next
 
 
-def mended(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def mend(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A case's arrays, with other numbers where those recorded are known not to be the fork's: docs/differences.md."""
     name = case_id(case)
     if name.startswith("SmoothL1LossOHEM-"):  # recorded is the first row only, the fork's kernel goes through all

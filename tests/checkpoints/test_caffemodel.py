@@ -111,7 +111,7 @@ def test_last_of_layers_with_one_name_counts_and_order_is_kept(read):
     assert [(name, *blob) for name, (blob,) in blobs.items()] == [("b", 3), ("a", 2)]
 
 
-def tagged(number: int, kind: int, content: bytes) -> bytes:
+def encode_field(number: int, kind: int, content: bytes) -> bytes:
     key, out = number << 3 | kind, b""
     while key > 127:
         out, key = out + bytes([key & 127 | 128]), key >> 7
@@ -119,25 +119,25 @@ def tagged(number: int, kind: int, content: bytes) -> bytes:
     return out + (bytes([len(content)]) if kind == 2 else b"") + content
 
 
-BLOB = tagged(7, 2, tagged(1, 2, b"\x02")) + tagged(5, 2, np.array([1, 2], "<f4").tobytes())
+BLOB = encode_field(7, 2, encode_field(1, 2, b"\x02")) + encode_field(5, 2, np.array([1, 2], "<f4").tobytes())
 
 
 @pytest.mark.parametrize("number", [9, 10, 13, 50, 100, 148, 200, 20000])
 @pytest.mark.parametrize(("kind", "content"), [(0, b"\x05"), (1, b"12345678"), (2, b"\xff\xfejunk"), (5, b"1234")])
 def test_no_field_of_a_fork_can_disturb(read, number, kind, content):
-    foreign = tagged(number, kind, content)
-    layer = foreign + tagged(1, 2, b"x") + foreign + tagged(7, 2, foreign + BLOB + foreign)
-    (blob,) = read(tagged(9, kind, content) + tagged(100, 2, layer))["x"]
+    foreign = encode_field(number, kind, content)
+    layer = foreign + encode_field(1, 2, b"x") + foreign + encode_field(7, 2, foreign + BLOB + foreign)
+    (blob,) = read(encode_field(9, kind, content) + encode_field(100, 2, layer))["x"]
     assert blob.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("split", [0, 1, 3])
 def test_packed_unpacked_and_mixed_floats(read, split):
     values = np.array([1.5, -2, 3], "<f4")
-    data = b"".join(tagged(5, 5, v.tobytes()) for v in values[:split])
-    data += tagged(5, 2, values[split:].tobytes()) if split < 3 else b""
-    layer = tagged(1, 2, b"x") + tagged(7, 2, data + tagged(7, 2, tagged(1, 0, b"\x03")))
-    assert read(tagged(100, 2, layer))["x"][0].tolist() == values.tolist()
+    data = b"".join(encode_field(5, 5, v.tobytes()) for v in values[:split])
+    data += encode_field(5, 2, values[split:].tobytes()) if split < 3 else b""
+    layer = encode_field(1, 2, b"x") + encode_field(7, 2, data + encode_field(7, 2, encode_field(1, 0, b"\x03")))
+    assert read(encode_field(100, 2, layer))["x"][0].tolist() == values.tolist()
 
 
 def test_legacy_shapes_are_right_aligned_and_explicit_ones_are_not():
@@ -170,8 +170,8 @@ def test_mean_files(name):
         (b"\x89HDF\r\n\x1a\n....", "not a .caffemodel.h5, or damaged"),
         (b"<!DOCTYPE html><html>", "not a .caffemodel, or damaged or cut short"),
         (b'name: "LeNet"\nlayer {', "not a .caffemodel, or damaged or cut short"),
-        (tagged(100, 2, tagged(1, 2, b"x") + tagged(7, 2, b"")), "layer 'x', blob 0: .* has 0 values"),
-        (tagged(100, 2, tagged(7, 2, tagged(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
+        (encode_field(100, 2, encode_field(1, 2, b"x") + encode_field(7, 2, b"")), "layer 'x', blob 0: .* 0 values"),
+        (encode_field(100, 2, encode_field(7, 2, encode_field(5, 2, b"12345"))), "layer '', blob 0: buffer size"),
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path, content, message):

@@ -33,14 +33,14 @@ def convert(source: object, target: str, *more: str) -> None:
     assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 0
 
 
-def refused(capsys: pytest.CaptureFixture[str], source: object, target: str, *more: str) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], source: object, target: str, *more: str) -> str:
     assert main(["convert", f"--from={source}", f"--to={target}", *more]) == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err
     return err
 
 
-def loaded(name: str, path: object) -> object:
+def load(name: str, path: object) -> object:
     net = Net(WEIGHTS / f"{name}.prototxt", "TEST")
     return load_weights(path, net.graph, net.init(jax.random.key(0)))
 
@@ -52,11 +52,9 @@ def test_every_pair_of_formats(name: str, first: str, second: str) -> None:
     convert(WEIGHTS / f"{name}.caffemodel", f"a{first}", model)
     convert(f"a{first}", f"b{second}", model)
     convert(f"b{second}", "c.caffemodel", model)
-    jax.tree.map(
-        np.testing.assert_array_equal, loaded(name, "c.caffemodel"), loaded(name, WEIGHTS / f"{name}.caffemodel")
-    )
+    jax.tree.map(np.testing.assert_array_equal, load(name, "c.caffemodel"), load(name, WEIGHTS / f"{name}.caffemodel"))
     if second == ".h5":
-        jax.tree.map(np.testing.assert_array_equal, loaded(name, "b.h5"), loaded(name, "c.caffemodel"))
+        jax.tree.map(np.testing.assert_array_equal, load(name, "b.h5"), load(name, "c.caffemodel"))
 
 
 @pytest.mark.parametrize("name", ["v0_legacy4d", "v1_legacy4d", "double_nd"])
@@ -66,9 +64,9 @@ def test_old_shapes(capsys: pytest.CaptureFixture[str], name: str) -> None:
     convert(source, "kept.caffemodel")
     convert(source, "modern.h5", model)
     for path in ("kept.caffemodel", "modern.h5"):
-        jax.tree.map(np.testing.assert_array_equal, loaded("plain", path), loaded("plain", source))
+        jax.tree.map(np.testing.assert_array_equal, load("plain", path), load("plain", source))
     if "legacy" in name:
-        assert "4-D shapes, as in files before 2015; name the model with --model" in refused(capsys, source, "x.npz")
+        assert "4-D shapes, as in files before 2015; name the model with --model" in refusal(capsys, source, "x.npz")
         assert not Path("x.npz").exists()
 
 
@@ -109,22 +107,22 @@ def test_recurrent_state_is_not_exported_as_a_weight() -> None:
 
 def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     current, shared = WEIGHTS / "current.caffemodel", WEIGHTS / "shared_h5.caffemodel.h5"
-    assert "unknown format; the name should end in one of .caffemodel, .h5" in refused(capsys, current, "x.txt")
-    assert "did you mean '.npz'?" in refused(capsys, current, "x.nzp")
-    assert "layer 'ip_b': the file omits a blob that this layer shares; name the model with --model" in refused(
+    assert "unknown format; the name should end in one of .caffemodel, .h5" in refusal(capsys, current, "x.txt")
+    assert "did you mean '.npz'?" in refusal(capsys, current, "x.nzp")
+    assert "layer 'ip_b': the file omits a blob that this layer shares; name the model with --model" in refusal(
         capsys, shared, "x.npz"
     )
     other = f"--model={WEIGHTS / 'shared.prototxt'}"
-    assert "the model has no such layer" in refused(capsys, current, "x.npz", other)
+    assert "the model has no such layer" in refusal(capsys, current, "x.npz", other)
     for name in ("none.npz", "none.safetensors", "none.orbax", "none.caffemodel", "none.h5"):
-        assert f"{name}: no such " in refused(capsys, name, "x.npz")
+        assert f"{name}: no such " in refusal(capsys, name, "x.npz")
     for name in ("bad.npz", "bad.safetensors", "bad.h5", "bad.caffemodel"):
         Path(name).write_bytes(b"junk" * 9)
-        message, suffix = refused(capsys, name, "x.npz"), ".caffemodel" if name == "bad.h5" else Path(name).suffix
+        message, suffix = refusal(capsys, name, "x.npz"), ".caffemodel" if name == "bad.h5" else Path(name).suffix
         assert f"{name}: not a" in message
         assert f" {suffix}" in message
     np.savez("names.npz", weights=np.ones(3), **{"a/0": np.array(["text"])})
-    output = refused(capsys, "names.npz", "x.caffemodel")
+    output = refusal(capsys, "names.npz", "x.caffemodel")
     assert "'weights' is not named <layer>/<number of the blob>" in output
     assert "'a/0' holds <U4, not numbers" in output
     assert sorted(p.name for p in Path().glob("x*")) == []
@@ -132,7 +130,7 @@ def test_errors_name_the_file_and_the_remedy(capsys: pytest.CaptureFixture[str])
 
 def test_safetensors_is_optional(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    output = refused(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
+    output = refusal(capsys, WEIGHTS / "current.caffemodel", "x.safetensors")
     assert "pip install safetensors" in output
 
 

@@ -75,7 +75,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             return at, value
 
 
-def loaded(net: Net, path: Any, **options: Any) -> Any:
+def load_file(net: Net, path: Any, **options: Any) -> Any:
     return load_weights(path, net.graph, net.init(jax.random.key(0)), **options)
 
 
@@ -85,7 +85,7 @@ def test_layers_without_weights_are_named(
 ) -> None:
     net = Net(folder / "deploy.prototxt", phase)
     with caplog.at_level(logging.INFO, "caffejax"):
-        loaded(net, folder / "cut.caffemodel")
+        load_file(net, folder / "cut.caffemodel")
     messages = {record.message.replace(f"{folder}/", ""): record.levelno for record in caplog.records}
     assert messages["Weights from cut.caffemodel for 2 layers: conv, bn"] == logging.INFO
     assert messages["No weights in cut.caffemodel for 1 layer: ip: initialized by their fillers"] == level
@@ -94,9 +94,9 @@ def test_layers_without_weights_are_named(
 def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = Net(folder / "deploy.prototxt")
     with caplog.at_level(logging.INFO, "caffejax"):
-        loaded(net, folder / "all.caffemodel", strict=True)
-        loaded(net, [folder / "cut.caffemodel", folder / "all.caffemodel"], strict=True)
-        loaded(net, (), strict=True)
+        load_file(net, folder / "all.caffemodel", strict=True)
+        load_file(net, [folder / "cut.caffemodel", folder / "all.caffemodel"], strict=True)
+        load_file(net, (), strict=True)
     assert not caplog.records
 
 
@@ -104,7 +104,7 @@ def test_nothing_is_logged_where_nothing_is_missing(folder: Path, caplog: pytest
 def test_strict_refuses(folder: Path, file: str, names: list[str]) -> None:
     path = folder / f"{file}.caffemodel"
     with pytest.raises(WeightsError) as caught:
-        loaded(Net(folder / "deploy.prototxt"), path, strict=True)
+        load_file(Net(folder / "deploy.prototxt"), path, strict=True)
     assert [problem.layer for problem in caught.value.problems] == names
     for problem in str(caught.value).splitlines():
         assert f"has no weights in {path}, and strict_weights (--strict_weights) requires some" in problem
@@ -125,7 +125,7 @@ def test_a_file_of_another_net_is_refused(
 ) -> None:
     monkeypatch.chdir(folder)
     net = Net("deploy.prototxt")
-    for load in (net.load, lambda file: loaded(net, ["all.caffemodel", file])):
+    for load in (net.load, lambda file: load_file(net, ["all.caffemodel", file])):
         with pytest.raises(WeightsError, match=f"^{re.escape(NOTHING)}"):
             load("none.caffemodel")
     net.load("none.caffemodel", without=["conv", "bn", "ip"])  # nothing was wanted
@@ -157,7 +157,7 @@ def test_blobs_in_the_net_are_not_reported_missing(tmp_path: Path, folder: Path)
     shared = shared.replace('top: "ip"', 'top: "ip" param { name: "w" } param { name: "b" }').replace(
         'top: "again"', 'top: "again" param { name: "w" } param { name: "b" }'
     )
-    loaded(Net(INPUT + shared), folder / "all.caffemodel", strict=True)
+    load_file(Net(INPUT + shared), folder / "all.caffemodel", strict=True)
 
 
 COMMANDS = {

@@ -88,7 +88,7 @@ def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
     assert main(["compare", "a.npz", "--model=net.prototxt", "--rtol=0.05"]) == 0
 
 
-def broken(path: Path) -> dict[str, Any]:
+def read_report(path: Path) -> dict[str, Any]:
     """Files that are no dumps, and what is said of them."""
     with np.load(path) as file:
         arrays = dict(file)
@@ -131,7 +131,7 @@ def broken(path: Path) -> dict[str, Any]:
 
 def test_files_that_are_not_dumps_are_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["collect", "--model=net.prototxt", "--out=a.npz"]) == 0
-    for name, message in broken(net / "a.npz").items():
+    for name, message in read_report(net / "a.npz").items():
         assert main(["compare", "a.npz", name]) == 1, name
         assert message in capsys.readouterr().err, name
 

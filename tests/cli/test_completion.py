@@ -10,7 +10,7 @@ from caffejax.cli import main
 pytest.importorskip("shtab", reason="needs shtab")
 
 
-def completed(script: str, words: list[str]) -> list[str]:
+def complete(script: str, words: list[str]) -> list[str]:
     """What bash offers for the last of these words."""
     questions = f"""
     COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
@@ -32,7 +32,7 @@ def completed(script: str, words: list[str]) -> list[str]:
 )
 def test_bash_completes(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == 0
-    assert completed(capsys.readouterr().out, words) == offered
+    assert complete(capsys.readouterr().out, words) == offered
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])

@@ -59,7 +59,7 @@ def convert(*flags, name="xml.list"):
     return main(["convert_annoset", *flags, "./", name, "db"])
 
 
-def failed(capsys, *flags, name="xml.list"):
+def failure(capsys, *flags, name="xml.list"):
     assert convert(*flags, name=name) == 1
     return capsys.readouterr().err
 
@@ -128,7 +128,7 @@ def test_classification_stores_labels(folder):
 )
 def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
     (folder / "1.xml").write_text(content)
-    error = failed(capsys, *DETECTION)
+    error = failure(capsys, *DETECTION)
     assert f"1.xml: {message}" in error
     assert not (folder / "db").exists()
 
@@ -145,7 +145,7 @@ def test_bad_xml_is_named_and_nothing_is_left(folder, capsys, content, message):
 )
 def test_bad_json_is_named(folder, capsys, content, message):
     (folder / "1.json").write_text(content)
-    assert f"1.json: {message}" in failed(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
+    assert f"1.json: {message}" in failure(capsys, "--anno_type=detection", "--label_type=json", name="json.list")
 
 
 def test_other_mistakes(folder, capsys):
@@ -154,12 +154,12 @@ def test_other_mistakes(folder, capsys):
     (folder / "lonely.list").write_text("im0.png\n")
     (folder / "missing.list").write_text("im 0.png nowhere.xml\n")
     txt = ("--anno_type=detection", "--label_type=txt")
-    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in failed(capsys, *txt, name="txt.list")
+    assert "1.txt: line 1 is '1 2 3', not 'label xmin ymin xmax ymax'" in failure(capsys, *txt, name="txt.list")
     (folder / "1.txt").write_text("cat 1 2 3 4\n")
-    assert "1.txt: class 'cat' is not a number" in failed(capsys, *txt, name="txt.list")
-    assert "--label_map_file is required" in failed(capsys, "--anno_type=detection")
-    assert "name 'cat' occurs twice" in failed(capsys, "--anno_type=detection", "--label_map_file=twice")
-    assert "nowhere: the label map cannot be read" in failed(capsys, DETECTION[0], "--label_map_file=nowhere")
-    assert "lonely.list:1: 'im0.png' is not two paths" in failed(capsys, *DETECTION, name="lonely.list")
-    assert "missing.list:1: there is no annotation './nowhere.xml'" in failed(capsys, *DETECTION, name="missing.list")
-    assert "cannot be combined with" in failed(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")
+    assert "1.txt: class 'cat' is not a number" in failure(capsys, *txt, name="txt.list")
+    assert "--label_map_file is required" in failure(capsys, "--anno_type=detection")
+    assert "name 'cat' occurs twice" in failure(capsys, "--anno_type=detection", "--label_map_file=twice")
+    assert "nowhere: the label map cannot be read" in failure(capsys, DETECTION[0], "--label_map_file=nowhere")
+    assert "lonely.list:1: 'im0.png' is not two paths" in failure(capsys, *DETECTION, name="lonely.list")
+    assert "missing.list:1: there is no annotation './nowhere.xml'" in failure(capsys, *DETECTION, name="missing.list")
+    assert "cannot be combined with" in failure(capsys, *DETECTION, "--min_dim=3", "--resize_height=3")

@@ -33,7 +33,7 @@ def in_golden(monkeypatch):
     monkeypatch.chdir(GOLDEN)
 
 
-def failed(capsys, *arguments, code=1):
+def failure(capsys, *arguments, code=1):
     assert main(arguments) == code
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
@@ -92,15 +92,15 @@ def test_a_bad_image_is_fatal_or_left_out(tmp_path, capsys):
     cv2.imwrite(str(tmp_path / "good.png"), np.zeros((2, 3, 3), np.uint8))
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\ngood.png 3\n")
     arguments = ["convert_imageset", f"{tmp_path}/", str(tmp_path / "list"), str(tmp_path / "db")]
-    assert "bad.png: its image of 8 bytes cannot be decoded" in failed(capsys, *arguments)
+    assert "bad.png: its image of 8 bytes cannot be decoded" in failure(capsys, *arguments)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.png", "good.png", "list"]
     (tmp_path / "list").write_text("good.png 1\nbad.png 2\nnone.png 4\ngood.png 3\n")
-    message = failed(capsys, *arguments)
+    message = failure(capsys, *arguments)
     assert "list:3: there is no image" in message
     assert main([*arguments, "--skip_errors"]) == 0
     assert "bad.png: its image of 8 bytes cannot be decoded" in capsys.readouterr().err
     assert [key for key, _ in Lmdb(tmp_path / "db")] == [b"00000000_good.png", b"00000003_good.png"]
-    assert "db: already exists" in failed(capsys, *arguments, "--skip_errors")
+    assert "db: already exists" in failure(capsys, *arguments, "--skip_errors")
 
 
 def test_check_size(tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_check_size(tmp_path, capsys):
 
 
 def test_an_unknown_encoding(tmp_path, capsys):
-    message = failed(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
+    message = failure(capsys, "convert_imageset", "--encode_type=nope", "./", "list.txt", str(tmp_path / "db"))
     assert "cannot be stored as 'nope'" in message
     assert "im_00.png" in message
 
@@ -132,13 +132,13 @@ def test_compute_image_mean_makes_caffes_bytes(database, mean, tmp_path, capsys)
 
 
 def test_the_mean_needs_one_shape_and_good_images(tmp_path, capsys):
-    assert "record '00000001_images/var/v1.png' is 3x" in failed(capsys, "compute_image_mean", "lmdb_var_encoded")
+    assert "record '00000001_images/var/v1.png' is 3x" in failure(capsys, "compute_image_mean", "lmdb_var_encoded")
     good = caffe_pb2.Datum(channels=1, height=1, width=2, data=b"\1\3").SerializeToString()
     write_lmdb(tmp_path / "db", [(b"a", good), (b"b", b"\xff"), (b"c", good)])
-    assert "db: record 'b' is not a Datum" in failed(capsys, "compute_image_mean", str(tmp_path / "db"))
+    assert "db: record 'b' is not a Datum" in failure(capsys, "compute_image_mean", str(tmp_path / "db"))
     assert main(["compute_image_mean", "--skip_errors", str(tmp_path / "db")]) == 0
     assert "mean_value channel [0]: 2\n" in capsys.readouterr().err
-    assert "no such folder" in failed(capsys, "compute_image_mean", str(tmp_path / "none"))
+    assert "no such folder" in failure(capsys, "compute_image_mean", str(tmp_path / "none"))
 
 
 NET = """
@@ -205,7 +205,7 @@ def test_extract_features_refuses(trained, capsys, monkeypatch, arguments, messa
     (folder / "lmdb_raw").symlink_to(GOLDEN / "lmdb_raw")
     monkeypatch.chdir(folder)
     before = sorted(p.name for p in folder.iterdir())
-    assert message in failed(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
+    assert message in failure(capsys, "extract_features", "net.caffemodel", "net.prototxt", *arguments)
     assert sorted(p.name for p in folder.iterdir()) == before
 
 
@@ -216,6 +216,6 @@ def test_an_error_on_the_way_leaves_no_database(trained, capsys):
     (folder / "net.prototxt").write_text(NET.replace("lmdb_raw", str(folder / "cut")))
     before = sorted(p.name for p in folder.iterdir())
     net = [str(folder / "net.caffemodel"), str(folder / "net.prototxt")]
-    message = failed(capsys, "extract_features", *net, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb")
+    message = failure(capsys, "extract_features", *net, "ip,pool", f"{folder}/a,{folder}/b", "5", "leveldb")
     assert "record '99' is not a Datum" in message
     assert sorted(p.name for p in folder.iterdir()) == before

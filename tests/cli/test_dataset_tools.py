@@ -24,7 +24,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 1
     return "\n".join(line for line in capsys.readouterr().err.splitlines() if line.startswith("caffejax:"))
 
@@ -100,10 +100,10 @@ def test_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
         (struct.pack(">IIII", 2051, 6, 1, 1) + bytes(6), "images has 6 images, but labels has 7 labels"),
     ]:
         Path("images").write_bytes(content)
-        assert message in failed(capsys, *convert)
-    assert "none: no such file" in failed(capsys, "convert_mnist_data", "none", "labels", "db")
+        assert message in failure(capsys, *convert)
+    assert "none: no such file" in failure(capsys, "convert_mnist_data", "none", "labels", "db")
     Path("data_batch_1.bin").write_bytes(bytes(3072))
-    assert "data_batch_1.bin: has 3072 bytes" in failed(capsys, "convert_cifar_data", ".", ".", "lmdb")
+    assert "data_batch_1.bin: has 3072 bytes" in failure(capsys, "convert_cifar_data", ".", ".", "lmdb")
     assert not Path("db").exists()
 
 
@@ -121,7 +121,7 @@ def test_sizes_of_images(capsys: pytest.CaptureFixture[str]) -> None:
         assert Path("sizes").read_text() == expected
     for ids, message in ("c 12\nd 4", "has no number for image 'a.b'"), ("c 1 c 2", "'c' twice"), ("c", "is not a"):
         Path("ids").write_text(ids)
-        assert message in failed(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
+        assert message in failure(capsys, "get_image_size", "--name_id_file=ids", "pictures/", "list", "sizes")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_label_maps(text: str, flags: list[str], expected: dict[str, int]) -> No
 def test_label_maps_with_other_lines_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for text, message in ("a 1\nb\n", "names:2: 'b' is not a name and a number"), ("a b", "'a b' is not a name and"):
         Path("names").write_text(text)
-        assert message in failed(capsys, "create_label_map", "names", "map")
+        assert message in failure(capsys, "create_label_map", "names", "map")
 
 
 def test_programs_run_from_any_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,10 +169,10 @@ def test_foreign_programs_are_kept_or_named(capsys: pytest.CaptureFixture[str]) 
     Path("build/tools").mkdir(parents=True)
     Path("build/tools/caffe.bin").write_bytes(b"\x7fELF")
     Path("build/tools/caffe").symlink_to("caffe.bin")
-    message = failed(capsys, "tools", ".")
+    message = failure(capsys, "tools", ".")
     assert "build/tools/caffe, build/tools/caffe.bin: not written by `caffejax tools`" in message
     assert sorted(path.name for path in Path("build").rglob("*")) == ["caffe", "caffe.bin", "tools"]
     assert main(["tools", ".", "--replace"]) == 0
     assert "Replaced build/tools/caffe.bin\n" in capsys.readouterr().out
     assert not Path("build/tools/caffe").is_symlink()
-    assert "there is no such folder" in failed(capsys, "tools", "none")
+    assert "there is no such folder" in failure(capsys, "tools", "none")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_help_and_errors import refused
+from test_help_and_errors import refusal
 from test_logs import CURRENT
 
 from caffejax.cli import main
@@ -81,7 +81,7 @@ def test_mistakes_are_named_and_leave_no_file(
         'layer { name: "a" type: "ReLU" bottom: "x" top: "x" include { phase: TRAIN } exclude { stage: "s" } }'
         'layer { name: "b" type: "InnerProduct" bottom: "x" top: "y" param { } param { } param { } }'
     )
-    assert re.search(message, refused(capsys, *arguments))
+    assert re.search(message, refusal(capsys, *arguments))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["junk", "net.prototxt"]
 
 
@@ -153,7 +153,7 @@ def test_plots_that_cannot_be_drawn(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.log").write_text(CURRENT)
     (tmp_path / "train_only.log").write_text("\n".join(x for x in CURRENT.splitlines() if "Test" not in x))
-    assert re.search(message, refused(capsys, "plot_training_log", chart, target, log), re.DOTALL)
+    assert re.search(message, refusal(capsys, "plot_training_log", chart, target, log), re.DOTALL)
 
 
 @pytest.mark.parametrize("chart", ["8", " -1", "loss"])

@@ -8,7 +8,7 @@ import h5py
 import jax
 import numpy as np
 import pytest
-from test_help_and_errors import refused
+from test_help_and_errors import refusal
 
 from caffejax import Net, save_weights
 from caffejax.cli import main
@@ -135,5 +135,5 @@ def test_features_of_the_nets_own_data(folder: Path, example: int) -> None:
 def test_drawings_that_are_refused(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
     arguments = {f.partition("=")[0]: f for f in ("--weights=w.caffemodel", "--out=q.png")}
     arguments |= {f.partition("=")[0]: f for f in command.split()[1:]}
-    assert re.search(message, refused(capsys, command.split()[0], *arguments.values()))
+    assert re.search(message, refusal(capsys, command.split()[0], *arguments.values()))
     assert not Path("q.png").exists()

@@ -31,7 +31,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 1) -> str:
     """Runs a command that must fail: no traceback, nothing on stdout; its messages."""
     assert main(arguments) == code
     out, err = capsys.readouterr()
@@ -58,7 +58,7 @@ def test_commands_have_help_with_an_example(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_unknown_layer_type_gets_the_page_on_adding_one(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "lenet_train_test.prototxt").write_text(NET.replace('"ReLU"', '"Unheard"').replace('"Pooling"', '"Unseen"'))
-    output = refused(capsys, "summary", "lenet_train_test.prototxt").splitlines()
+    output = refusal(capsys, "summary", "lenet_train_test.prototxt").splitlines()
     page = re.search(r"the documentation's page '(.+)'", output[-1])
     assert page is not None
     assert (Path(__file__).parents[2] / "docs" / "adding_a_layer.md").read_text().startswith(f"# {page[1]}\n")
@@ -128,7 +128,7 @@ def test_an_invalid_job_is_refused_before_anything_is_written(
 ) -> None:
     spoil(job)  # type: ignore[operator]
     before = sorted(job.rglob("*"))
-    assert re.search(message, refused(capsys, "train", "--solver=solver.prototxt"))
+    assert re.search(message, refusal(capsys, "train", "--solver=solver.prototxt"))
     assert sorted(job.rglob("*")) == before
 
 
@@ -136,14 +136,14 @@ def test_an_empty_lmdb_is_refused(job: Path, capsys: pytest.CaptureFixture[str])
     for file in (job / "digits_train_lmdb").iterdir():
         file.unlink()
     lmdb.open(str(job / "digits_train_lmdb")).close()
-    assert "has no records" in refused(capsys, "train", "--solver=solver.prototxt")
+    assert "has no records" in refusal(capsys, "train", "--solver=solver.prototxt")
 
 
 def test_a_record_that_is_no_datum_is_named(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (job / "digits_train_lmdb" / "data.mdb").unlink()
     (job / "digits_train_lmdb").rmdir()
     write_lmdb(job / "digits_train_lmdb", [(b"00000000", b"\xff\xff\xff")])
-    assert "00000000" in refused(capsys, "train", "--solver=solver.prototxt")
+    assert "00000000" in refusal(capsys, "train", "--solver=solver.prototxt")
 
 
 @pytest.mark.slow
@@ -157,11 +157,11 @@ def test_bad_images_are_skipped_if_asked_to(job: Path, capsys: pytest.CaptureFix
     train = ["train", "--solver=solver.prototxt"]
     test = ["test", "--model=lenet_train_test.prototxt", "--weights=snapshots/lenet_iter_2.caffemodel"]
     bad = records[5][0].decode()
-    assert f"record '{bad}' is not a Datum" in refused(capsys, *train)
+    assert f"record '{bad}' is not a Datum" in refusal(capsys, *train)
     for arguments in (train, [*test, "--iterations=3"]):
         assert main([*arguments, "--skip_bad_images"]) == 0
         assert f"record '{bad}' is not a Datum, or is damaged; replaced" in capsys.readouterr().err
-    assert f"record '{bad}' is not a Datum" in refused(capsys, *test)
+    assert f"record '{bad}' is not a Datum" in refusal(capsys, *test)
 
 
 def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ def test_an_image_that_the_net_cannot_take_is_refused(job: Path, capsys: pytest.
     write_lmdb(job / "digits_train_lmdb", ((b"%d" % i, datum.SerializeToString()) for i, datum in enumerate(datums)))
     (job / "lenet_train_test.prototxt").write_text(re.sub(r"batch_size: \d+", "batch_size: 1", NET))
     (job / "solver.prototxt").write_text(SOLVER + "test_initialization: false")
-    message = refused(capsys, "train", "--solver=solver.prototxt")
+    message = refusal(capsys, "train", "--solver=solver.prototxt")
     words = "blob 0 is of shape (500, 800), but a bottom of shape (1, 50, 5, 5) needs (500, 1250)"
     assert f"layer 'ip1' (InnerProduct): {words}" in message
 
@@ -195,7 +195,7 @@ def test_flags_that_cannot_work(
 
     if arguments == ["--gpu=0"] and jax.default_backend() == "gpu":
         pytest.skip("there is a GPU here")
-    assert message in refused(capsys, "train", "-solver", "solver.prototxt", *arguments)
+    assert message in refusal(capsys, "train", "-solver", "solver.prototxt", *arguments)
 
 
 def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,12 +205,12 @@ def test_all_paths_are_looked_for_before_nets_are_built(job: Path, capsys: pytes
     )
     prefix = "caffejax: cannot write to snapshot prefix 'solver.prototxt/x': 'solver.prototxt' is not a folder"
     where = "no such file; check the path and the working directory"
-    output = refused(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
+    output = refusal(capsys, "train", "--solver=solver.prototxt", "--weights=a.npz,solver.prototxt,b.caffemodel")
     assert output.splitlines() == [f"caffejax: a.npz: {where}", f"caffejax: b.caffemodel: {where}", prefix]
     (job / "lenet_train_test.prototxt").unlink()
-    output = refused(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
+    output = refusal(capsys, "train", "--solver=solver.prototxt", "--snapshot=a.orbax")
     assert re.search(f"its net, lenet_train_test.*\n.*a.orbax: no such snapshot.*\n{prefix}", output)
-    assert refused(capsys, "test", "--model=a", "--weights=b").splitlines() == [
+    assert refusal(capsys, "test", "--model=a", "--weights=b").splitlines() == [
         f"caffejax: {name}: {where}" for name in "ab"
     ]
 
@@ -219,7 +219,7 @@ def test_a_net_that_nothing_feeds_is_refused_before_weights_are_read(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (job / "net.prototxt").write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
-    output = refused(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
+    output = refusal(capsys, "test", "--model=net.prototxt", "--weights=net.prototxt")
     assert "layer 'd' (Input): has no data" in output
 
 
@@ -254,7 +254,7 @@ def test_unknown_flags_are_named_before_missing_ones(
 
 
 def test_values_that_look_like_flags_are_none(capsys: pytest.CaptureFixture[str], job: Path) -> None:
-    assert "no such file" in refused(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
+    assert "no such file" in refusal(capsys, "test", "--model", "none", "--weights", "-1", "-level=-3")
 
 
 def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job: Path) -> None:
@@ -263,9 +263,9 @@ def test_a_net_is_not_taken_for_a_solver(capsys: pytest.CaptureFixture[str], job
         ["lenet_train_test.prototxt"],
         ["-solver=x", "-solver=lenet_train_test.prototxt"],
     ):
-        output = refused(capsys, "train", *named)
+        output = refusal(capsys, "train", *named)
         assert output == "caffejax: lenet_train_test.prototxt: this is a net, not a solver; name the solver itself"
-    output = refused(capsys, "summary", "solver.prototxt")
+    output = refusal(capsys, "summary", "solver.prototxt")
     assert output == "caffejax: solver.prototxt: this is a solver, not a net; name the net itself"
 
 
@@ -292,7 +292,7 @@ def test_no_file_takes_the_place_of_a_device_or_pipe(tmp_path: Path, capsys: pyt
     net, pipe = tmp_path / "net.prototxt", tmp_path / "pipe"
     net.write_text('layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 } } }')
     os.mkfifo(pipe)
-    assert "is a device, a pipe or a socket" in refused(capsys, "view", str(net), "--out", str(pipe))
+    assert "is a device, a pipe or a socket" in refusal(capsys, "view", str(net), "--out", str(pipe))
     assert pipe.is_fifo()
 
 
@@ -318,7 +318,7 @@ def test_unwritable_folders_are_refused_before_work(
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "full").write_text("")
-    assert refused(capsys, *command.split()).startswith(f"caffejax: {message}")
+    assert refusal(capsys, *command.split()).startswith(f"caffejax: {message}")
 
 
 @pytest.mark.parametrize("command", ["summary net", "summary net --memory", "collect --model=net --out=a.npz"])
@@ -328,7 +328,7 @@ def test_a_net_without_layers_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net").write_text('layer { name: "d" type: "Input" top: "d" include { stage: "s" } }')
     phase = "TRAIN" if "memory" in command else "TEST"
-    assert refused(capsys, *command.split()) == f"caffejax: net: the net has no layers in phase {phase}"
+    assert refusal(capsys, *command.split()) == f"caffejax: net: the net has no layers in phase {phase}"
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux's device that is always full")
@@ -352,4 +352,4 @@ def test_output_to_a_full_disk_says_so(tmp_path: Path) -> None:
 )
 def test_a_name_that_no_file_can_have_is_refused(command: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "a" * 300
-    assert name in refused(capsys, *command.replace("NAME", name).split())
+    assert name in refusal(capsys, *command.replace("NAME", name).split())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_help_and_errors import refused
+from test_help_and_errors import refusal
 from test_logs import CURRENT, NAN, row
 
 from caffejax.cli import main
@@ -47,15 +47,15 @@ def train(iteration: int, loss: float, seconds: float = 0) -> dict[str, Any]:
     return {"event": "train", "iteration": iteration, "seconds": seconds, "loss": loss, "lr": 1}
 
 
-def started(iteration: int) -> dict[str, Any]:
+def start_event(iteration: int) -> dict[str, Any]:
     return {**START, "iteration": iteration}
 
 
 @pytest.mark.parametrize(
     ("events", "losses"),
     [
-        ([START, train(0, 5), train(2, 4), train(4, 3), started(3), train(4, 2)], {0: 5, 2: 4, 4: 2}),
-        ([START, train(0, 5), train(2, 4), train(4, 3), started(2), train(2, 9)], {0: 5, 2: 9}),
+        ([START, train(0, 5), train(2, 4), train(4, 3), start_event(3), train(4, 2)], {0: 5, 2: 4, 4: 2}),
+        ([START, train(0, 5), train(2, 4), train(4, 3), start_event(2), train(2, 9)], {0: 5, 2: 9}),
         ([START, train(0, 5), train(2, 4), START, train(0, 7)], {0: 7}),
         ([START, train(0, 5), '{"event": "train", "itera\n', train(2, 4)], {0: 5, 2: 4}),
         ([START, train(0, 5), '{"event": "train", "iteration": 2, "loss": 1'], {0: 5}),
@@ -71,7 +71,7 @@ def test_resumed_cut_and_damaged_json_lines(tmp_path: Path, events: list[Any], l
 
 
 def test_the_seconds_of_a_resumed_run_go_on(tmp_path: Path) -> None:
-    events = [START, train(0, 5, 1), train(2, 4, 10), train(3, 4, 20), started(2), train(3, 4, 7)]
+    events = [START, train(0, 5, 1), train(2, 4, 10), train(3, 4, 20), start_event(2), train(3, 4, 7)]
     (tmp_path / "m.jsonl").write_text(json_lines(*events))
     assert [r["Seconds"] for r in read_log(tmp_path / "m.jsonl").loss] == [1, 10, 17]
 
@@ -191,7 +191,7 @@ def test_all_files_that_are_not_logs_are_named_at_once(
     Path("cut.jsonl").write_text('{"event": "train", "iteration": 5, "lo')
     Path("good.log").write_text(CURRENT)
     bad = ["binary", "empty", "huge", "cut.jsonl", "absent", "."]
-    output = refused(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
+    output = refusal(capsys, "plot", "good.log", *bad, "--out=p.png").splitlines()
     assert [re.sub(r"caffejax: (.*?): .*", r"\1", line) for line in output] == bad
     assert not Path("p.png").exists()
 
@@ -215,5 +215,5 @@ def test_figures_that_cannot_be_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.log").write_text(CURRENT)
-    assert re.search(message, refused(capsys, "plot", "a.log", *arguments))
+    assert re.search(message, refusal(capsys, "plot", "a.log", *arguments))
     assert [path.name for path in tmp_path.iterdir()] == ["a.log"]

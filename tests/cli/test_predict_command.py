@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(text: str, weights: dict[str, list[Any]] | None = None, file: str = "net.prototxt") -> Variables:
+def write_net(text: str, weights: dict[str, list[Any]] | None = None, file: str = "net.prototxt") -> Variables:
     """Write a net and its weights, net.npz; return the weights."""
     Path(file).write_text(text)
     net = Net(text)
@@ -121,7 +121,7 @@ def test_classes_and_where_the_preprocessing_comes_from(
     rgb: bool,
     source: str,
 ) -> None:
-    variables = written(f'name: "{name}" {CLASSIFIES}')
+    variables = write_net(f'name: "{name}" {CLASSIFIES}')
     (picture,) = pictures(1)
     np.save("mean.npy", np.broadcast_to(np.reshape([1, 5, 9], (3, 1, 1)), (3, 8, 8)))  # of another size: averaged
     if train:
@@ -140,7 +140,7 @@ def test_classes_and_where_the_preprocessing_comes_from(
 
 def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str]) -> None:
     square = CLASSIFIES.replace(f"dim: {WIDTH}", f"dim: {HEIGHT}")
-    variables = written(square)
+    variables = write_net(square)
     data = """layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "absent" batch_size: 9 }
       transform_param { crop_size: 4 mean_value: 100 } }"""
     loss = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }'
@@ -155,7 +155,7 @@ def test_a_training_net_without_its_database(capsys: pytest.CaptureFixture[str])
 
 
 def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str]) -> None:
-    variables = written(CLASSIFIES)
+    variables = write_net(CLASSIFIES)
     drawn = pictures(5)
     predictions, _ = predict(capsys, *(f"{i}.png" for i in range(5)), "--batch=2", "--top=1", "--scale=0.1")
     best = [probabilities(picture, variables, 0, 0.1).argmax() for picture in drawn]
@@ -165,7 +165,7 @@ def test_several_pictures_are_run_in_batches(capsys: pytest.CaptureFixture[str])
 
 
 def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
-    written(CLASSIFIES)
+    write_net(CLASSIFIES)
     pictures(1, 40, 60)
     Path("names.txt").write_text("\n".join(f"class {i}" for i in range(7)))
     command = ["predict", "net.prototxt", "0.png", "--weights=net.npz", "--labels=names.txt", "--out=drawn.png"]
@@ -182,7 +182,7 @@ def test_names_in_a_table_and_a_picture(capsys: pytest.CaptureFixture[str]) -> N
 def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
     """A cell with green is class 1, with red is class 2; each prior box is a quarter of the picture."""
     conf = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]]) / 10
-    written(DETECTS, {"loc": [np.zeros((4, 3)), np.zeros(4)], "conf": [conf, [5, 0, 0]]})
+    write_net(DETECTS, {"loc": [np.zeros((4, 3)), np.zeros(4)], "conf": [conf, [5, 0, 0]]})
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:20, 40:, 2], picture[20:, :40, 1] = 80, 60
     for name in ("0.png", "1.png"):
@@ -214,7 +214,7 @@ def test_boxes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
-    written(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+    write_net(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :20, 0], picture[:, 20:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
@@ -227,7 +227,7 @@ def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
-    written(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
+    write_net(LABELS_PIXELS, {"conv": [np.eye(3), np.zeros(3)]})
     picture = np.zeros((40, 60, 3), np.uint8)
     picture[:, :3, 0], picture[:, 3:, 2] = 90, 100
     cv2.imwrite("0.png", picture)
@@ -250,14 +250,14 @@ def test_a_larger_input(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_nets_that_predict_nothing_of_a_picture(capsys: pytest.CaptureFixture[str], more: str, message: str) -> None:
-    written(CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')] + more)
+    write_net(CLASSIFIES[: CLASSIFIES.index('layer { name: "prob"')] + more)
     pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz".split()) == 1
     assert f"caffejax: net.prototxt: {message}" in capsys.readouterr().err
 
 
 def test_nan_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
-    written(CLASSIFIES, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
+    write_net(CLASSIFIES, {"ip": [np.full((7, 72), np.nan), np.zeros(7)]})
     pictures(1)
     assert main("predict net.prototxt 0.png --weights=net.npz --out=drawn.png".split()) == 1
     assert "caffejax: net.prototxt: the output 'prob' has NaN: check the weights" in capsys.readouterr().err
@@ -286,9 +286,9 @@ def test_colors_are_those_of_pascal_voc() -> None:
     ],
 )
 def test_refusals(capsys: pytest.CaptureFixture[str], arguments: str, messages: list[str]) -> None:
-    written(CLASSIFIES.replace('"ip"', '"other"'))
+    write_net(CLASSIFIES.replace('"ip"', '"other"'))
     Path("net.npz").rename("other.npz")
-    written(CLASSIFIES)
+    write_net(CLASSIFIES)
     pictures(2)
     Path("bad.png").write_bytes(b"abc")
     assert main(["predict", "net.prototxt", "--weights=net.npz", *arguments.split()]) == 1

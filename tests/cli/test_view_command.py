@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from test_help_and_errors import refused
+from test_help_and_errors import refusal
 
 from caffejax.cli import main
 
@@ -64,7 +64,7 @@ def test_mistakes(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert re.search(message, refused(capsys, "view", *arguments))
+    assert re.search(message, refusal(capsys, "view", *arguments))
     assert list(tmp_path.iterdir()) == []
 
 

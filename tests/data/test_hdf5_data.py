@@ -18,7 +18,7 @@ def write(path, **data_sets):
     return path
 
 
-def listed(folder, *names):
+def write_list(folder, *names):
     path = folder / "list.txt"
     path.write_text("\n".join(map(str, names)))
     return path
@@ -37,7 +37,7 @@ def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path)
     types = {"a": np.int64, "b": np.float64, "c": np.uint8, "d": np.float16, "e": np.int32}
     for name, shape in shapes.items():
         path = write(tmp_path / f"{name}.h5", **{name: values.reshape(shape).astype(types[name])})
-        source = open_source(hdf5_layer(listed(tmp_path, path), name, batch_size=shape[0] + 1))
+        source = open_source(hdf5_layer(write_list(tmp_path, path), name, batch_size=shape[0] + 1))
         (got,) = next(source)
         assert got.dtype == np.float32
         assert source.tops[0].shape == got.shape == (shape[0] + 1, *shape[1:])
@@ -49,7 +49,7 @@ def test_any_number_of_axes_and_numeric_types(open_source, hdf5_layer, tmp_path)
 def test_small_batches_are_read_without_a_thread(open_source, hdf5_layer, tmp_path, batch_size, threads):
     path = write(tmp_path / "x.h5", a=np.arange(5))
     before = threading.active_count()
-    source = open_source(hdf5_layer(listed(tmp_path, path), "a", batch_size=batch_size))
+    source = open_source(hdf5_layer(write_list(tmp_path, path), "a", batch_size=batch_size))
     rows = np.concatenate([next(source)[0] for _ in range(3)])
     np.testing.assert_array_equal(rows, np.arange(3 * batch_size) % 5)
     assert (threading.active_count() > before) == threads
@@ -58,7 +58,7 @@ def test_small_batches_are_read_without_a_thread(open_source, hdf5_layer, tmp_pa
 def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hdf5_layer, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     write(tmp_path / "x.h5", a=[1.0])
-    net = hdf5_layer(listed(tmp_path, "x.h5"), "a", batch_size=1)
+    net = hdf5_layer(write_list(tmp_path, "x.h5"), "a", batch_size=1)
     monkeypatch.chdir(tmp_path / "here")
     assert next(open_source(net))[0].tolist() == [1]
     write(tmp_path / "here" / "x.h5", a=[2.0])
@@ -67,7 +67,7 @@ def test_paths_are_from_the_working_directory_else_from_the_list(open_source, hd
 
 def test_a_file_without_rows_is_passed_over(open_source, hdf5_layer, tmp_path):
     files = [write(tmp_path / f"{i}.h5", a=np.arange(i, i + n)) for i, n in ((0, 2), (2, 0), (3, 1))]
-    source = open_source(hdf5_layer(listed(tmp_path, *files), "a", batch_size=5))
+    source = open_source(hdf5_layer(write_list(tmp_path, *files), "a", batch_size=5))
     assert next(source)[0].tolist() == [0, 1, 3, 0, 1]
 
 
@@ -82,7 +82,7 @@ def test_all_bad_files_are_reported_together(open_source, hdf5_layer, tmp_path):
     write(tmp_path / "scalar.h5", data=np.zeros((3, 2)), label=1.0)
     write(tmp_path / "group.h5", **{"data": np.zeros((3, 2)), "label/x": [1], "label/y": [2]})
     names = ["good", "missing", "junk", "short", "lacks", "rows", "shape", "text", "scalar", "group"]
-    files = listed(tmp_path, *(f"{name}.h5" for name in names))
+    files = write_list(tmp_path, *(f"{name}.h5" for name in names))
     lines = message_of(open_source, hdf5_layer(files, "data label")).splitlines()
     expected = {
         "missing": "no such file",
@@ -105,14 +105,14 @@ def test_bad_lists(open_source, hdf5_layer, tmp_path):
     assert "the list of files cannot be read: No such file" in message_of(
         open_source, hdf5_layer(tmp_path / "no.txt", "a")
     )
-    assert "the list names no files" in message_of(open_source, hdf5_layer(listed(tmp_path), "a"))
+    assert "the list names no files" in message_of(open_source, hdf5_layer(write_list(tmp_path), "a"))
     data = write(tmp_path / "x.h5", a=np.zeros((0, 2)))
     assert "source must be a text file that lists HDF5 files" in message_of(open_source, hdf5_layer(data, "a"))
-    assert "the files have no rows" in message_of(open_source, hdf5_layer(listed(tmp_path, data), "a"))
+    assert "the files have no rows" in message_of(open_source, hdf5_layer(write_list(tmp_path, data), "a"))
 
 
 def test_bad_settings(open_source, hdf5_layer, tmp_path):
-    files = listed(tmp_path, write(tmp_path / "x.h5", a=[1.0]))
+    files = write_list(tmp_path, write(tmp_path / "x.h5", a=[1.0]))
     transformed = hdf5_layer(files, "a").replace("hdf5_data_param", "transform_param { scale: 2 } hdf5_data_param")
     assert "does not transform its data; remove transform_param" in message_of(open_source, transformed)
     assert "batch_size must be 1 or more" in message_of(open_source, hdf5_layer(files, "a", 0))
@@ -121,7 +121,7 @@ def test_bad_settings(open_source, hdf5_layer, tmp_path):
 
 def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_layer, tmp_path):
     path = write(tmp_path / "x.h5", a=[1.0])
-    source = open_source(hdf5_layer(listed(tmp_path, path), "a"))
+    source = open_source(hdf5_layer(write_list(tmp_path, path), "a"))
     path.unlink()
     with pytest.raises(DataError, match=r"x.h5: layer 'd' \(HDF5Data\): cannot be read"):
         next(source)
@@ -129,13 +129,13 @@ def test_a_file_that_vanishes_is_reported_when_it_is_read(open_source, hdf5_laye
 
 def test_a_batch_larger_than_memory_is_refused_before_allocation(open_source, hdf5_layer, tmp_path):
     path = write(tmp_path / "x.h5", a=np.zeros((1, 10_000), np.float32))
-    message = message_of(open_source, hdf5_layer(listed(tmp_path, path), "a", batch_size=2_000_000_000))
+    message = message_of(open_source, hdf5_layer(write_list(tmp_path, path), "a", batch_size=2_000_000_000))
     assert "needs 72.76 TiB for a batch, and there are" in message
 
 
 def test_only_the_first_of_many_bad_files_are_named(open_source, hdf5_layer, tmp_path):
     message = message_of(
-        open_source, hdf5_layer(listed(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1)
+        open_source, hdf5_layer(write_list(tmp_path, *(f"{n}.h5" for n in range(5000))), "a", batch_size=1)
     )
     assert len(message.splitlines()) == 21
     assert message.endswith("and 4980 more")
@@ -145,5 +145,5 @@ def test_a_file_that_a_list_repeats_is_looked_for_once(tmp_path, monkeypatch):
     path = write(tmp_path / "x.h5", a=[1.0])
     result: list[str] = []
     monkeypatch.setattr(paths, "find", lambda name, folder: result.append(name) or path)
-    assert _read_file_list(listed(tmp_path, *["x.h5"] * 1000)) == [path] * 1000
+    assert _read_file_list(write_list(tmp_path, *["x.h5"] * 1000)) == [path] * 1000
     assert result == ["x.h5"]

@@ -48,12 +48,12 @@ def virtual(group: h5py.Group, name: str) -> None:
     group.create_virtual_dataset(name, layout)
 
 
-def packed(group: h5py.Group, name: str) -> None:
+def write_packed(group: h5py.Group, name: str) -> None:
     dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**20), compression="gzip")
     dataset[0, :10] = 1
 
 
-def filled(group: h5py.Group, name: str) -> None:
+def write_filled(group: h5py.Group, name: str) -> None:
     dataset = group.create_dataset(name, (4, GIB // 2), "f4", chunks=(1, 2**10), fillvalue=7)
     dataset[0, :10] = 1
 
@@ -78,8 +78,14 @@ LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
 CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
     "values elsewhere": (elsewhere, "stores its values in other files, which are not read"),
     "virtual": (virtual, "stores its values in other files, which are not read"),
-    "packed": (packed, r"takes 8.00 GiB of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may"),
-    "filled": (filled, "takes 8.00 GiB of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked"),
+    "packed": (
+        write_packed,
+        r"takes 8.00 GiB of which [\d.]+ (KiB|bytes) are in the file, but at most 2.00 GiB more may",
+    ),
+    "filled": (
+        write_filled,
+        "takes 8.00 GiB of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
+    ),
     "beyond memory": (beyond_memory, "takes 256.00 TiB, but the machine has only .* of memory"),
     "chunky": (chunky, "takes 2.00 GiB of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked"),
 }

@@ -15,7 +15,7 @@ def datum(**fields):
     return caffe_pb2.Datum(**fields).SerializeToString()
 
 
-def encoded(image, suffix=".png", **fields):
+def encode(image, suffix=".png", **fields):
     return datum(encoded=True, data=cv2.imencode(suffix, image)[1].tobytes(), **fields)
 
 
@@ -47,7 +47,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
     ],
 )
 def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, expected):
-    decoded, label = read_datum(encoded(image, label=3), decode)
+    decoded, label = read_datum(encode(image, label=3), decode)
     assert decoded.dtype == np.uint8
     np.testing.assert_array_equal(decoded, expected)
     assert label == 3
@@ -56,7 +56,7 @@ def test_encoded_images_are_channels_first_in_the_order_bgr(image, decode, expec
 def test_grey_of_a_colour_png_is_libpngs():
     blue, green, red = PIXELS.astype(np.int64).transpose(2, 0, 1)
     expected = (9797 * red + 19234 * green + 3737 * blue) >> 15
-    np.testing.assert_array_equal(read_datum(encoded(PIXELS), GREY)[0], expected[None])
+    np.testing.assert_array_equal(read_datum(encode(PIXELS), GREY)[0], expected[None])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_grey_of_a_colour_png_is_libpngs():
         (datum(channels=-1, height=-1, width=4, data=b"1234"), "is declared -1x-1x4"),
         (datum(encoded=True), "image of 0 bytes cannot be decoded"),
         (datum(encoded=True, data=b"no picture"), "image of 10 bytes cannot be decoded"),
-        (encoded(PIXELS.astype(np.uint16)), "has uint16 pixels, not bytes"),
+        (encode(PIXELS.astype(np.uint16)), "has uint16 pixels, not bytes"),
     ],
 )
 def test_bad_datums(data, message):
@@ -82,7 +82,7 @@ def test_bad_datums(data, message):
 
 @given(data=st.binary(max_size=200), decode=st.sampled_from([AS_STORED, COLOUR, GREY]))
 def test_any_bytes_give_an_image_or_a_data_error(data, decode):
-    for record in (data, datum(encoded=True, data=data), encoded(PIXELS)[:-1] + data):
+    for record in (data, datum(encoded=True, data=data), encode(PIXELS)[:-1] + data):
         try:
             image, _ = read_datum(record, decode)
         except DataError:

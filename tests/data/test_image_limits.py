@@ -23,7 +23,7 @@ KINDS = ["png", "jpg", "bmp", "gif", "webp", "tiff", "jp2", "avif", "pbm", "pgm"
 HEIGHT, WIDTH = 37, 53
 
 
-def encoded(kind: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
+def encode(kind: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
     """A random image; skips where this OpenCV cannot write the kind."""
     pixels: np.ndarray = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if kind in ("pgm", "pbm"):
@@ -51,8 +51,8 @@ def test_the_header_says_what_is_decoded(subtests: Any) -> None:
     for kind in KINDS:
         with subtests.test(kind=kind):
             for height, width in ((HEIGHT, WIDTH), (40, 32), (300, 33)):
-                assert image_size(encoded(kind, height, width)) == (height, width)
-                assert image_size(encoded(kind, height, width) + b"what comes after it") == (height, width)
+                assert image_size(encode(kind, height, width)) == (height, width)
+                assert image_size(encode(kind, height, width) + b"what comes after it") == (height, width)
 
 
 @pytest.mark.parametrize("kind", ["II", "MM"])
@@ -69,7 +69,7 @@ def test_tiffs_of_all_forms(kind: str, big: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_opencv_never_decodes_more_than_the_header_says(kind: str) -> None:
     """Whatever is changed: what is decoded at all has the size that was checked."""
-    whole, rng, decoded = encoded(kind), random.Random(kind), 0
+    whole, rng, decoded = encode(kind), random.Random(kind), 0
     for _ in range(300):
         data = bytearray(whole)
         for _ in range(rng.choice([1, 1, 2, 3])):

@@ -16,7 +16,7 @@ from caffejax.data.leveldb.log_format import frame_records
 from caffejax.errors import DataError
 
 
-def logged(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
+def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
     """A database whose records are all in its log, each in a batch of its own."""
     shutil.copytree(GOLDEN / "leveldb_raw", path)
     records = [(b"key%d" % i, value(i, size)) for i, size in enumerate(sizes)]
@@ -31,7 +31,7 @@ def logged(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
 @pytest.mark.parametrize("left", [1, 6, 7, 100, 32_760, 32_768, 32_774, 32_775, 40_000, 150_000, 190_000])
 def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, left):
     sizes = [10, 0, 32_700 - 60, 100_000, 5, 7, 60_000]
-    records = logged(tmp_path / "db", sizes)
+    records = write_logs(tmp_path / "db", sizes)
     os.truncate(tmp_path / "db" / "000003.log", left)
     try:
         got = list(LevelDb(tmp_path / "db"))
@@ -49,7 +49,7 @@ def test_a_log_cut_off_as_by_a_crash_is_read_up_to_there(tmp_path, caplog, left)
 
 @pytest.mark.parametrize("zeros", [7, 500, 70_000])
 def test_zeros_after_a_log_are_preallocated_space(tmp_path, caplog, zeros):
-    records = logged(tmp_path / "db", [10, 40_000])
+    records = write_logs(tmp_path / "db", [10, 40_000])
     end = (tmp_path / "db" / "000003.log").stat().st_size
     with open(tmp_path / "db" / "000003.log", "ab") as file:
         file.write(bytes(zeros))
@@ -69,7 +69,7 @@ def test_zeros_after_a_log_are_preallocated_space(tmp_path, caplog, zeros):
 )
 def test_logs_of_any_layout(tmp_path_factory, sizes):
     path = tmp_path_factory.mktemp("logged") / "db"
-    records = logged(path, sizes)
+    records = write_logs(path, sizes)
     assert list(LevelDb(path)) == records
     if plyvel is not None:
         with plyvel.DB(str(path)) as db:
@@ -78,7 +78,7 @@ def test_logs_of_any_layout(tmp_path_factory, sizes):
 
 
 def test_a_cut_log_that_another_follows_is_damage(tmp_path):
-    records = logged(tmp_path / "db", [100] * 9)
+    records = write_logs(tmp_path / "db", [100] * 9)
     first, second = (tmp_path / "db" / name for name in ("000003.log", "000007.log"))
     shutil.copy(first, second)
     os.truncate(first, 500)

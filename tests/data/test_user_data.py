@@ -59,14 +59,14 @@ class GrainLoader:
         return iter(grain.DataLoader(data_source=BATCHES, sampler=sampler, worker_count=0))  # type: ignore[arg-type]
 
 
-def permuted(epoch: int) -> dict[str, np.ndarray]:
+def permute(epoch: int) -> dict[str, np.ndarray]:
     order = np.random.default_rng(epoch).permutation(ROWS)
     return {"x": X[order], "y": Y[order]}
 
 
 KINDS: dict[str, Callable[[], Any]] = {
     "arrays": lambda: {"x": X, "y": Y},
-    "arrays of each epoch": lambda: permuted,
+    "arrays of each epoch": lambda: permute,
     "list": lambda: BATCHES,
     "tuples": lambda: [(b["x"], b["y"]) for b in BATCHES],
     "tensors and more blobs": lambda: [{"x": Tensor(b["x"]), "y": Tensor(b["y"]), "z": "names"} for b in BATCHES],
@@ -83,7 +83,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first batches, by the meaning of each kind rather than by its code."""
     if kind.startswith("arrays"):
-        epochs = [permuted(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
+        epochs = [permute(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
         x, y = (np.concatenate([e[blob] for e in epochs]) for blob in "xy")
         return [(x[4 * i : 4 * i + 4], y[4 * i : 4 * i + 4]) for i in range(n)]
     batches = BATCHES * n

@@ -60,7 +60,7 @@ def test_recorded_batches_are_caffes(name, open_source, monkeypatch):
         np.testing.assert_array_equal(data, recorded["0/data"])
 
 
-def rounded(x):
+def round_as_c(x):
     return int(math.floor(abs(float(x)) + 0.5) * (1 if x >= 0 else -1))
 
 
@@ -77,16 +77,16 @@ def as_caffe(image, box, size, context, square, mirror):
         center_x, center_y = f(x1) + half_width, f(y1) + half_height
         if square:
             half_height = half_width = max(half_height, half_width)
-        x1, x2 = rounded(center_x - half_width * context_scale), rounded(center_x + half_width * context_scale)
-        y1, y2 = rounded(center_y - half_height * context_scale), rounded(center_y + half_height * context_scale)
+        x1, x2 = round_as_c(center_x - half_width * context_scale), round_as_c(center_x + half_width * context_scale)
+        y1, y2 = round_as_c(center_y - half_height * context_scale), round_as_c(center_y + half_height * context_scale)
         scale_x, scale_y = f(size) / f(x2 - x1 + 1), f(size) / f(y2 - y1 + 1)
         pad_x1, pad_y1 = max(0, -x1), max(0, -y1)
         pad_x2, pad_y2 = max(0, x2 - columns + 1), max(0, y2 - rows + 1)
         x1, x2, y1, y2 = x1 + pad_x1, x2 - pad_x2, y1 + pad_y1, y2 - pad_y2
-        to_width = rounded(f(x2 - x1 + 1) * scale_x)
-        to_height = rounded(f(y2 - y1 + 1) * scale_y)
-        pad_h = rounded(f(pad_y1) * scale_y)
-        pad_w = rounded(f(pad_x2 if mirror else pad_x1) * scale_x)
+        to_width = round_as_c(f(x2 - x1 + 1) * scale_x)
+        to_height = round_as_c(f(y2 - y1 + 1) * scale_y)
+        pad_h = round_as_c(f(pad_y1) * scale_y)
+        pad_w = round_as_c(f(pad_x2 if mirror else pad_x1) * scale_x)
         to_height = min(to_height, size - pad_h)
         to_width = min(to_width, size - pad_w)
         if min(to_height, to_width) < 1:  # OpenCV ends Caffe here

@@ -91,13 +91,13 @@ def test_a_layer_that_computes_otherwise_is_found(layer: str, dump: Dump) -> Non
 @pytest.mark.slow
 def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
     """A rounding that is blown up, as one that moves a maximum would be, reaches no other layer."""
-    loud = changed(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
+    loud = replace_array(dump, "blob/pool", dump.arrays["blob/pool"] * 1.1)
     parted = {
         (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
     }
     # the layer that does not make that, and those that read it through the Split
     assert parted == {("pool", "top"), ("pool_pool_0_split", "top")}
-    loud = changed(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
+    loud = replace_array(dump, "diff/ip1", dump.arrays["diff/ip1"] * 1.1)
     parted = {
         (row.layer, row.kind) for row in compare(loud, replay(loud, Net(TEXT, "TRAIN"), each_layer=True)).differences
     }
@@ -136,7 +136,7 @@ def test_each_layer_with_rows_of_padding(rows: int) -> None:
     assert compare(dump, again).ok, str(compare(dump, again))
 
 
-def changed(dump: Dump, member: str, array: Any) -> Dump:
+def replace_array(dump: Dump, member: str, array: Any) -> Dump:
     return dataclasses.replace(dump, arrays={**dump.arrays, member: array})
 
 
@@ -145,7 +145,7 @@ def test_one_weight_that_differs_is_found(layer: str, dump: Dump) -> None:
     off = dump.arrays[f"param/{layer}/0"].copy()
     off.flat[-1] += 0.1
     apart = Net(TEXT.replace('param { name: "w" } param { name: "b" }', ""), "TRAIN")
-    ours = replay(changed(dump, f"param/{layer}/0", off), apart)
+    ours = replay(replace_array(dump, f"param/{layer}/0", off), apart)
     first = compare(dump, ours).first
     assert first is not None
     assert (first.layer, first.kind, first.name) == (layer, "param", "0")
@@ -183,21 +183,21 @@ def test_an_error_in_any_array_is_found_at_its_layer(dump: Dump) -> None:
     for member in members:
         off = dump.arrays[member].copy()
         off.flat[random.integers(off.size)] += 0.01 * (np.abs(off).max() + 1)
-        (row,) = compare(dump, changed(dump, member, off)).differences
+        (row,) = compare(dump, replace_array(dump, member, off)).differences
         assert (row.layer, row.name) == whose(dump, member), member
 
 
 def test_nan_is_equal_where_both_have_it(dump: Dump) -> None:
     spoiled = dump.arrays["blob/sum"].copy()
     spoiled[0, 0, 0, :2] = np.nan, np.inf
-    both = changed(dump, "blob/sum", spoiled)
+    both = replace_array(dump, "blob/sum", spoiled)
     assert compare(both, both).ok
     (row,) = compare(dump, both).differences
     assert (row.layer, row.distance and row.distance.at) == ("sum", (0, 0, 0, 0))
     assert "off by inf" in str(row)
     other = spoiled.copy()
     other[0, 0, 0, 1] = -np.inf
-    assert len(compare(both, changed(dump, "blob/sum", other)).differences) == 1
+    assert len(compare(both, replace_array(dump, "blob/sum", other)).differences) == 1
 
 
 def test_missing_arrays_and_wrong_shapes(dump: Dump) -> None:
@@ -210,7 +210,7 @@ def test_missing_arrays_and_wrong_shapes(dump: Dump) -> None:
     for kinds in (("diff/", "grad/", "top_diff/"), ("param/",), ("input/",), ("top/", "top_diff/")):
         assert compare(dump, without(*kinds)).ok, kinds
     assert {r.layer for r in compare(dump, without("grad/conv")).differences} == {"conv/1x1"}
-    (row,) = compare(dump, changed(dump, "blob/ip1", np.zeros((3, 4)))).differences
+    (row,) = compare(dump, replace_array(dump, "blob/ip1", np.zeros((3, 4)))).differences
     assert str(row) == "top ip1 has shape 3x5 in A and 3x4 in B"
     fewer = dataclasses.replace(dump, layers=tuple(x for x in dump.layers if x.name != "norm"))
     assert [(row.layer, row.verdict) for row in compare(dump, fewer).differences] == [("norm", "only in A")]

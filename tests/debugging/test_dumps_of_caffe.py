@@ -20,7 +20,7 @@ SHORT = ("loss_weights", "share_permissive", "propagate_one_branch")
 SPOILED = {"loss_weights": {("a_a_0_split", "diff", "a"), ("a", "grad", "0"), ("a", "grad", "1")}}
 
 
-def recorded(name: str) -> tuple[Dump, Net]:
+def load_recorded(name: str) -> tuple[Dump, Net]:
     """What was recorded of a net as a dump, and the net."""
     run = json.loads((GOLDEN / f"{name}.json").read_text())["runs"][0]
     layers = tuple(
@@ -39,7 +39,7 @@ def recorded(name: str) -> tuple[Dump, Net]:
     "name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.long]) for name in RECORDED]
 )
 def test_equal_except_where_caffe_is_wrong(name: str) -> None:
-    caffe, net = recorded(name)
+    caffe, net = load_recorded(name)
     ours = replay(caffe, net)
     result = compare(caffe, ours, rtol=1e-5)
     assert {(row.layer, row.kind, row.name) for row in result.differences} == SPOILED.get(name, set()), str(result)

@@ -60,20 +60,20 @@ def culprit(text: str, x: Any = X, labels: Any = LABELS, *, rate: float = 0.01) 
     return find_nonfinite(net, before, batches, keys, Variables(params, state))
 
 
-def blamed(result: NonFinite) -> str | None:
+def blamed_layer(result: NonFinite) -> str | None:
     return result.layer.name if result.layer else None
 
 
 def test_a_logarithm_of_a_negative_number_in_place() -> None:
     result = culprit(LOG)
-    assert blamed(result) == "relu"
+    assert blamed_layer(result) == "relu"
     assert re.match(r"its output 'ip1' has \d NaN of 12 values; ranges of its bottoms: 'ip1' from -", result.message)
     assert result.advice == ""
 
 
 def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
     result = culprit(ROOT)
-    assert blamed(result) == "root"
+    assert blamed_layer(result) == "root"
     assert result.message == (
         "the gradient of its bottom 'ip1' has 12 infinite of 12 values; everything before it in the backward "
         "pass is finite"
@@ -82,7 +82,7 @@ def test_a_gradient_that_is_not_finite_behind_a_finite_loss() -> None:
 
 def test_a_gradient_of_a_parameter_that_overflows() -> None:
     result = culprit(EUCLID, np.full((1, 4, 5), 1e10), np.ones((1, 4, 1)))
-    assert blamed(result) == "ip"
+    assert blamed_layer(result) == "ip"
     assert result.message.startswith("the gradient of its parameter 0 has 5 infinite of 5 values")
 
 
@@ -90,13 +90,13 @@ def test_data_that_is_not_finite() -> None:
     x = X.copy()
     x[0, 1, 2] = np.inf
     result = culprit(SOFTMAX, x)
-    assert (blamed(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
+    assert (blamed_layer(result), result.message) == ("in", "its output 'x' has 1 infinite of 20 values")
     assert "no setting helps" in result.advice
 
 
 def test_an_update_that_overflows() -> None:
     result = culprit(SOFTMAX, 1e3 * X, rate=3e38)
-    assert blamed(result) == "ip1"
+    assert blamed_layer(result) == "ip1"
     assert re.match(
         "all gradients are finite, but the update overflows: parameter 0 has .* of 15 values", result.message
     )
@@ -105,7 +105,7 @@ def test_an_update_that_overflows() -> None:
 def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
     labels = np.float32([[0, 1, 2, 0], [1, 1, 7, 8]])
     result = culprit(SOFTMAX, np.concatenate([X, X]), labels)
-    assert blamed(result) == "loss"
+    assert blamed_layer(result) == "loss"
     assert result.message == (
         "its output 'loss' has 1 NaN of 1 values: label 7 at [2] of 'label' is not one of the classes 0 to 2 "
         "(2 labels like it)"
@@ -119,7 +119,7 @@ def test_the_passes_of_a_step_are_run_one_after_the_other() -> None:
 def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong: int) -> None:
     text = SOFTMAX.replace('top: "loss"', 'top: "loss" loss_param { ignore_label: 255 }')
     result = culprit(text.replace("SoftmaxWithLoss", kind), X, np.float32([[0, 255, 7, 0]]))
-    assert blamed(result) == "loss"
+    assert blamed_layer(result) == "loss"
     assert f"label {wrong} at " in result.message
 
 
@@ -134,7 +134,7 @@ def test_a_similarity_is_no_label() -> None:
     layer { name: "loss" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "label" top: "loss" }
     """
     result = culprit(text, np.ones((1, 4, 3)), np.full((1, 4), 9.0))
-    assert blamed(result) == "loss"
+    assert blamed_layer(result) == "loss"
     assert "ranges of its bottoms: 'a' from 0 to 0, 'c' from 3e+30 to 3e+30, 'label' from 9 to 9" in result.message
     assert "classes" not in result.message
 

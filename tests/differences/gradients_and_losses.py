@@ -29,14 +29,14 @@ def _scale(net: str) -> list[Shown]:
     return [Shown("diff of the factors after two backward passes of x = [1, 2, 3]", x, _twice(net, {"x": x}))]
 
 
-def _recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
+def _load_recorded(folder: str, name: str) -> tuple[dict[str, np.ndarray], Net]:
     path = GOLDEN / folder / name
     return dict(np.load(path.with_suffix(".npz"))), Net(path.with_suffix(".prototxt"), "TRAIN")
 
 
 def _param_diffs(folder: str, name: str) -> list[Shown]:
     """The diff of a param that had one before the backward pass, as recorded and here."""
-    result, net = _recorded(folder, name)
+    result, net = _load_recorded(folder, name)
     params, state = net.init(jax.random.key(0))
     blobs = net.graph.layer("layer").params
     numbers = [result[f"param/{i}"] for i in range(len(blobs))]
@@ -67,7 +67,7 @@ def _hinge(net: str) -> list[Shown]:
 
 
 def _losses_of_places(net: str) -> list[Shown]:
-    result, built = _recorded("fork_layers_more", "SmoothL1LossOHEM/default")
+    result, built = _load_recorded("fork_layers_more", "SmoothL1LossOHEM/default")
     losses = built.apply({}, {}, {name: result[f"bottom/{name}"] for name in built.input_names})[0]["per_roi"]
     return [Shown("losses of the regions", result["top/per_roi"].ravel(), losses.ravel())]
 

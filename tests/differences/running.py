@@ -36,7 +36,7 @@ def _list_without_label(net: str) -> list[Shown]:
     return [Shown("a list with the line `a.png`", "label 0", f"error: {result}")]
 
 
-def _resumed(net: str) -> list[Shown]:
+def _resume(net: str) -> list[Shown]:
     """Show the first batch after two steps of a solver that was stopped and resumed."""
     with tempfile.TemporaryDirectory() as folder:
         with h5py.File(f"{folder}/data.h5", "w") as file:
@@ -61,7 +61,7 @@ def _not_finite(net: str) -> list[Shown]:
     return [Shown("training with a loss that overflows", "continues, and snapshots", f"error: {result}")]
 
 
-def _refused(text: str) -> list[Shown]:
+def _refusal(text: str) -> list[Shown]:
     layer = 'layer { name: "x" type: "DummyData" top: "x" loss_weight: 1 dummy_data_param { shape { dim: 1 } } }'
     result = _error(lambda: Solver(f"net_param {{ {layer} }} {text}")).split(": ")[0]
     return [Shown("such a solver", "loss nan, then params nan", f"error: {result}")]
@@ -105,7 +105,7 @@ DIFFERENCES = [
         "with the same numbers bit for bit. Caffe's .solverstate has no position: the data start again.",
         "sgd_solver.cpp, SnapshotSolverStateToBinaryProto: iter, learned_net, current_step and history are all",
         'layer { name: "data" type: "HDF5Data" top: "x" hdf5_data_param { source: "list.txt" batch_size: 1 } }',
-        _resumed,
+        _resume,
     ),
     Difference(
         "Numbers that are not finite",
@@ -123,7 +123,7 @@ layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "t" top: "loss" 
         "Caffe makes no pass, and divides the loss and the gradients by 0. Here such a solver is refused.",
         "solver.cpp, Step: loss /= param_.iter_size(); sgd_solver.cpp, Normalize: Dtype(1.) / param_.iter_size()",
         'base_lr: 1 lr_policy: "fixed" max_iter: 1 iter_size: 0',
-        _refused,
+        _refusal,
     ),
     Difference(
         "The policy plateau",

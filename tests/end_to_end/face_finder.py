@@ -62,7 +62,7 @@ def find_faces(nets: Mapping[str, Net], picture: np.ndarray) -> Faces:
 def in_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
     """Return the windows of the picture at a scale that P-Net takes for faces."""
     height, width = (int(np.ceil(n * scale)) for n in picture.shape[:2])
-    blobs = p_net({"data": fed([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
+    blobs = p_net({"data": to_input([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
     probabilities, off = np.asarray(blobs["prob1"])[0, 1], np.asarray(blobs[OFF["pnet"]])[0]
     x, y = np.nonzero(probabilities > LEAST["pnet"])
     corner = STRIDE * np.stack([x, y], axis=1)
@@ -72,7 +72,7 @@ def in_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
 
 def in_boxes(nets: Mapping[str, Net], name: str, picture: np.ndarray, boxes: np.ndarray) -> Faces:
     """Return the boxes of the picture that R-Net or O-Net takes for faces."""
-    blobs = nets[name]({"data": fed([cut_out(picture, box, WINDOW[name]) for box in boxes.astype(int)])})
+    blobs = nets[name]({"data": to_input([cut_out(picture, box, WINDOW[name]) for box in boxes.astype(int)])})
     landmarks = np.zeros((len(boxes), 5, 2))
     if POINTS in blobs:  # in parts of the box's sides, the five x before the five y
         parts = np.asarray(blobs[POINTS]).reshape(-1, 2, 5).transpose(0, 2, 1)
@@ -90,7 +90,7 @@ def cut_out(picture: np.ndarray, box: np.ndarray, side: int) -> np.ndarray:
     return cv2.resize(whole, (side, side), interpolation=cv2.INTER_AREA)
 
 
-def fed(pictures: Sequence[np.ndarray]) -> np.ndarray:
+def to_input(pictures: Sequence[np.ndarray]) -> np.ndarray:
     """Return pictures as the nets take them."""
     return np.float32((np.stack(pictures).transpose(0, 3, 2, 1) - 127.5) / 128)
 

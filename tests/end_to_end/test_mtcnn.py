@@ -75,10 +75,10 @@ def nets(texts: Mapping[str, str], weights: Weights, tmp_path_factory: pytest.Te
     for name, text in texts.items():
         (folder / f"{name}.prototxt").write_text(text)
         write_caffemodel(folder / f"{name}.caffemodel", read_net(folder / f"{name}.prototxt"), weights[name])
-    return {name: loaded(text, folder / f"{name}.caffemodel") for name, text in texts.items()}
+    return {name: load(text, folder / f"{name}.caffemodel") for name, text in texts.items()}
 
 
-def loaded(text: str, path: Path) -> Frozen:
+def load(text: str, path: Path) -> Frozen:
     net = caffejax.Net(text, "TEST")
     return net.freeze(caffejax.load_weights(path, net.graph, Variables(*net.init(jax.random.key(0)))))
 
@@ -95,7 +95,7 @@ def test_the_packages_weights_are_the_authors(weights: Weights, shared: Path) ->
 @pytest.mark.parametrize("pictures", ["patches", "wide"])
 def test_recorded_pictures(texts: Mapping[str, str], shared: Path, pictures: str) -> None:
     recorded = np.load(shared / "golden" / "weights" / "det1.npz")
-    blobs = loaded(texts["pnet"], shared / "golden" / "weights" / "det1.caffemodel")(
+    blobs = load(texts["pnet"], shared / "golden" / "weights" / "det1.caffemodel")(
         {"data": recorded[f"{pictures}/data"]}
     )
     for blob in ("prob1", "conv4-2"):

@@ -27,7 +27,7 @@ HOST = """
 """
 
 
-def found(ctx: Any, x: jax.Array) -> jax.Array:
+def row_numbers(ctx: Any, x: jax.Array) -> jax.Array:
     """Rows whose first number is not negative."""
     there = x[:, 0] >= 0
     return jnp.where(jnp.sort(there, descending=True)[:, None], x[jnp.argsort(~there, stable=True)], -1.0)
@@ -35,7 +35,7 @@ def found(ctx: Any, x: jax.Array) -> jax.Array:
 
 @pytest.fixture(autouse=True)
 def found_type() -> Iterator[None]:
-    with register_temporarily(LayerType(Signature("Found"), Traced(found), traits=LayerTraits(pads_rows=True))):
+    with register_temporarily(LayerType(Signature("Found"), Traced(row_numbers), traits=LayerTraits(pads_rows=True))):
         yield
 
 

@@ -24,7 +24,7 @@ FILTERED = NET % 'layer { name: "filter" type: "Filter" bottom: "boxes" bottom: 
 PLAIN = NET.replace("boxes", "rois") % ""
 
 
-def fed(kept: int) -> dict[str, np.ndarray]:
+def make_inputs(kept: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(kept)
     first = random.integers(0, 4, (16, 2))
     boxes = np.concatenate([np.zeros((16, 1)), first, first + random.integers(0, 4, (16, 2))], 1)
@@ -36,7 +36,7 @@ def fed(kept: int) -> dict[str, np.ndarray]:
 def test_values_and_gradients_are_those_of_the_rows_that_there_are(kept: int) -> None:
     filtered, plain = Net(FILTERED, "TRAIN"), Net(PLAIN, "TRAIN")
     params, state = plain.init(jax.random.key(0))
-    inputs = {name: value.astype(np.float32) for name, value in fed(kept).items()}
+    inputs = {name: value.astype(np.float32) for name, value in make_inputs(kept).items()}
 
     def total(net: Net, params: Any, inputs: Any) -> Any:
         return (net.apply(params, state, inputs, blobs=["ip"])[0]["ip"] ** 2).sum()
@@ -52,7 +52,7 @@ def test_compilations_are_few(caplog: pytest.LogCaptureFixture) -> None:
     params, state = net.init(jax.random.key(0))
     with caplog.at_level(logging.INFO, logger="caffejax"):
         for kept in range(1, 9):
-            inputs = {name: value.astype(np.float32) for name, value in fed(kept).items()}
+            inputs = {name: value.astype(np.float32) for name, value in make_inputs(kept).items()}
             assert net.forward(params, state, inputs)[0]["ip"].shape == (kept, 3)
     messages = [r.getMessage() for r in caplog.records if "Compiling" in r.getMessage()]
     assert len(messages) == 4  # for 1, 2, 4, 8 rows

@@ -19,7 +19,7 @@ LEAKY = CHAIN.replace('"ReLU"', '"ReLU" relu_param { negative_slope: 0.1 }')
 WITHOUT_SCALE = INPUT + in_place("BatchNorm", blob="data") + in_place("ReLU", blob="data")
 
 
-def fused(net: Net) -> list[list[str]]:
+def fused_names(net: Net) -> list[list[str]]:
     return [step for step in names(fuse(make_schedule(net.graph))) if len(step) > 1]
 
 
@@ -39,7 +39,7 @@ def fused(net: Net) -> list[list[str]]:
     ],
 )
 def test_fusible_layers_become_one_step(text: str, phase: Any, options: Any, expected: list[list[str]]) -> None:
-    assert fused(Net(text, phase, **options)) == expected
+    assert fused_names(Net(text, phase, **options)) == expected
 
 
 def test_registered_layers_are_fused_by_their_facts() -> None:
@@ -60,7 +60,7 @@ def test_registered_layers_are_fused_by_their_facts() -> None:
     with register_temporarily(doubling), register_temporarily(relu):
         text = INPUT + CONVOLUTION + in_place("TestDouble") + in_place("TestRectify")
         fast, plain = Net(text), Net(text, kernels="reference")
-        assert fused(fast) == [["conv", "testdouble", "testrectify"]]
+        assert fused_names(fast) == [["conv", "testdouble", "testrectify"]]
         variables, inputs = plain.init(jax.random.key(0)), {"data": np.random.default_rng(0).normal(size=(2, 3, 6, 6))}
         one, other = (net.forward(*variables, inputs)[0]["conv"] for net in (fast, plain))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -19,7 +19,7 @@ from caffejax.schema import read_net
 from export import flax_worker
 from export.filled import fill_variables
 from export.judging import FORMS, Arrays, beyond, errors, in_any_order, largest
-from export.onnx.onnx_oracle import compiled, exported, run, with_rows
+from export.onnx.onnx_oracle import compile_net, export_net, run, with_rows
 
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
@@ -41,7 +41,7 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
     are shares of an output's largest number; `beyond` counts the numbers whose error is above the tolerance.
     """
     try:
-        compute = compiled(subject, subject.inputs)
+        compute = compile_net(subject, subject.inputs)
     except CaffejaxError as error:
         return {form: {"refused": str(error)} for form in forms}
     first, second = _inputs(subject, 1), _inputs(subject, 2)
@@ -80,10 +80,10 @@ def _subject(path: str, phase: Phase) -> Subject:
             expected += layer.bottoms
     blobs = net.graph.blobs.keys() - left - set(outputs.input_names)  # none that a later layer writes over
     kept = [name for name in dict.fromkeys(expected) if name in blobs]
-    return make_subject(net, _measured(path, phase, fill_variables(net), kept), kept)
+    return make_subject(net, _measure(path, phase, fill_variables(net), kept), kept)
 
 
-def _measured(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
+def _measure(path: str, phase: Phase, variables: Variables, outputs: list[str]) -> Variables:
     """The variables with statistics in BatchNorm that a batch has: as after training, no signal grows over depth."""
     message = read_net(path)
     for layer in message.layer:
@@ -125,7 +125,7 @@ def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
 
 
 def _in_onnx(subject: Subject, inputs: Arrays) -> Arrays:
-    return run(exported(subject), inputs)
+    return run(export_net(subject), inputs)
 
 
 def _in_flax(subject: Subject, inputs: Arrays) -> Arrays:

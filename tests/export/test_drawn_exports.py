@@ -33,10 +33,10 @@ def _check(text: str, outputs: tuple[str, ...]) -> None:
     net = Net(text, "TEST")
     result = assess_subject(make_subject(net, fill_variables(net), outputs))
     for form in FORMS:
-        assert _refused(result[form]) or not _off(result, form), form
+        assert _is_refused(result[form]) or not _off(result, form), form
 
 
-def _refused(report: Any) -> bool:
+def _is_refused(report: Any) -> bool:
     """Whether it is refused, by layer."""
     return "refused" in report and "layer '" in report["refused"]
 

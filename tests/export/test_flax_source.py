@@ -34,7 +34,7 @@ def flax_process() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All cases, each in a folder of its number."""
     folder = tmp_path_factory.mktemp("written")
     for k, text in enumerate(CASES.values()):
@@ -78,9 +78,9 @@ def assert_equal(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_are_equal(name: str, written: Path, flax_process: ProcessPoolExecutor) -> None:
+def test_outputs_are_equal(name: str, written_folder: Path, flax_process: ProcessPoolExecutor) -> None:
     subject = subject_for(CASES[name])
-    folder = written / f"case_{list(CASES).index(name)}"
+    folder = written_folder / f"case_{list(CASES).index(name)}"
     sizes = (2, 5) if name in NETS else (5,)  # the first is what it was built for
     assert_equal(subject, batches_for(subject, *sizes), folder, flax_process)
 
@@ -92,8 +92,8 @@ def test_weights_can_be_an_orbax_checkpoint(tmp_path: Path, flax_process: Proces
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", flax_process)
 
 
-def test_sources_are_well_formed(written: Path) -> None:
-    sources = list(written.glob("*/model.py"))
+def test_sources_are_well_formed(written_folder: Path) -> None:
+    sources = list(written_folder.glob("*/model.py"))
     assert len(sources) == len(CASES)
     for checked in (
         ["format", "--check", "--line-length=120"],
@@ -106,9 +106,9 @@ def test_sources_are_well_formed(written: Path) -> None:
 
 
 @pytest.mark.long
-def test_sources_pass_the_type_checker(written: Path, tmp_path: Path) -> None:
+def test_sources_pass_the_type_checker(written_folder: Path, tmp_path: Path) -> None:
     names = ["deconv, groups", "lrn", "residual, in a list", "two bottoms", "shared", "interp", "prelu"]
-    sources = [written / f"case_{list(CASES).index(name)}" / "model.py" for name in names]
+    sources = [written_folder / f"case_{list(CASES).index(name)}" / "model.py" for name in names]
     for k, path in enumerate(sources):
         (tmp_path / f"net_{k}.py").write_text(path.read_text())
     strict = [
@@ -218,12 +218,12 @@ HOSTILE = [
 
 @pytest.mark.slow
 def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
-    layers = [f"name: {_quoted(HOSTILE[1])}", images(2, 3, 4, 4, name=_escaped(HOSTILE[0]))]
+    layers = [f"name: {_quote(HOSTILE[1])}", images(2, 3, 4, 4, name=_escape(HOSTILE[0]))]
     bottom = HOSTILE[0]
     for k, name in enumerate(HOSTILE):
         top = f"{name}{k}"
         layers.append(
-            f'layer {{ name: {_quoted(name)} type: "Convolution" bottom: {_quoted(bottom)} top: {_quoted(top)}'
+            f'layer {{ name: {_quote(name)} type: "Convolution" bottom: {_quote(bottom)} top: {_quote(top)}'
             f" convolution_param {{ num_output: {3 + k} kernel_size: 1 }} }}"
         )
         bottom = top if k % 3 else HOSTILE[0]
@@ -255,12 +255,12 @@ def _of_name(function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "".join(f"\\{b:03o}" for b in c.encode()) for c in name)
 
 
-def _quoted(name: str) -> str:
-    return f'"{_escaped(name)}"'
+def _quote(name: str) -> str:
+    return f'"{_escape(name)}"'
 
 
 def test_an_error_names_all_unsupported_layers_and_nothing_is_written(tmp_path: Path) -> None:
@@ -302,8 +302,8 @@ def test_an_error_names_outputs_that_can_be_written(tmp_path: Path) -> None:
     write_flax(make_subject(subject.net, subject.variables, ["ip"]), tmp_path / "net")
 
 
-def test_repeated_blocks_become_a_class_and_a_list(written: Path) -> None:
-    source = (written / f"case_{list(CASES).index('residual, in a list')}" / "model.py").read_text()
+def test_repeated_blocks_become_a_class_and_a_list(written_folder: Path) -> None:
+    source = (written_folder / f"case_{list(CASES).index('residual, in a list')}" / "model.py").read_text()
     classes = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     assert classes == ["ResBlock", "TinyResNet"]
     assert "self.res_blocks = nnx.List([ResBlock(rngs=rngs) for _ in range(6)])" in source

@@ -41,7 +41,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def exported(*arguments: str) -> Any:
+def export_net(*arguments: str) -> Any:
     """What the command exports, as a function of images."""
     assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *arguments]) == 0
     result = jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
@@ -69,7 +69,7 @@ def test_classify_preprocessing_equals_the_classifier(
 ) -> None:
     if "mean" in settings:
         np.save(job / "mean.npy", settings["mean"])
-    run = exported("--preprocess=classify", "--images_dim=12,14", *arguments)
+    run = export_net("--preprocess=classify", "--images_dim=12,14", *arguments)
     classifier = Classifier(job / "net.prototxt", job / "net.caffemodel", (12, 14), **settings)
     expected = classifier.predict([image.astype(np.float32) / 255 for image in IMAGES], oversample=False)
     assert np.ptp(expected) > 0.1
@@ -78,8 +78,8 @@ def test_classify_preprocessing_equals_the_classifier(
 
 def test_images_have_the_size_of_the_input_by_default(job: Path) -> None:
     middle = IMAGES[:, 1:11, 2:12]
-    cropped = exported("--preprocess=classify", "--images_dim=12,14")(IMAGES)
-    np.testing.assert_array_equal(exported("--preprocess=classify")(middle), cropped)
+    cropped = export_net("--preprocess=classify", "--images_dim=12,14")(IMAGES)
+    np.testing.assert_array_equal(export_net("--preprocess=classify")(middle), cropped)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_transform_param_preprocessing_equals_the_data_layer(job: Path, transfor
     mean = caffe_pb2.BlobProto(num=1, channels=3, height=12, width=14, data=np.linspace(0, 255, 3 * 12 * 14))
     (job / "mean.binaryproto").write_bytes(mean.SerializeToString())
     (job / "net.prototxt").write_text(DATA.replace("TRANSFORM", transform) + REST)
-    run = exported("--preprocess=transform_param", "--images_dim=12,14")
+    run = export_net("--preprocess=transform_param", "--images_dim=12,14")
     net = Net(job / "net.prototxt")
     (source,) = net.sources().values()
     (layer,) = (layer for layer in net.graph.layers if layer.type.is_fed)

@@ -21,13 +21,13 @@ SSD = GOLDEN / "fork_layers" / "nets" / "ssd_tiny_a"
 FILL = 'weight_filler { type: "xavier" }'
 
 
-def fed(name: str, *dims: int) -> str:
+def input_layer(name: str, *dims: int) -> str:
     shape = " ".join(f"dim: {n}" for n in dims)
     return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {shape} }} }} }}'
 
 
 CLASSIFICATION = f"""
-  {fed("data", 2, 1, 12, 12)} {fed("label", 2)}
+  {input_layer("data", 2, 1, 12, 12)} {input_layer("label", 2)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
     convolution_param {{ num_output: 6 kernel_size: 3 stride: 2 group: 1 {FILL} }} }}
   layer {{ name: "relu" type: "PReLU" bottom: "conv" top: "conv" }}
@@ -38,7 +38,7 @@ CLASSIFICATION = f"""
   layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }}
 """
 SEGMENTATION = f"""
-  {fed("data", 1, 3, 16, 18)}
+  {input_layer("data", 1, 3, 16, 18)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
     convolution_param {{ num_output: 4 kernel_size: 3 pad: 4 {FILL} }} }}
   layer {{ name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }}
@@ -52,7 +52,7 @@ SEGMENTATION = f"""
 """
 SIAMESE = "\n".join(
     [
-        fed("pair", 2, 2, 6, 6),
+        input_layer("pair", 2, 2, 6, 6),
         'layer { name: "slice" type: "Slice" bottom: "pair" top: "a" top: "b" slice_param { slice_point: 1 } }',
         *(
             f'layer {{ name: "ip_{x}" type: "InnerProduct" bottom: "{x}" top: "feat_{x}" param {{ name: "w" }} '
@@ -62,7 +62,7 @@ SIAMESE = "\n".join(
     ]
 )
 DETECTION = f"""
-  {fed("data", 1, 3, 16, 16)}
+  {input_layer("data", 1, 3, 16, 16)}
   layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
     convolution_param {{ num_output: 4 kernel_size: 4 stride: 4 {FILL} }} }}
   layer {{ name: "priors" type: "PriorBox" bottom: "conv" bottom: "data" top: "priors"
@@ -82,14 +82,14 @@ DETECTION = f"""
     detection_output_param {{ num_classes: 2 code_type: CENTER_SIZE nms_param {{ top_k: 8 }} keep_top_k: 5 }} }}
 """
 LSTM = f"""
-  {fed("data", 4, 2, 5)} {fed("cont", 4, 2)}
+  {input_layer("data", 4, 2, 5)} {input_layer("cont", 4, 2)}
   layer {{ name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm"
     recurrent_param {{ num_output: 3 {FILL} }} }}
   layer {{ name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip"
     inner_product_param {{ num_output: 6 axis: 2 {FILL} }} }}
 """
 REGIONS = f"""
-  {fed("data", 1, 3, 8, 8)} {fed("rois", 3, 5)}
+  {input_layer("data", 1, 3, 8, 8)} {input_layer("rois", 3, 5)}
   layer {{ name: "pool" type: "ROIPooling" bottom: "data" bottom: "rois" top: "pool"
     roi_pooling_param {{ pooled_h: 2 pooled_w: 2 spatial_scale: 1 }} }}
   layer {{ name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param {{ num_output: 4 {FILL} }} }}
@@ -117,7 +117,7 @@ def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarra
     return {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def computed(one: Subject, inputs: dict[str, np.ndarray]) -> Any:
+def compute(one: Subject, inputs: dict[str, np.ndarray]) -> Any:
     """What the net itself makes of it, compiled quickly."""
     lowered = jax.jit(one.run).lower(inputs)
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
@@ -154,7 +154,7 @@ def test_an_exported_net_takes_any_batch_size_in_another_process(
     for rows in (1, 4):
         arguments = inputs(one, rows)
         actual = fresh_process.submit(reload, kept, (arguments,)).result()
-        assert_same(actual, computed(one, arguments))
+        assert_same(actual, compute(one, arguments))
         assert {name: blob.shape for name, blob in actual.items()} == {
             name: tuple(-rows * n if n < 0 else n for n in shape) for name, shape in outputs.items()
         }
@@ -203,7 +203,7 @@ def test_batch_sizes_of_exported_nets(name: str, takes: list[str] | None) -> Non
 
 def test_inputs_of_equal_batch_size_share_a_symbol() -> None:
     sum_of_both = 'layer { name: "sum" type: "Eltwise" bottom: "ip" bottom: "offsets" top: "sum" }'
-    shapes = symbolic_batch_shapes(subject(REGIONS + fed("offsets", 3, 4) + sum_of_both))
+    shapes = symbolic_batch_shapes(subject(REGIONS + input_layer("offsets", 3, 4) + sum_of_both))
     lengths = {name: str(blob.shape[0]) for name, blob in shapes.items()}
     assert lengths == {"data": "batch_0", "rois": "batch_1", "offsets": "batch_1"}
 
@@ -216,12 +216,12 @@ def test_images_and_regions_have_separate_batch_sizes(tmp_path: Path, fresh_proc
     arguments = {"data": images, "rois": rois}
     actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
     assert actual["ip"].shape == (4, 4)
-    assert_same(actual, computed(one, arguments))
+    assert_same(actual, compute(one, arguments))
 
 
 def test_the_program_for_other_tools_takes_the_inputs_alone() -> None:
     """One whose numbers do not matter, too."""
-    size = f"""{fed("like", 2, 4, 3, 3)} {fed("data", 2, 4, 6, 6)}
+    size = f"""{input_layer("like", 2, 4, 3, 3)} {input_layer("data", 2, 4, 6, 6)}
       layer {{ name: "crop" type: "Crop" bottom: "data" bottom: "like" top: "crop" }}"""
     one = subject(size)
     exported = export_stablehlo(one, platforms=["cpu"], batch=False)
@@ -242,11 +242,11 @@ def test_a_recurrent_net_is_exported_with_its_batch_size(
     write_stablehlo(one, tmp_path / "net.stablehlo", batch=False)
     arguments = inputs(one, None)
     actual = fresh_process.submit(reload, (tmp_path / "net.stablehlo").read_bytes(), (arguments,)).result()
-    assert_same(actual, computed(one, arguments))
+    assert_same(actual, compute(one, arguments))
 
 
 def test_names_may_contain_any_characters(tmp_path: Path, fresh_process: ProcessPoolExecutor) -> None:
-    text = f'name: "na\u00efve \\"net\\" % / 1" {fed("a b/c-1", 2, 3)}'
+    text = f'name: "na\u00efve \\"net\\" % / 1" {input_layer("a b/c-1", 2, 3)}'
     text += 'layer { name: "t h" type: "TanH" bottom: "a b/c-1" top: "\u00e9/{x}" }'
     one = subject(text)
     write_stablehlo(one, tmp_path / "net.stablehlo")
@@ -276,14 +276,14 @@ def test_the_function_names_inputs_and_outputs() -> None:
     ("model", "options", "error", "message"),
     [
         (
-            f'{fed("data", 2, 3)} layer {{ name: "r" type: "Reshape" bottom: "data" top: "r" '
+            f'{input_layer("data", 2, 3)} layer {{ name: "r" type: "Reshape" bottom: "data" top: "r" '
             "reshape_param { shape { dim: 3 dim: 2 } } }",
             {},
             BatchError,
             r"layer 'r' \(Reshape\)",
         ),
         (
-            f'{fed("data", 2, 3)} layer {{ name: "one" type: "Python" bottom: "data" top: "a" python_param {{ '
+            f'{input_layer("data", 2, 3)} layer {{ name: "one" type: "Python" bottom: "data" top: "a" python_param {{ '
             'module: "export.host" layer: "Host" } }} layer {{ name: "two" type: "Python" bottom: "a" top: "b" '
             'python_param { module: "export.host" layer: "Host" } }'.replace("{{", "{").replace("}}", "}"),
             {},
@@ -292,7 +292,7 @@ def test_the_function_names_inputs_and_outputs() -> None:
         ),
         (
             " ".join(
-                [fed("data", 2, 3)]
+                [input_layer("data", 2, 3)]
                 + [
                     f'layer {{ name: "{n}" type: "Dropout" bottom: "data" top: "{n}" '
                     "dropout_param { sample_weights_test: true } }"

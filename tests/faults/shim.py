@@ -31,7 +31,7 @@ class Fault:
         }
 
 
-def compiled(folder: Path) -> Path:
+def compile_shim(folder: Path) -> Path:
     """Compile it into a folder, unless it is there."""
     library = folder / "failing.so"
     if not library.exists():

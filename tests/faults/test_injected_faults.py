@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from drawing import KINDS
-from shim import AVAILABLE, Fault, compiled
+from shim import AVAILABLE, Fault, compile_shim
 from trainer import Job
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the failing file system needs Linux and a C compiler")
@@ -34,7 +34,7 @@ def test_killed_in_half_a_write(job: Job) -> None:
 def test_a_failing_write_is_found(tmp_path: Path) -> None:
     """The shim itself, so that the tests above ask something: a disk that fills leaves half, and says so."""
     script = "import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); print(os.write(f, b'abcd')); os.write(f, b'efgh')"
-    fault = Fault(f"error={errno.ENOSPC}", at=2, lasts=0).variables(compiled(tmp_path), tmp_path)
+    fault = Fault(f"error={errno.ENOSPC}", at=2, lasts=0).variables(compile_shim(tmp_path), tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, **fault}, capture_output=True, text=True
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drawing import PHASES, Disturbed, draw
-from shim import WRITES, Fault, compiled, operations
+from shim import WRITES, Fault, compile_shim, operations
 
 from caffejax.checkpoints.orbax import CheckpointFolder
 
@@ -65,7 +65,7 @@ class Job:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._library = folder, compiled(folder)
+        self._folder, self._library = folder, compile_shim(folder)
         whole, log = self._make("whole"), folder / "whole.log"
         counting = Fault("", 0)
         ended = self._train(whole, Disturbed(counting), FAULTS_LOG=str(log))

@@ -22,7 +22,7 @@ KEPT = [
 QUICK = [name for name in format_names() if name not in SLOW]
 
 
-def explained(format: str, seed: object, outcome: Outcome) -> str:
+def explanation(format: str, seed: object, outcome: Outcome) -> str:
     return f"{format}, {seed}: {outcome.signature}\n{outcome.text}"
 
 
@@ -38,7 +38,7 @@ def worker() -> Iterator[Worker]:
 def test_kept_findings_stay_fixed(case: Path, tmp_path: Path) -> None:
     format, number = case.parent.name, int(case.name.partition("@")[2])
     outcome = judge(format, number, read_files(case), tmp_path / "case")
-    assert not outcome.is_finding, explained(format, case.name, outcome)
+    assert not outcome.is_finding, explanation(format, case.name, outcome)
 
 
 @pytest.mark.parametrize("format", QUICK)
@@ -46,7 +46,7 @@ def test_some_damaged_files_are_read_or_refused(format: str, tmp_path: Path) -> 
     for seed in range(1, 6):
         number, files = case_files(format, seed)
         outcome = judge(format, number, files, tmp_path / str(seed))
-        assert not outcome.is_finding, explained(format, seed, outcome)
+        assert not outcome.is_finding, explanation(format, seed, outcome)
 
 
 @pytest.mark.long
@@ -55,6 +55,6 @@ def test_damaged_files_are_read_or_refused(format: str, worker: Worker) -> None:
     """From a fixed seed on, as many cases as there is time for; some can be read, others are refused."""
     tally = fuzz(format, 1, seconds=SECONDS, worker=worker)
     for seed, outcome in tally.findings.values():
-        raise AssertionError(explained(format, seed, outcome))
+        raise AssertionError(explanation(format, seed, outcome))
     assert tally.kinds["refused"] > 5, tally
     assert tally.kinds["read"] > 0, tally

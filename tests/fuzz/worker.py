@@ -54,7 +54,7 @@ def _prepare(format: str) -> Outcome:
     """Read what is intact: that imports, compiles, and takes the memory that cases are measured against."""
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     expected_values(format, 0)
-    resource.setrlimit(resource.RLIMIT_DATA, (_used("VmData") + _HARD_LIMIT, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (_usage("VmData") + _HARD_LIMIT, resource.RLIM_INFINITY))
     return Outcome("read")
 
 
@@ -67,7 +67,7 @@ def _answer(request: dict[str, Any], place: Path) -> Outcome:
     if number is not None and files == intact_files(format)[number]:
         return Outcome("equal")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here
-    before, printed, begin = _used("VmRSS"), Path(_STDERR).stat().st_size, time.perf_counter()
+    before, printed, begin = _usage("VmRSS"), Path(_STDERR).stat().st_size, time.perf_counter()
     outcome = judge(format, number, files, place)
     if not outcome.is_finding:
         outcome = _behaviour(outcome, before, printed)
@@ -76,7 +76,7 @@ def _answer(request: dict[str, Any], place: Path) -> Outcome:
 
 def _behaviour(outcome: Outcome, before: int, printed: int) -> Outcome:
     """What a case did besides reading: memory taken, tracebacks printed by threads."""
-    peak = _used("VmHWM")
+    peak = _usage("VmHWM")
     if peak - before > MEMORY:
         return Outcome("memory", "peak", f"{(peak - before) >> 20} MiB taken")
     text = Path(_STDERR).read_bytes()[printed:].decode(errors="replace")
@@ -85,7 +85,7 @@ def _behaviour(outcome: Outcome, before: int, printed: int) -> Outcome:
     return outcome
 
 
-def _used(what: str) -> int:
+def _usage(what: str) -> int:
     """Bytes of memory, by their name in /proc/self/status."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(what + ":"):

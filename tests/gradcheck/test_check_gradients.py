@@ -48,7 +48,7 @@ CASES = {case_id(c): c for part in (slice(1), slice(1, None)) for group in GROUP
 
 
 @functools.cache
-def derived(name: str) -> tuple[Case, Derivations]:
+def derive_gradients(name: str) -> tuple[Case, Derivations]:
     """The layer of a recorded case with the recorded arrays, and its gradients."""
     path = CASES[name]["path"]
     recorded = dict(np.load(path.with_suffix(".npz")))
@@ -71,7 +71,7 @@ def derived(name: str) -> tuple[Case, Derivations]:
 @pytest.mark.parametrize("name", by_name(CASES), scope="module")
 def test_all_derivations_agree(name: str) -> None:
     """Three of them, but two of a layer on the host, of which there is no autodiff."""
-    case, result = derived(name)
+    case, result = derive_gradients(name)
     rows = compare("layer", case, result)
     kind = case.context.type
     declared = kind.gradient.overrides_autodiff or (kind.gradient.not_derivative and name not in FIRST)
@@ -93,7 +93,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", by_name({name: CASES[name] for name in FIRST}), scope="module")
 def test_a_wrong_rule_is_caught(name: str) -> None:
-    case, right = derived(name)
+    case, right = derive_gradients(name)
     kind, before = case.context.type, compare("layer", case, right)
     for mutation, mutate in MUTATIONS.items():
         zero = mutation == "stray term"

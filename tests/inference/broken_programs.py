@@ -112,7 +112,7 @@ def number_of(text: str) -> Any:
     return int(number) if abs(number) < 1e15 and number.is_integer() else number
 
 
-def scrambled(program: Program, draw: random.Random) -> Program:
+def scramble(program: Program, draw: random.Random) -> Program:
     """A program with some of its numbers replaced, removed or repeated."""
     numbers = program.numbers.tolist()
     for _ in range(draw.choice([1, 1, 2, 5])):
@@ -127,7 +127,7 @@ def scrambled(program: Program, draw: random.Random) -> Program:
     return replace(program, numbers=np.array(numbers, np.float64))
 
 
-def changed(text: str, draw: random.Random) -> str:
+def change(text: str, draw: random.Random) -> str:
     """A program with a word or a line more, less, elsewhere, or another one."""
     lines = [line.split() for line in text.split("\n")]
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
@@ -159,12 +159,12 @@ def main(count: int) -> None:
     for program in PROGRAMS:
         onednn_program.Executable(parse(program))
     for i in range(count):
-        text = changed(draw.choice(PROGRAMS), draw)
+        text = change(draw.choice(PROGRAMS), draw)
         print(text, file=sys.stderr, flush=True)  # the last one is the one that crashed
         try:
             program = parse(text)
             if i % 4 == 0:
-                program = scrambled(program, draw)
+                program = scramble(program, draw)
                 print(program.numbers.tolist(), file=sys.stderr, flush=True)
             onednn_program.Executable(program)
             right += 1

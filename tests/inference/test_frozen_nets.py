@@ -58,7 +58,7 @@ def whole(net: Net) -> Any:
     return jax.jit(lambda v, x: net.apply(*v, x)[0], compiler_options=UNTUNED)
 
 
-def applied(net: Net, variables: Variables, inputs: Any) -> Any:
+def apply(net: Net, variables: Variables, inputs: Any) -> Any:
     """The net's outputs."""
     return whole(net)(variables, inputs)
 
@@ -73,9 +73,9 @@ def test_other_batches_and_sizes(subject: tuple[Net, Variables, Frozen]) -> None
     net, variables, frozen = subject
     for shape in [(5, 3, 12, 10), (1, 3, 9, 17)]:
         x = {"x": jax.random.normal(jax.random.key(shape[0]), shape)}
-        assert_close(frozen(x), applied(net, variables, x))
+        assert_close(frozen(x), apply(net, variables, x))
         if shape[2:] == SHAPE[2:]:
-            assert_close(frozen.with_batch(shape[0])(x), applied(net, variables, x))
+            assert_close(frozen.with_batch(shape[0])(x), apply(net, variables, x))
 
 
 def test_an_empty_batch() -> None:
@@ -93,7 +93,7 @@ def test_an_empty_batch() -> None:
 def test_other_dtypes(subject: tuple[Net, Variables, Frozen], dtype: str) -> None:
     net, variables, frozen = subject
     x = np.random.default_rng(0).uniform(0, 9, SHAPE).astype(jnp.dtype(dtype))
-    want = applied(net, variables, {"x": jnp.asarray(x, jnp.float32)})
+    want = apply(net, variables, {"x": jnp.asarray(x, jnp.float32)})
     got = frozen({"x": x})
     assert got["s"].dtype == np.float32
     assert_close(got, want)
@@ -123,7 +123,7 @@ def test_invalid_inputs_are_named(inputs: Any, named: str) -> None:
         with pytest.raises(CaffejaxError, match=named):
             frozen(inputs)
     good = inputs_of(net)
-    assert_close(frozen(good), applied(net, variables_of(net), good))
+    assert_close(frozen(good), apply(net, variables_of(net), good))
     with pytest.raises(CaffejaxError, match=named):
         frozen(inputs)
 
@@ -243,14 +243,14 @@ def test_concurrent_threads_get_separate_results(subject: tuple[Net, Variables, 
 def test_other_options(options: dict[str, Any], rtol: float) -> None:
     net = Net(TEXT, "TEST", **options)
     variables, inputs = variables_of(net), inputs_of(net)
-    assert_close(net.freeze(variables)(inputs), applied(net, variables, inputs), rtol)
+    assert_close(net.freeze(variables)(inputs), apply(net, variables, inputs), rtol)
 
 
 def test_a_net_in_phase_train_can_be_frozen(subject: tuple[Net, Variables, Frozen]) -> None:
     net, variables, _ = subject
     inputs = inputs_of(net)
     trained = Net(TEXT.replace('type: "ReLU"', 'type: "Dropout"'), "TRAIN")
-    assert_close(trained.freeze(variables)(inputs), applied(trained.in_phase("TEST"), variables, inputs))
+    assert_close(trained.freeze(variables)(inputs), apply(trained.in_phase("TEST"), variables, inputs))
 
 
 @pytest.mark.skipif(not kernels.available(), reason="needs oneDNN")

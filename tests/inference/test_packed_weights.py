@@ -30,7 +30,7 @@ LAYERS = {
 }
 
 
-def frozen(layers: list[str], shape: tuple[int, ...] = SHAPE) -> tuple[Net, Variables, Frozen]:
+def freeze(layers: list[str], shape: tuple[int, ...] = SHAPE) -> tuple[Net, Variables, Frozen]:
     """Return a net, its variables, and the net frozen."""
     net = Net(net_of(shape, *layers), "TEST")
     variables = variables_of(net)
@@ -53,7 +53,7 @@ def packings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("layers", [*LAYERS.values(), WINOGRAD, ["y InnerProduct x | num_output: 3"]])
 def test_variables_are_equal_to_the_bit_before_and_after_packing(layers: list[str]) -> None:
-    net, variables, call = frozen(layers)
+    net, variables, call = freeze(layers)
     weight = next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1)
     odd = np.array(weight)
     odd.ravel()[:4] = -0.0, np.nan, np.inf, 1e-42
@@ -66,7 +66,7 @@ def test_variables_are_equal_to_the_bit_before_and_after_packing(layers: list[st
 
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
 def test_weights_are_stored_only_as_they_are_packed(layers: list[str], packings: list[str]) -> None:
-    net, variables, call = frozen(layers)
+    net, variables, call = freeze(layers)
     weight = weakref.ref(next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1))
     del variables
     assert weight() is not None
@@ -77,14 +77,14 @@ def test_weights_are_stored_only_as_they_are_packed(layers: list[str], packings:
 
 
 def test_a_weight_that_cannot_be_unpacked_stays(packings: list[str]) -> None:
-    net, variables, call = frozen(WINOGRAD)
+    net, variables, call = freeze(WINOGRAD)
     call(inputs_of(net))
     assert sorted(packings) == ["reordered", "transformed"]
     jax.tree.map(np.testing.assert_array_equal, bits(call.variables), bits(variables))
 
 
 def test_weights_in_caffes_order_are_not_copied(packings: list[str]) -> None:
-    net, variables, call = frozen(["y InnerProduct x | num_output: 32"], (1, 64))
+    net, variables, call = freeze(["y InnerProduct x | num_output: 32"], (1, 64))
     call(inputs_of(net))
     assert not packings
     weight = next(a for a in jax.tree.leaves(variables.params) if a.ndim > 1)
@@ -93,7 +93,7 @@ def test_weights_in_caffes_order_are_not_copied(packings: list[str]) -> None:
 
 
 def test_later_writes_to_an_array_of_numpy_do_not_change_the_net() -> None:
-    net, variables, _ = frozen(["y InnerProduct x | num_output: 32"], (1, 64))
+    net, variables, _ = freeze(["y InnerProduct x | num_output: 32"], (1, 64))
     arrays = jax.tree.map(np.array, variables)
     call, inputs = net.freeze(arrays), inputs_of(net)
     before = np.array(call(inputs)["y"])
@@ -104,14 +104,14 @@ def test_later_writes_to_an_array_of_numpy_do_not_change_the_net() -> None:
 
 @pytest.mark.parametrize("layers", [*LAYERS.values(), WINOGRAD])
 def test_sizes_share_packed_weights(layers: list[str], packings: list[str]) -> None:
-    call = frozen(layers)[-1]
+    call = freeze(layers)[-1]
     for shape in (SHAPE, (1, 16, 32, 24), (1, 16, 24, 32)):
         call({"x": np.zeros(shape, np.float32)})
     assert len(packings) == sum("onvolution" in layer for layer in layers)
 
 
 def test_nets_with_another_batch_share_packed_weights(packings: list[str]) -> None:
-    _, _, call = frozen(LAYERS["folded"])
+    _, _, call = freeze(LAYERS["folded"])
     call.ready()
     assert len(packings) == 1
     call.with_batch(2)
@@ -120,7 +120,7 @@ def test_nets_with_another_batch_share_packed_weights(packings: list[str]) -> No
 
 def test_a_layout_of_dropped_shapes_is_dropped(packings: list[str]) -> None:
     """Only the first layout stays while nothing runs with it: the weight is stored in it."""
-    net, _, call = frozen(["y InnerProduct x | num_output: 32"], (1, 4096))
+    net, _, call = freeze(["y InnerProduct x | num_output: 32"], (1, 4096))
     call(inputs_of(net))
     for _ in range(2):
         other = call.with_batch(64)  # more rows than Caffe's order is fast for

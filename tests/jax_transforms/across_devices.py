@@ -58,7 +58,7 @@ def start(of: Net) -> Any:
     return jax.tree.map(lambda p: p + 0.5, params), state
 
 
-def mapped(function: Any, out_specs: Any, **options: Any) -> Any:
+def map_over_devices(function: Any, out_specs: Any, **options: Any) -> Any:
     """The function of (params, state, inputs) on all devices."""
     specs = (P(), P(), INPUTS)
     return jax.shard_map(function, mesh=mesh(DEVICES), in_specs=specs, out_specs=out_specs, **options)
@@ -81,7 +81,7 @@ def a_training_step(**options: Any) -> None:
     whole, part = net(NORM + LOSSES, DEVICES * SHARE, **options), net(NORM + LOSSES, SHARE, **SYNCED, **options)
     inputs = *start(whole), numbers()
     expected = jax.jit(step(whole))(*inputs)
-    result = jax.jit(mapped(step(part), ((P(), P()), (P(), INPUTS))))(*inputs)
+    result = jax.jit(map_over_devices(step(part), ((P(), P()), (P(), INPUTS))))(*inputs)
     assert_close(result, expected, 1e-5)
 
 
@@ -100,7 +100,7 @@ def slopes(backward: str) -> None:
         return jax.jvp(loss, (params, {"x": inputs["x"]}), towards)[1]
 
     expected = jax.jit(functools.partial(slope, whole))(params, state, inputs)
-    assert_close(jax.jit(mapped(functools.partial(slope, part), P()))(params, state, inputs), expected, 1e-5)
+    assert_close(jax.jit(map_over_devices(functools.partial(slope, part), P()))(params, state, inputs), expected, 1e-5)
 
 
 def each_for_itself(**options: Any) -> None:
@@ -113,7 +113,7 @@ def each_for_itself(**options: Any) -> None:
         blobs, new = part.apply(params, state, inputs)
         return blobs["z"], jax.tree.map(lambda s: s[None], new)
 
-    result, new = jax.jit(mapped(tops, P(AXIS)))(params, state, inputs)
+    result, new = jax.jit(map_over_devices(tops, P(AXIS)))(params, state, inputs)
     for i in range(DEVICES):
         rows = {name: a[i * SHARE :][:SHARE] for name, a in inputs.items()}
         expected = jax.jit(tops)(params, state, rows)
@@ -132,7 +132,7 @@ def all_reduces(forward: int, backward: int, **options: Any) -> None:
         return jax.vjp(lambda x: top(x, params, state, inputs), inputs["x"])[1](jnp.ones_like(inputs["x"]))[0]
 
     def count(function: Any) -> int:
-        text = jax.jit(mapped(function, P(AXIS))).lower(params, state, numbers()).compile().as_text()
+        text = jax.jit(map_over_devices(function, P(AXIS))).lower(params, state, numbers()).compile().as_text()
         return len(re.findall(r" all-reduce(?:-start)?\(", text))
 
     assert count(lambda params, state, inputs: top(inputs["x"], params, state, inputs)) == forward
@@ -142,7 +142,7 @@ def all_reduces(forward: int, backward: int, **options: Any) -> None:
 def nothing_meets_without_an_axis_name() -> None:
     part = net(NORM + LOSSES, SHARE)
     run = step(part)
-    lowered = jax.jit(mapped(lambda *args: run(*args)[1][1], INPUTS)).lower(*start(part), numbers())
+    lowered = jax.jit(map_over_devices(lambda *args: run(*args)[1][1], INPUTS)).lower(*start(part), numbers())
     assert "all-reduce" not in lowered.compile().as_text()
 
 
@@ -159,7 +159,7 @@ def no_trace_is_of_both() -> None:
     for _ in range(2):
         assert_close(jax.jit(step(part))(params, state, one), expected, 1e-6)
         assert_close(part.forward(params, state, one)[0], alone.forward(params, state, one)[0], 1e-6)
-        (loss, _), (by_params, _) = jax.jit(mapped(step(part), specs))(params, state, every)
+        (loss, _), (by_params, _) = jax.jit(map_over_devices(step(part), specs))(params, state, every)
         rows = loss - expected[0][0]  # but for the blob with rows, N times a batch weighs what it does once
         ip = np.sum(alone.forward(params, state, one, blobs=("ip",))[0]["ip"])
         np.testing.assert_allclose(rows, 0.01 * (DEVICES - 1) * ip, rtol=1e-3)
@@ -170,7 +170,7 @@ def unchecked_axes_are_refused() -> None:
     part = net(NORM + LOSSES, SHARE, **SYNCED)
     inputs = *start(part), numbers()
     try:
-        mapped(lambda *inputs: part.loss(*inputs)[0][None], P(AXIS), check_vma=False)(*inputs)
+        map_over_devices(lambda *inputs: part.loss(*inputs)[0][None], P(AXIS), check_vma=False)(*inputs)
     except CaffejaxError as error:
         (problem,) = error.problems
         assert problem.layer == "norm"

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from cases import COMPILED, LAYERS
 from jax.sharding import NamedSharding, PartitionSpec
-from subject import Subject, assert_close, compiled
+from subject import Subject, assert_close, compile_call
 
 DEVICES = 8
 SHARE = 13  # rows of each device; a number that no shape of a layer has, nor 8 times it
@@ -25,8 +25,8 @@ def by_jit(name: str, kernels: str) -> None:
     one = Subject(CASES[name], kernels, rows=DEVICES * SHARE)
     expected = one.compiled(*one.point)
     point = one.point, one.state
-    where = jax.tree.map(placed, point)
-    split = compiled(one.with_state, *point, in_shardings=where, out_shardings=(None, where[0]))
+    where = jax.tree.map(input_sharding, point)
+    split = compile_call(one.with_state, *point, in_shardings=where, out_shardings=(None, where[0]))
     assert_close(split(*point), expected, 1e-4)
     text = split.as_text()
     moved = sorted(set(re.findall(r"\b(all-gather|all-to-all|collective-permute)\b", text)))
@@ -40,10 +40,10 @@ def by_shard_map(name: str, kernels: str) -> None:
     one = Subject(CASES[name], kernels, rows=SHARE)
     if not one.inputs:
         return
-    shares = [scaled(one, 1 + 0.05 * i) for i in range(DEVICES)]
+    shares = [scale_inputs(one, 1 + 0.05 * i) for i in range(DEVICES)]
     losses, tops, by_params, by_inputs = zip(*(flat(one.compiled(one.params, x)) for x in shares), strict=True)
     whole = {n: join_shards(one, n, [x[n] for x in shares], np.mean) for n in one.inputs}
-    result = compiled(functools.partial(mapped, one), one.params, whole)(one.params, whole)
+    result = compile_call(functools.partial(map_over_devices, one), one.params, whole)(one.params, whole)
     mean = functools.partial(jax.tree.map, lambda *a: np.mean(a, 0))
     expected_inputs = {n: join_shards(one, n, [x[n] / DEVICES for x in by_inputs], np.sum) for n in one.inputs}
     stacked = jax.tree.map(lambda *a: np.stack(a), *tops)
@@ -51,12 +51,12 @@ def by_shard_map(name: str, kernels: str) -> None:
     assert_close(result, (np.mean(losses), stacked, gradients, gradients, expected_inputs), 1e-4)
 
 
-def placed(array: np.ndarray) -> NamedSharding:
+def input_sharding(array: np.ndarray) -> NamedSharding:
     """The axis of that length is the rows', and split."""
     return NamedSharding(mesh(), PartitionSpec(*("rows" if n == DEVICES * SHARE else None for n in array.shape)))
 
 
-def mapped(one: Subject, params: Any, inputs: Any) -> Any:
+def map_over_devices(one: Subject, params: Any, inputs: Any) -> Any:
     """Loss, tops and state of each share, gradients by params on all devices, by their copies, and by inputs."""
 
     def mean(params: Any, inputs: Any) -> Any:
@@ -84,7 +84,7 @@ def specs(one: Subject) -> Any:
     return jax.tree.map(lambda _: PartitionSpec(), one.params), {name: spec(name) for name in one.inputs}
 
 
-def scaled(one: Subject, factor: float) -> dict[str, np.ndarray]:
+def scale_inputs(one: Subject, factor: float) -> dict[str, np.ndarray]:
     """The inputs, floats with rows times a factor."""
     fixed = {name for name in one.inputs if name in one.labels or one.case.axis(name) is None}
     return {name: a if name in fixed else a * np.float32(factor) for name, a in one.inputs.items()}

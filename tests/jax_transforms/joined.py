@@ -9,7 +9,7 @@ import numpy as np
 from case import Case
 from jax.sharding import PartitionSpec
 from joined_cases import CASES
-from subject import KEY, Subject, assert_close, compiled
+from subject import KEY, Subject, assert_close, compile_call
 
 from caffejax.layers.context import Context
 from caffejax.net import Net
@@ -108,9 +108,9 @@ class JointCase:
     def check(self) -> None:
         """Devices together give what one does: tops, state, gradients."""
         one, args = self.one, (self.one.params, self.inputs, self.one.state)
-        expected = compiled(self.results(one.net), *args)(one.params, one.inputs, one.state)
+        expected = compile_call(self.results(one.net), *args)(one.params, one.inputs, one.state)
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(expected))
-        assert_close(compiled(self.on_devices, *args)(*args), expected, 1e-5)
+        assert_close(compile_call(self.on_devices, *args)(*args), expected, 1e-5)
 
 
 def mesh(devices: int) -> Any:

@@ -103,7 +103,7 @@ class Subject:
     @functools.cached_property
     def compiled(self) -> Any:
         """`value_and_grad`, compiled unless it runs on the host."""
-        return self.value_and_grad if self.host else compiled(self.value_and_grad, *self.point)
+        return self.value_and_grad if self.host else compile_call(self.value_and_grad, *self.point)
 
     @functools.cached_property
     def exact(self) -> "Subject":
@@ -124,7 +124,7 @@ class Subject:
         return params, {name: a * (name not in self.labels) for name, a in inputs.items()}
 
 
-def compiled(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
+def compile_call(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
     """What `jax.jit` makes for such arrays, in less time: its speed is of no interest here.
 
     Programs that are alike, as those of many types are with either kernels, are compiled once.
@@ -223,6 +223,6 @@ def inner(a: Arrays, b: Arrays) -> Any:
     return sum(((x * y).sum() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)), start=0.0)
 
 
-def moved(point: Arrays, direction: Arrays, step: float) -> Arrays:
+def move(point: Arrays, direction: Arrays, step: float) -> Arrays:
     """The point, a step along the direction away."""
     return jax.tree.map(lambda a, d: a + step * d, point, direction)

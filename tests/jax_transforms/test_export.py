@@ -18,7 +18,7 @@ from recorded import KERNEL_TYPES
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def exported(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
+def export_subject(one: Subject, inputs: Any, *platforms: str) -> jax.export.Exported:
     """Loss, tops, state and all gradients. JAX refuses what it cannot promise to run again."""
 
     def function(params: Any, inputs: Any) -> Any:
@@ -48,7 +48,7 @@ def test_exported_for_all_platforms_it_runs_elsewhere(
 ) -> None:
     one = subject(case, kernels)
     with expect_support("export", one):
-        kept = bytes(exported(one, one.inputs, *PLATFORMS).serialize())
+        kept = bytes(export_subject(one, one.inputs, *PLATFORMS).serialize())
         actual = fresh_process.submit(reload, kept, with_string_keys(one.point)).result()
         assert_close(actual, with_string_keys(one.compiled(*one.point)), 1e-4)
 
@@ -59,7 +59,7 @@ def test_exported_once_it_takes_any_number_of_rows(
 ) -> None:
     one, larger = subject(case, kernels), Subject(case, kernels, rows=5)
     with expect_support("symbolic_batch", one):
-        kept = bytes(exported(one, symbolic(one), *PLATFORMS).serialize())
+        kept = bytes(export_subject(one, symbolic(one), *PLATFORMS).serialize())
         actual = fresh_process.submit(reload, kept, with_string_keys(larger.point)).result()
         assert_close(actual, with_string_keys(larger.compiled(*larger.point)), 1e-4)
 
@@ -69,7 +69,7 @@ def test_exported_once_it_takes_any_number_of_rows(
 def test_net_is_exported(case: Case) -> None:
     """For all platforms and any number of rows, where running it would take too long."""
     one = subject(case, "fast")
-    assert exported(one, symbolic(one), *PLATFORMS).platforms == PLATFORMS
+    assert export_subject(one, symbolic(one), *PLATFORMS).platforms == PLATFORMS
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -77,7 +77,7 @@ def test_net_is_exported(case: Case) -> None:
 def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
     """Of the CPU's: what a machine of another kind, or without it, could not run."""
     one = subject(case, kernels)
-    assert "custom_call" not in exported(one, one.inputs, platform).mlir_module()
+    assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
 
 
 def symbolic(one: Subject) -> dict[str, jax.ShapeDtypeStruct]:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, assert_close, compiled, expect_support, inner, moved, numpy, parametrize_cases, subject
+from subject import Subject, assert_close, compile_call, expect_support, inner, move, numpy, parametrize_cases, subject
 
 STEP = 1e-5
 
@@ -17,7 +17,9 @@ def test_jvp(case: Case, kernels: str) -> None:
     one = subject(case, kernels)
     with expect_support("jvp", one):
         arrays = one.point, one.direction()
-        value, slope = compiled(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(*arrays)
+        value, slope = compile_call(lambda point, d: jax.jvp(lambda p: one.loss(*p)[0], (point,), (d,)), *arrays)(
+            *arrays
+        )
         (expected, _), gradient = jax.tree.map(np.asarray, one.compiled(*one.point))
         assert_close(value, expected, 1e-5)
         parts = jax.tree.map(lambda g, d: np.abs(g * d).sum(), gradient, one.direction())
@@ -36,7 +38,7 @@ def test_second_derivatives(case: Case, kernels: str) -> None:
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
             at = double if case.random else one
             arrays = at.point, at.direction()
-            product, penalty = compiled(lambda p, d: second(at, p, d), *arrays)(*arrays)
+            product, penalty = compile_call(lambda p, d: second(at, p, d), *arrays)(*arrays)
         assert_close(product, expected[0], 1e-3)
         np.testing.assert_allclose(penalty, expected[1], rtol=1e-3, atol=1e-3)
 
@@ -55,7 +57,7 @@ def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
 def by_differences(double: Subject) -> tuple[Any, Any]:
     """The same from gradients on either side."""
     ahead, behind = (
-        numpy(double.compiled(*moved(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
+        numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)
     )
     product = jax.tree.map(lambda a, b: (a - b) / (2 * STEP), ahead, behind)
     return product, np.asarray(inner(ahead, ahead) - inner(behind, behind)) / (4 * STEP)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case import Case
 from cases import COMPILED, FORKS, FURTHER, LAYERS
-from subject import Subject, alike, assert_close, expect_support, inner, moved, numpy, parametrize_cases, subject
+from subject import Subject, alike, assert_close, expect_support, inner, move, numpy, parametrize_cases, subject
 
 from caffejax.layers import layer_types
 from caffejax.schema import read_net
@@ -47,7 +47,7 @@ def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
         exact = numpy(gradient, np.float64)
         for path, mask in each_argument(double.point, together=case.whole):
             direction = jax.tree.map(np.multiply, double.direction(), mask)
-            ahead, behind = (double.compiled(*moved(double.point, direction, s))[0][0] for s in (step, -step))
+            ahead, behind = (double.compiled(*move(double.point, direction, s))[0][0] for s in (step, -step))
             expected, result = (ahead - behind) / (2 * step), inner(exact, direction)
             if not one.prefers_rule:
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=1e-6, err_msg=path)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from case import Case
 from cases import COMPILED, LAYERS
-from subject import Subject, assert_close, compiled, expect_support, parametrize_cases, subject
+from subject import Subject, assert_close, compile_call, expect_support, parametrize_cases, subject
 
 COPIES = 3
 
@@ -16,16 +16,16 @@ def test_vmap(case: Case, kernels: str) -> None:
     """Of loss, tops, state and gradients: over several inputs, and over several params."""
     one = subject(case, kernels)
     with expect_support("vmap", one):
-        for axes, points in mapped(one):
+        for axes, points in mapped_arguments(one):
             stacked = jax.tree.map(lambda *a: np.stack(a), *points)
             arguments = tuple(s if axis == 0 else p for s, p, axis in zip(stacked, one.point, axes, strict=True))
-            batched = compiled(jax.vmap(one.value_and_grad, axes), *arguments)
+            batched = compile_call(jax.vmap(one.value_and_grad, axes), *arguments)
             expected = jax.tree.map(lambda *a: np.stack(a), *(one.compiled(*point) for point in points))
             assert_close(batched(*arguments), expected, 1e-4 if case.whole else 1e-5)
             assert loops(batched) <= loops(one.compiled), "a loop over the batch"
 
 
-def mapped(one: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
+def mapped_arguments(one: Subject) -> list[tuple[tuple[int | None, int | None], list[Any]]]:
     """The axes to map, and the points that make up the batch."""
     scales = [1 + 0.1 * i for i in range(COPIES)]
     inputs = [{n: a if n in one.labels else a * np.float32(s) for n, a in one.inputs.items()} for s in scales]

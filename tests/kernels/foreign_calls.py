@@ -131,7 +131,7 @@ def _sum(random: np.random.Generator, function: str) -> tuple[dict[str, tuple[in
     return {"x": (rows, channels), "sums": (channels,)}, {"factor": np.float32(random.choice([0.5, 1, 2]))}
 
 
-def altered(random: np.random.Generator, call: Call) -> Call:
+def alter(random: np.random.Generator, call: Call) -> Call:
     """The call with something about it changed; it may be right by accident, see `is_right`."""
     part = random.choice(["array", "array", "array", "count", "attribute", "attribute", "attributes"])
     if part == "attribute":

@@ -12,7 +12,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from foreign_calls import FUNCTIONS, Call, altered, expected, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, expected, is_right, numbers, right_call
 
 PREFIX = "sanitized_"
 PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
@@ -85,7 +85,7 @@ def main(onednn: str, library: str, count: int) -> None:
     while number < count:
         call = right_call(random, FUNCTIONS[number % len(FUNCTIONS)])
         for _ in range(random.choice([0, 0, 1, 1, 2])):
-            call = altered(random, call)
+            call = alter(random, call)
         if call.is_made():
             print(call, file=sys.stderr)  # the last one is the one that went wrong
             right += try_out(call, random)

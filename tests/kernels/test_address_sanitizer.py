@@ -31,7 +31,7 @@ def runtime(name: str) -> Path | None:
     return path.resolve() if path.is_absolute() else None
 
 
-def installed(package: str, file: str) -> Path | None:
+def find_installed(package: str, file: str) -> Path | None:
     try:
         return next(Path(str(f.locate())) for f in importlib.metadata.files(package) or () if f.match(file))
     except (importlib.metadata.PackageNotFoundError, StopIteration):
@@ -43,7 +43,7 @@ def preloaded() -> str:
     """What has to be loaded before all else, for LD_PRELOAD; skips where the test cannot be made."""
     if not shutil.which("g++"):
         pytest.skip("needs g++")
-    if not (REPOSITORY / "setup.py").exists() or installed("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:
+    if not (REPOSITORY / "setup.py").exists() or find_installed("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:
         pytest.skip("needs the sources and the package onednn-devel-cpu-gomp")
     libraries = [runtime("libasan.so"), runtime("libstdc++.so.6")]  # the latter or exceptions cannot be thrown
     if None in libraries:
@@ -52,7 +52,7 @@ def preloaded() -> str:
 
 
 @pytest.fixture(scope="module")
-def sanitized(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sanitized_build(preloaded: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, compiled with AddressSanitizer."""
     folder = tmp_path_factory.mktemp("sanitized")
     compiler = "-fsanitize=address -fno-omit-frame-pointer -g -O1"  # by the names that old and new setuptools know
@@ -95,8 +95,11 @@ def run(preloaded: str, command: list[str], **settings: str) -> str:
 
 
 @pytest.mark.long
-def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
-    dnnl, library = installed(onednn.PACKAGE, "libdnnl.so.3"), next(sanitized.glob("caffejax/kernels/_onednn.*so"))
+def test_right_and_wrong_calls(preloaded: str, sanitized_build: Path) -> None:
+    dnnl, library = (
+        find_installed(onednn.PACKAGE, "libdnnl.so.3"),
+        next(sanitized_build.glob("caffejax/kernels/_onednn.*so")),
+    )
     fuzz = Path(__file__).with_name("fuzz_foreign_functions.py")
     output = run(preloaded, [str(fuzz), str(dnnl), str(library), str(CALLS)])
     right, wrong = (int(word) for word in output.split() if word.isdigit())
@@ -105,12 +108,12 @@ def test_right_and_wrong_calls(preloaded: str, sanitized: Path) -> None:
 
 
 @pytest.mark.long
-def test_frozen_nets(preloaded: str, sanitized: Path) -> None:
+def test_frozen_nets(preloaded: str, sanitized_build: Path) -> None:
     files = [f"tests/inference/{name}.py" for name in ("test_bad_programs", "test_memory_plan")]
     output = run(
         preloaded,
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=no", "-m", "not long and not slow", *files],
-        PYTHONPATH=str(sanitized),
+        PYTHONPATH=str(sanitized_build),
     )
     assert "skipped" not in output
     assert int(re.search(r"(\d+) passed", output)[1]) > 50

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from foreign_calls import FUNCTIONS, Call, altered, expected, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, expected, is_right, numbers, right_call
 
 from caffejax.kernels import onednn
 
@@ -28,7 +28,7 @@ def test_invalid_calls_raise_errors(function: str) -> None:
     random = np.random.default_rng(1)
     refused = 0
     while refused < 40:
-        call = altered(random, right_call(random, function))
+        call = alter(random, right_call(random, function))
         if call.is_made() and not is_right(call):
             with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT"):
                 call.run([numbers(random, operand) for operand in call.operands])

@@ -11,7 +11,7 @@ import numpy as np
 
 from caffejax.layers.row_padding import strip_padding
 from caffejax.net import Net
-from recorded import mended
+from recorded import mend
 
 
 class Replay:
@@ -21,7 +21,7 @@ class Replay:
         self, case: dict[str, Any], backward: Any = "autodiff", kernels: Any = "fast", precision: Any = "float32"
     ) -> None:
         path = case["path"]
-        self.recorded = mended(case, dict(np.load(path.with_suffix(".npz"))))
+        self.recorded = mend(case, dict(np.load(path.with_suffix(".npz"))))
         self.net = Net(
             path.with_suffix(".prototxt"), case["phase"], backward=backward, kernels=kernels, precision=precision
         )

@@ -25,7 +25,7 @@ LABELS = [  # x, y, width, height, class
 CLASSES = {1: 0, 3: 1}
 
 
-def fed(name: str, shape: Shape) -> str:
+def input_layer(name: str, shape: Shape) -> str:
     dims = " ".join(f"dim: {n}" for n in shape)
     return f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {dims} }} }} }}\n'
 
@@ -33,8 +33,8 @@ def fed(name: str, shape: Shape) -> str:
 def net(param: str, *, phase: str = "TEST", size: Shape = (HEIGHT, WIDTH), label: Shape = (1, 1, 8, 16)) -> Any:
     mapped = " ".join(f"object_class {{ src: {k} dst: {v} }}" for k, v in CLASSES.items())
     return caffejax.Net(
-        fed("x", (1, 3, *size))
-        + fed("l", label)
+        input_layer("x", (1, 3, *size))
+        + input_layer("l", label)
         + f"""layer {{ name: "t" type: "DetectNetTransformation" bottom: "x" bottom: "l" top: "y" top: "g"
         detectnet_groundtruth_param {{
           {"" if "stride" in param else f"stride: {STRIDE}"}
@@ -55,7 +55,7 @@ def label(rows: Rows) -> np.ndarray:
 
 @functools.cache
 def forward(net: Any) -> Any:
-    return net.jit(lambda fed, key: net.apply({}, {}, fed, key=key)[0])
+    return net.jit(lambda input_layer, key: net.apply({}, {}, input_layer, key=key)[0])
 
 
 def run(net: Any, image: np.ndarray, rows: np.ndarray, key: int = 0) -> Arrays:
@@ -206,7 +206,7 @@ def test_labels_of_another_shape_are_an_error() -> None:
 
 def python(name: str, param: str, shapes: list[Shape], tops: int = 1) -> Any:
     module = "mean_ap" if name in ("ScoreDetections", "mAP") else "clustering"
-    inputs = "".join(fed(f"b{i}", shape) for i, shape in enumerate(shapes))
+    inputs = "".join(input_layer(f"b{i}", shape) for i, shape in enumerate(shapes))
     wires = " ".join([*(f'bottom: "b{i}"' for i in range(len(shapes))), *(f'top: "t{i}"' for i in range(tops))])
     param_text = f'python_param {{ module: "caffe.layers.detectnet.{module}" layer: "{name}" param_str: "{param}" }}'
     return caffejax.Net(f'{inputs} layer {{ name: "p" type: "Python" {wires} {param_text} }}', phase="TEST")

@@ -36,7 +36,7 @@ def test_correlation_sideways(direction: int) -> None:
     np.testing.assert_allclose(run("Correlation1D", text, a, b), expected, atol=1e-6)
 
 
-def warped(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
+def warp(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
     top = np.full(image.shape, math.nan)
     _, _, height, width = image.shape
     for y in range(height):
@@ -55,7 +55,7 @@ def warped(image: np.ndarray, flow: np.ndarray) -> np.ndarray:
 def test_warping_by_a_loop() -> None:
     image, flow = RANDOM.normal(size=(1, 3, 4, 5)), 2 * RANDOM.normal(size=(1, 2, 4, 5))
     flow[0, :, 0, 0], flow[0, :, 1, 1] = math.nan, 1  # nowhere, and exactly at a place
-    expected = warped(image, flow)
+    expected = warp(image, flow)
     assert np.isnan(expected).any()
     top = run("FlowWarp", "flow_warp_param { fill_value: NOT_A_NUMBER }", image, flow)
     np.testing.assert_allclose(top, expected, atol=1e-5)

@@ -48,11 +48,11 @@ X = RNG.normal(size=(4, 3, 5, 6)).astype("f")
 MEAN, VARIANCE, FACTOR, BIAS = (RNG.uniform(0.5, 2, 3).astype("f") for _ in range(4))
 
 
-def normalised(x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+def normalise(x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float = 1e-5) -> np.ndarray:
     return (x - mean[:, None, None]) / np.sqrt(variance[:, None, None] + eps)
 
 
-def scaled(x: np.ndarray) -> np.ndarray:
+def scale_and_shift(x: np.ndarray) -> np.ndarray:
     return x * FACTOR[:, None, None] + BIAS[:, None, None]
 
 
@@ -63,14 +63,14 @@ def test_batch_norm_with_scale_and_bias_by_stored_statistics(kernels: Any, weigh
     assert [p.spec.shape for p in one.graph.layers[-1].params] == [(3,), (3,), (1,), (3,), (3,)]
     blobs = (MEAN * weight, VARIANCE * weight, np.array([weight]), FACTOR, BIAS)
     np.testing.assert_allclose(
-        run(one, blobs, X).blobs["t0"], scaled(normalised(X, MEAN, VARIANCE)), rtol=2e-5, atol=2e-5
+        run(one, blobs, X).blobs["t0"], scale_and_shift(normalise(X, MEAN, VARIANCE)), rtol=2e-5, atol=2e-5
     )
 
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_nvidias_statistics_are_moving_averages_and_intels_are_sums(kernels: Any) -> None:
     mean, variance = X.mean((0, 2, 3)), X.var((0, 2, 3))
-    expected = scaled(normalised(X, mean, variance))
+    expected = scale_and_shift(normalise(X, mean, variance))
     blobs = (MEAN, VARIANCE, np.ones(1), FACTOR, BIAS)
     settings = "moving_average_fraction: 0.75"
     one = net(
@@ -281,7 +281,7 @@ def test_intels_parts_of_a_batch_have_statistics_of_their_own(more: str, kernels
 def test_intels_scale_and_bias(settings: str, blobs: int) -> None:
     one = net(f'type: "BatchNorm" batch_norm_param {{ {settings} }}', X.shape)
     values = (2 * MEAN, 2 * VARIANCE, np.array([2]), FACTOR, BIAS)[:blobs]
-    expected = normalised(X, MEAN, VARIANCE) * (FACTOR[:, None, None] if blobs > 3 else 1)
+    expected = normalise(X, MEAN, VARIANCE) * (FACTOR[:, None, None] if blobs > 3 else 1)
     result = run(one, values, X).blobs["t0"]
     np.testing.assert_allclose(result, expected + (BIAS[:, None, None] if blobs > 4 else 0), rtol=1e-4, atol=1e-4)
 

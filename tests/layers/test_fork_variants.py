@@ -126,7 +126,7 @@ def test_sizes_that_fit_neither_way_are_told_as_deeplabs() -> None:
         net_of(ZOOM, (1, 1, 3, 4), (1, 1, 4, 4))
 
 
-def trained(text: str, shapes: list[tuple[int, ...]], *bottoms: Any, state: Any = None, phase: Any = "TRAIN") -> Any:
+def train(text: str, shapes: list[tuple[int, ...]], *bottoms: Any, state: Any = None, phase: Any = "TRAIN") -> Any:
     net = net_of(text, *shapes, phase=phase)
     fed = {f"b{i}": np.asarray(b, "f") for i, b in enumerate(bottoms)}
     initial = net.init(jax.random.key(0))
@@ -139,14 +139,14 @@ SHAPES: list[tuple[int, ...]] = [(4, 2), (4,)]
 
 def test_decode_measures_the_distance_to_the_mean_of_each_label() -> None:
     text = layer_of("Decode", 2, 'top: "z" decode_param { cache_size: 1 pregen_label_count: 2 }')
-    tops, state = trained(text, SHAPES, POINTS, LABELS)
+    tops, state = train(text, SHAPES, POINTS, LABELS)
     means = np.array([[0, 1], [6, 4]], "f")
     np.testing.assert_allclose(state["x"][0].reshape(2, 2), means, rtol=1e-6)
     np.testing.assert_allclose(tops["y"][0].ravel(), [0, 0], atol=1e-6)  # the first item sees itself alone
     assert not np.any(tops["z"])  # two of four encodings complete no centroid
-    tops, state = trained(text, SHAPES, POINTS, LABELS, state=state)
+    tops, state = train(text, SHAPES, POINTS, LABELS, state=state)
     np.testing.assert_allclose(tops["z"].reshape(2, 2), means, rtol=1e-6)
-    tops, _ = trained(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
+    tops, _ = train(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
     expected = np.sum((POINTS[:, None] - means) ** 2, axis=2)
     np.testing.assert_allclose(tops["y"][..., 0, 0], expected, rtol=1e-6)
     accuracy = run(net_of(layer_of("AccuracyDecode", 2, "accuracy_param { ignore_label: 1 }"), (4, 2), (4, 2)),
@@ -156,9 +156,9 @@ def test_decode_measures_the_distance_to_the_mean_of_each_label() -> None:
 
 def test_knn_scores_labels_by_their_nearest_examples() -> None:
     text = layer_of("Knn", 2, "knn_param { num_output: 4 k: 1 max_stored_batches: 3 }")
-    _, state = trained(text, SHAPES, POINTS, LABELS)
-    _, state = trained(text, SHAPES, POINTS + 10, np.full(4, 2), state=state)
-    tops, _ = trained(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
+    _, state = train(text, SHAPES, POINTS, LABELS)
+    _, state = train(text, SHAPES, POINTS + 10, np.full(4, 2), state=state)
+    tops, _ = train(text, SHAPES, POINTS, LABELS, state=state, phase="TEST")
     examples = [POINTS[[0, 2]], POINTS[[1, 3]], POINTS + 10]
     nearest = np.array([[np.linalg.norm(e - x, axis=1).min() for e in examples] for x in POINTS])
     least, most = nearest.min(axis=1, keepdims=True), nearest.max(axis=1, keepdims=True)
@@ -170,7 +170,7 @@ def test_knn_scores_labels_by_their_nearest_examples() -> None:
 def test_data_sequence_pairs_items_with_their_label_and_others(k: int) -> None:
     tops = " ".join(f'top: "{name}"' for name in [*["p", "n", "m"][: 1 + k], "l"])
     text = layer_of("DataSequence", 2, f"{tops} data_sequence_param {{ k: {k} cache_size: 2 label_count: 2 }}")
-    result, _ = trained(text, SHAPES, POINTS, LABELS)
+    result, _ = train(text, SHAPES, POINTS, LABELS)
     labels = np.asarray(result["l"][..., 0, 0])
     np.testing.assert_array_equal(result["y"], POINTS)
     np.testing.assert_array_equal(labels[:, 0], LABELS)
@@ -210,7 +210,7 @@ def test_min_top_axes_debug_and_memory_loss_build_and_run(caplog: pytest.LogCapt
     layer { name: "s" type: "Slice" bottom: "ip" top: "y" top: "z" slice_param { axis: 1 slice_dim: 1 slice_point: 1 } }
     layer { name: "l" type: "MemoryLoss" bottom: "z" bottom: "b1" top: "loss" }"""
     with caplog.at_level(logging.WARNING):
-        tops, _ = trained(text, SHAPES, POINTS, LABELS)
+        tops, _ = train(text, SHAPES, POINTS, LABELS)
     assert (tops["y"].shape, float(tops["loss"])) == ((4, 1, 1, 1), 0)
     assert "MemoryLoss is 0" in caplog.text
     assert "debug_param (of mycaffe) is ignored" in caplog.text

@@ -35,7 +35,7 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 ELEMENTWISE = LayerTraits(elementwise=True)
 
 
-def scaled(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
+def scale_by_blob(ctx: Context, blobs: Any, x: jax.Array) -> jax.Array:
     return jnp.tanh(blobs[0] * x)
 
 
@@ -43,7 +43,7 @@ def scale(ctx: Context, x: Any) -> list[ParamSpec]:
     return [ParamSpec((1,), value=np.full(1, 2.0))]
 
 
-def counted(ctx: Context, blobs: Any, x: jax.Array) -> Any:
+def count_passes(ctx: Context, blobs: Any, x: jax.Array) -> Any:
     return x + 0 * blobs[0], (blobs[0] + x.shape[0],)
 
 
@@ -53,7 +53,7 @@ def count(ctx: Context, x: Any) -> list[ParamSpec]:
 
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_elementwise_layers_may_learn_and_count(kernels: Any) -> None:
-    for runs in Traced(scaled, params=scale), Traced(counted, params=count, stateful=True):
+    for runs in Traced(scale_by_blob, params=scale), Traced(count_passes, params=count, stateful=True):
         with register_temporarily(LayerType(Signature("Own"), runs, traits=ELEMENTWISE)):
             net = Net(INPUT + CUSTOM, kernels=kernels)
             params, state = net.init(jax.random.key(0))
@@ -98,7 +98,7 @@ def test_statistics_do_not_count_rows_of_padding() -> None:
         + 'layer { name: "filter" type: "Filter" bottom: "x" bottom: "w" top: "z" }'
         + 'layer { name: "own" type: "Own" bottom: "z" top: "y" }'
     )
-    runs = Traced(counted, params=count, stateful=True)
+    runs = Traced(count_passes, params=count, stateful=True)
     with register_temporarily(LayerType(Signature("Own"), runs, traits=LayerTraits(row_wise=True))):
         net = Net(text)
         params, state = net.init(jax.random.key(0))
@@ -124,7 +124,7 @@ def wrong_parts() -> dict[str, tuple[LayerType, str]]:
             r"its forward must take \(ctx, blobs, \*bottoms\), without blobs if",
         ),
         "no type": (per_layer(None), "PerLayer.make must return a LayerType, not None"),
-        "half a type": (per_layer(Traced(scaled)), "PerLayer.make must return a LayerType, not Traced"),
+        "half a type": (per_layer(Traced(scale_by_blob)), "PerLayer.make must return a LayerType, not Traced"),
         "no spec": (params((1,)), r"params must list ParamSpecs, not \(1,\)"),
         "order": (params(state, ParamSpec((1,))), "params that are not persistent must be declared last"),
     }
@@ -153,7 +153,7 @@ def test_invalid_param_specs(spec: Any, message: str) -> None:
 def test_registration_errors() -> None:
     with (
         pytest.raises(ValueError, match="LayerParameter has no field 'own_param'"),
-        register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scaled))),
+        register_temporarily(LayerType(Signature("Own", param="own_param"), Traced(scale_by_blob))),
     ):
         pass
     with pytest.raises(ValueError, match=r"dtype_policy must be one of .*'products'.*, not 'product'"):
@@ -172,11 +172,13 @@ def test_a_cell_of_a_notebook_replaces_its_own_type_only(monkeypatch: pytest.Mon
     net = Net(INPUT + CUSTOM.replace('"Own"', '"Ours"'))
     np.testing.assert_array_equal(net.apply({}, {}, {"x": X})[0]["y"], 3 * X)
     with pytest.raises(ValueError, match="'ReLU' is already registered"):
-        exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scaled})
+        exec(cell, names | {"name": "ReLU", "aliases": (), "forward": scale_by_blob})
 
 
 def test_a_rule_with_too_few_gradients_is_named() -> None:
-    kind = LayerType(Signature("Own"), Traced(scaled, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy)))
+    kind = LayerType(
+        Signature("Own"), Traced(scale_by_blob, params=scale), Gradient(lambda ctx, blobs, x, *, y, dy: ((), dy))
+    )
     with register_temporarily(kind):
         net = Net(INPUT + CUSTOM, backward="rules")
         params, _ = net.init(jax.random.key(0))

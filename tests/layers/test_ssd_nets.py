@@ -24,7 +24,7 @@ def close(actual: Any, expected: np.ndarray, name: str, rtol: float = 1e-4) -> N
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol * scale, err_msg=name)
 
 
-def started(folder: Path, model: str, phase: Any, **options: Any) -> tuple[Net, Variables]:
+def start_net(folder: Path, model: str, phase: Any, **options: Any) -> tuple[Net, Variables]:
     net = Net(folder / model, phase, **options)
     return net, load_weights(folder / "weights.caffemodel", net.graph, net.init(jax.random.key(0)))
 
@@ -37,7 +37,7 @@ def trained_weights(recorded: Any, variables: Variables) -> dict[str, Any]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_deploy(folder: Path) -> None:
     recorded = np.load(folder / "deploy.npz")
-    net, variables = started(folder, "deploy.prototxt", "TEST")
+    net, variables = start_net(folder, "deploy.prototxt", "TEST")
     names = [key.removeprefix("blob/") for key in recorded if key != "blob/data"]
     values, _ = net.jit(net.apply, static_argnames="blobs")(
         *variables, {"data": recorded["blob/data"]}, blobs=(*names,)
@@ -50,7 +50,7 @@ def test_deploy(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_first_pass(folder: Path, backward: str) -> None:
     recorded = np.load(folder / "train.npz")
-    net, variables = started(folder, "train.prototxt", "TRAIN", backward=backward)
+    net, variables = start_net(folder, "train.prototxt", "TRAIN", backward=backward)
     batch = {name: recorded[f"batch/0/{name}"] for name in ("data", "label")}
     taps = {key.removeprefix("first_diff/"): np.zeros_like(recorded[key]) for key in recorded if "first_diff" in key}
     names = tuple(key.removeprefix("first/") for key in recorded if key.startswith("first/"))
@@ -74,7 +74,7 @@ def test_training(folder: Path) -> None:
     """Ten iterations; the number of boxes differs from batch to batch."""
     recorded = np.load(folder / "train.npz")
     param = read_solver(folder / "solver.prototxt")
-    net, variables = started(folder, "train.prototxt", "TRAIN")
+    net, variables = start_net(folder, "train.prototxt", "TRAIN")
     optimizer, rate = optimizer_of(param, net), rate_schedule(param)
     state, step = init_train_state(variables, optimizer, jax.random.key(0)), jax.jit(make_step(net, optimizer, 1))
     batches = 1 + max(int(key.split("/")[1]) for key in recorded if key.startswith("batch/"))
@@ -91,7 +91,7 @@ def test_training(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_found_after_training(folder: Path) -> None:
     recorded, images = np.load(folder / "train.npz"), np.load(folder / "final_detections.npz")
-    net, variables = started(folder, "deploy.prototxt", "TEST")
+    net, variables = start_net(folder, "deploy.prototxt", "TEST")
     params, run = trained_weights(recorded, variables), net.jit(net.apply)
     for k in range(len(images) // 2):
         result = run(params, variables.state, {"data": images[f"image/{k}/data"]})[0]["detection_out"]
@@ -101,7 +101,7 @@ def test_found_after_training(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
 def test_rows_of_padding_change_nothing(folder: Path) -> None:
     recorded = np.load(folder / "train.npz")
-    net, variables = started(folder, "train.prototxt", "TRAIN")
+    net, variables = start_net(folder, "train.prototxt", "TRAIN")
     batch = {name: recorded[f"batch/0/{name}"] for name in ("data", "label")}
     padding = np.full((1, 1, 5, 8), -1, np.float32)
     padded = {**batch, "label": np.concatenate([batch["label"], padding], axis=2)}

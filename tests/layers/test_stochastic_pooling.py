@@ -11,7 +11,7 @@ from replay import net
 from caffejax.net import Net
 
 
-def pooled(phase: Any, shape: tuple[int, ...], text: str = "kernel_size: 2 stride: 2", backward: Any = "rules") -> Net:
+def pool(phase: Any, shape: tuple[int, ...], text: str = "kernel_size: 2 stride: 2", backward: Any = "rules") -> Net:
     layers = net("Pooling", f"pooling_param {{ pool: STOCHASTIC {text} }}", [shape])
     return Net(f"force_backward: true\n{layers}", phase, backward=backward)
 
@@ -24,17 +24,17 @@ def top(model: Net, x: Any, seed: int = 0) -> jax.Array:
 def test_training_draws_cells_in_proportion_to_their_values() -> None:
     window = np.array([[1, 2], [0, 5]], np.float32)
     x = np.tile(window, (4, 4, 50, 50))
-    drawn = np.asarray(top(pooled("TRAIN", x.shape), x))
+    drawn = np.asarray(top(pool("TRAIN", x.shape), x))
     for value in window.ravel():
         assert abs((drawn == value).mean() - value / window.sum()) < 0.01
-    assert not np.array_equal(drawn, top(pooled("TRAIN", x.shape), x, seed=1))
+    assert not np.array_equal(drawn, top(pool("TRAIN", x.shape), x, seed=1))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_training_gives_the_gradient_to_the_drawn_cell(backward: str) -> None:
     x = jax.random.uniform(jax.random.key(3), (2, 3, 7, 7), minval=0.1)
-    model = pooled("TRAIN", x.shape, "kernel_size: 3 stride: 2", backward)
+    model = pool("TRAIN", x.shape, "kernel_size: 3 stride: 2", backward)
     y, vjp = jax.vjp(lambda x: top(model, x), x)
     dy = 1 + jax.random.uniform(jax.random.key(4), y.shape)
     (dx,) = vjp(dy)
@@ -48,7 +48,7 @@ def test_testing_is_the_mean_weighted_by_the_values(backward: str) -> None:
     x = np.zeros((1, 1, 3, 4), np.float32)
     x[0, 0, :2, :2] = [[1, 2], [0, 5]]
     x[0, 0, 2] = [0, 3, 1, 1]  # the last row of windows hangs over the plane
-    model = pooled("TEST", x.shape, backward=backward)
+    model = pool("TEST", x.shape, backward=backward)
     y, vjp = jax.vjp(lambda x: top(model, x), jnp.asarray(x))
     np.testing.assert_allclose(y[0, 0], [[30 / 8, 0], [3, 1]], rtol=1e-6)
     (dx,) = vjp(jnp.ones_like(y))
@@ -59,10 +59,10 @@ def test_testing_is_the_mean_weighted_by_the_values(backward: str) -> None:
 
 
 def test_windows_of_zeros_and_cells_beyond_the_plane() -> None:
-    zeros = top(pooled("TRAIN", (1, 1, 5, 5), "kernel_size: 3 stride: 2"), np.zeros((1, 1, 5, 5)))
+    zeros = top(pool("TRAIN", (1, 1, 5, 5), "kernel_size: 3 stride: 2"), np.zeros((1, 1, 5, 5)))
     np.testing.assert_array_equal(zeros, np.zeros((1, 1, 2, 2)))
     ones = np.ones((3, 2, 4, 4), np.float32)  # the last windows hang over
-    assert np.all(top(pooled("TRAIN", ones.shape, "kernel_size: 3 stride: 2"), ones) == 1)
+    assert np.all(top(pool("TRAIN", ones.shape, "kernel_size: 3 stride: 2"), ones) == 1)
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
@@ -71,7 +71,7 @@ def test_pyramids_where_the_plane_divides(phase: Any) -> None:
     x = jax.random.uniform(jax.random.key(0), (2, 3, 4, 4))
     y = top(Net(text, phase), x)
     assert y.shape == (2, 15)
-    quarters = top(pooled("TEST", x.shape), x)
+    quarters = top(pool("TEST", x.shape), x)
     if phase == "TEST":
         np.testing.assert_allclose(y[:, 3:], quarters.reshape(2, -1), rtol=1e-6)
     else:

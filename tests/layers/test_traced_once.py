@@ -26,7 +26,7 @@ def stack(layers: int, kind: str, more: str = "") -> str:
     return INPUT + " ".join(text % (top, kind, bottom, top, more) for bottom, top in pairwise(tops))
 
 
-def traced(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
+def count_traces(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
     """How many layers are traced in a forward pass."""
     count = 0
 
@@ -45,9 +45,9 @@ def traced(monkeypatch: pytest.MonkeyPatch, net: Net) -> int:
 @pytest.mark.parametrize("kernels", ["fast", "reference"])
 def test_layers_alike_are_traced_once(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
     text = stack(5, "InnerProduct", 'inner_product_param { num_output: 6 weight_filler { type: "xavier" } }')
-    assert traced(monkeypatch, Net(text, kernels=kernels)) == 1
+    assert count_traces(monkeypatch, Net(text, kernels=kernels)) == 1
     other = text.replace("num_output: 6", "num_output: 6 bias_term: false", 2)
-    assert traced(monkeypatch, Net(other, kernels=kernels)) == 2
+    assert count_traces(monkeypatch, Net(other, kernels=kernels)) == 2
 
 
 def test_random_layers_alike_draw_for_themselves() -> None:
@@ -60,7 +60,7 @@ def test_random_layers_alike_draw_for_themselves() -> None:
 
 def test_types_of_other_packages_are_traced_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with register_temporarily(LayerType(Signature("TestSquare"), Traced(lambda ctx, x: x * x))):
-        assert traced(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
+        assert count_traces(monkeypatch, Net(stack(5, "TestSquare"), kernels="reference")) == 1
 
 
 def test_seeds_and_folders_are_no_part_of_a_trace(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class EventRecorder(Callback):
         self.events.append(("end", solver.iteration, error))
 
 
-def trained(solver: Solver, *callbacks: Callback, resume: Path | None = None) -> None:
+def train(solver: Solver, *callbacks: Callback, resume: Path | None = None) -> None:
     """Train to the end, with these callbacks."""
     solver.callbacks += callbacks
     try:

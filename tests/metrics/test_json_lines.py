@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_run import NET, SETTINGS, EventRecorder, small_solver, trained
+from small_run import NET, SETTINGS, EventRecorder, small_solver, train
 
 from caffejax.errors import CaffejaxError, SolverError
 from caffejax.glog import GlogFormatter
@@ -34,7 +34,7 @@ def number(value: Any) -> float:
 def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
     events, recorder = EventRecorder(), JsonLines(tmp_path / "new" / "m.jsonl")
     solver = small_solver(tmp_path)
-    trained(solver, events, recorder)
+    train(solver, events, recorder)
     lines = lines_of(recorder.path)
     expected = [event for event in events.events if event[0] != "step"]
     assert [(line["event"], line["iteration"]) for line in lines] == [event[:2] for event in expected]
@@ -67,7 +67,7 @@ def test_each_event_is_a_line_with_its_numbers(tmp_path: Path) -> None:
 def test_the_lines_say_what_the_log_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recorder = JsonLines(tmp_path / "m.jsonl")
     with caplog.at_level(logging.INFO, logger="caffejax"):
-        trained(small_solver(tmp_path), recorder)
+        train(small_solver(tmp_path), recorder)
     (tmp_path / "run.log").write_text("\n".join(map(GlogFormatter().format, caplog.records)))
     one, other = read_log(recorder.path), read_log(tmp_path / "run.log")
     assert len(one.train) == 3
@@ -90,7 +90,7 @@ def test_the_lines_say_what_the_log_says(tmp_path: Path, caplog: pytest.LogCaptu
     ],
 )
 def test_without_display_there_are_tests_and_snapshots(tmp_path: Path, settings: str, events: list[str]) -> None:
-    trained(small_solver(tmp_path, settings), JsonLines(tmp_path / "m.jsonl"))
+    train(small_solver(tmp_path, settings), JsonLines(tmp_path / "m.jsonl"))
     assert [line["event"] for line in lines_of(tmp_path / "m.jsonl")] == events
 
 
@@ -110,12 +110,12 @@ def test_stepping_by_hand_is_recorded_too(tmp_path: Path) -> None:
 def test_the_reason_for_an_early_end_is_recorded(tmp_path: Path) -> None:
     stopped = small_solver(tmp_path)
     stopped.callbacks.append(lambda s: s.request("stop") if s.iteration == 2 else None)
-    trained(stopped, JsonLines(tmp_path / "stopped.jsonl"))
+    train(stopped, JsonLines(tmp_path / "stopped.jsonl"))
     end = lines_of(tmp_path / "stopped.jsonl")[-1]
     assert (end["event"], end["iteration"], end["reason"]) == ("end", 2, "stopped")
     diverging = small_solver(tmp_path, "max_iter: 50 display: 1", NET.replace('"gaussian"', '"gaussian" std: 1e30'))
     with pytest.raises(SolverError, match="finite"):
-        trained(diverging, JsonLines(tmp_path / "failed.jsonl"))
+        train(diverging, JsonLines(tmp_path / "failed.jsonl"))
     lines = lines_of(tmp_path / "failed.jsonl")
     assert lines[-1]["reason"] == "failed"
     assert "finite" in lines[-1]["error"]
@@ -123,13 +123,13 @@ def test_the_reason_for_an_early_end_is_recorded(tmp_path: Path) -> None:
 
 def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    trained(small_solver(tmp_path), JsonLines(path))
+    train(small_solver(tmp_path), JsonLines(path))
     whole, size = read_log(path), path.stat().st_size
     kept = path.read_text().splitlines(keepends=True)
     cut = next(i for i, line in enumerate(kept) if '"train", "iteration": 4' in line)
     os.truncate(path, len("".join(kept[:cut])) + 30)
     assert [row["NumIters"] for row in read_log(path).train] == [0, 2]
-    trained(small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
+    train(small_solver(tmp_path), JsonLines(path), resume=tmp_path / "small.orbax" / "4")
     again = read_log(path)
     assert path.stat().st_size > size - 200
     assert path.read_text().count('"start"') == 2
@@ -143,10 +143,10 @@ def test_a_run_that_was_killed_in_a_line_goes_on_in_the_same_file(tmp_path: Path
 @pytest.mark.parametrize("left", [5, 40])
 def test_a_run_that_was_killed_in_its_first_line(left: int, tmp_path: Path) -> None:
     recorder = JsonLines(tmp_path / "m.jsonl")
-    trained(small_solver(tmp_path), recorder)
+    train(small_solver(tmp_path), recorder)
     os.truncate(recorder.path, left)
     for runs in (1, 2):
-        trained(small_solver(tmp_path), JsonLines(recorder.path))
+        train(small_solver(tmp_path), JsonLines(recorder.path))
         assert recorder.path.read_text().count('"versions"') == runs
     assert [row["NumIters"] for row in read_log(recorder.path).loss] == [0, 2, 4, 6]
 
@@ -167,7 +167,7 @@ def test_sources_that_cannot_be_opened_are_refused_before_training(
     Path("there.txt").write_text("net: 1\n")
     solver = small_solver(tmp_path)
     with pytest.raises(CaffejaxError, match=message):
-        trained(solver, JsonLines(path))
+        train(solver, JsonLines(path))
     assert solver.iteration == 0
     assert Path("there.txt").read_text() == "net: 1\n"
 
@@ -176,7 +176,7 @@ def test_training_goes_on_when_the_disk_is_full(tmp_path: Path, caplog: pytest.L
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here, which is always full")
     solver = small_solver(tmp_path)
-    trained(solver, JsonLines("/dev/full"))
+    train(solver, JsonLines("/dev/full"))
     assert solver.iteration == 6
     assert len([r for r in caplog.records if "/dev/full: metrics cannot be written (No space left" in r.message]) == 1
 
@@ -185,7 +185,7 @@ def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write, sizes = os.write, iter([None, 10, 0, None, None])
     monkeypatch.setattr(json_lines.os, "write", lambda fd, data: write(fd, data[: next(sizes, None)]))
     path = tmp_path / "m.jsonl"
-    trained(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
+    train(small_solver(tmp_path, "max_iter: 4 display: 1"), JsonLines(path))
     result = [line for line in path.read_text().splitlines() if line]
     assert len(result) == 7
     wholes = [line for line in result if re.fullmatch(r"\{.*\}", line)]
@@ -195,5 +195,5 @@ def test_room_on_the_disk_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_only_the_first_of_several_processes_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "is_first", lambda: False)
-    trained(small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
+    train(small_solver(tmp_path, SETTINGS), JsonLines(tmp_path / "m.jsonl"))
     assert not (tmp_path / "m.jsonl").exists()

@@ -12,7 +12,7 @@ import cv2
 import google_crc32c
 import numpy as np
 import pytest
-from small_run import EventRecorder, small_solver, trained
+from small_run import EventRecorder, small_solver, train
 
 from caffejax.debugging.visualize import enlarge, filter_maps, grid
 from caffejax.errors import CaffejaxError
@@ -25,7 +25,7 @@ pytest.importorskip("tensorboardX")
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-def masked(data: bytes) -> int:
+def mask_checksum(data: bytes) -> int:
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -38,8 +38,8 @@ def events_in(file: Path) -> list[Any]:
     while data:
         (length,) = struct.unpack("<Q", data[:8])
         record = data[12 : 12 + length]
-        assert struct.unpack("<I", data[8:12]) == (masked(data[:8]),)
-        assert struct.unpack("<I", data[12 + length : 16 + length]) == (masked(record),)
+        assert struct.unpack("<I", data[8:12]) == (mask_checksum(data[:8]),)
+        assert struct.unpack("<I", data[12 + length : 16 + length]) == (mask_checksum(record),)
         result.append(Event.FromString(record))
         data = data[16 + length :]
     return result
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecor
     """The events of a run, what it told, and its solver."""
     folder = tmp_path_factory.mktemp("run")
     solver, events = small_solver(folder), EventRecorder()
-    trained(solver, events, TensorBoard(folder / "new" / "events"))
+    train(solver, events, TensorBoard(folder / "new" / "events"))
     (file,) = (folder / "new" / "events").iterdir()
     return events_in(file), events, solver
 
@@ -134,8 +134,8 @@ def test_graphs_of_larger_nets_hang_together(config: str) -> None:
 def test_a_resumed_run_replaces_later_rows(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import SessionLog
 
-    trained(small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
-    trained(small_solver(tmp_path), TensorBoard(tmp_path / "tb"), resume=tmp_path / "small.orbax" / "4")
+    train(small_solver(tmp_path), TensorBoard(tmp_path / "tb"))
+    train(small_solver(tmp_path), TensorBoard(tmp_path / "tb"), resume=tmp_path / "small.orbax" / "4")
     first, second = sorted((tmp_path / "tb").iterdir())
     for file, step in (first, 0), (second, 4):
         starts = [e for e in events_in(file) if e.HasField("session_log")]
@@ -143,7 +143,7 @@ def test_a_resumed_run_replaces_later_rows(tmp_path: Path) -> None:
 
 
 def test_without_tests_params_are_written_at_snapshots(tmp_path: Path) -> None:
-    trained(small_solver(tmp_path, "max_iter: 3 snapshot: 2"), TensorBoard(tmp_path / "tb"))
+    train(small_solver(tmp_path, "max_iter: 3 snapshot: 2"), TensorBoard(tmp_path / "tb"))
     (file,) = (tmp_path / "tb").iterdir()
     assert values_of(events_in(file), "histo")["params/conv/0"].keys() == {2, 3}
 
@@ -156,10 +156,10 @@ def test_unwritable_folders_are_refused(
     with pytest.raises(
         CaffejaxError, match="file: cannot be written: File exists; there is a file where a folder is needed"
     ):
-        trained(solver, TensorBoard(tmp_path / "file"))
+        train(solver, TensorBoard(tmp_path / "file"))
     assert solver.iteration == 0
     monkeypatch.setattr(tensorboard, "is_first", lambda: False)
-    trained(small_solver(tmp_path), TensorBoard(tmp_path / "others"))
+    train(small_solver(tmp_path), TensorBoard(tmp_path / "others"))
     assert not (tmp_path / "others").exists()
     monkeypatch.undo()
     from tensorboardX.record_writer import RecordWriter
@@ -170,7 +170,7 @@ def test_unwritable_folders_are_refused(
     recorder, solver = TensorBoard(tmp_path / "tb"), small_solver(tmp_path)
     solver.callbacks.append(lambda _: monkeypatch.setattr(RecordWriter, "write", full))
     with caplog.at_level(logging.WARNING, logger="caffejax"):
-        trained(solver, recorder)
+        train(solver, recorder)
     assert solver.iteration == 6
     assert len([r for r in caplog.records if "events cannot be written (No space left" in r.message]) == 1
 

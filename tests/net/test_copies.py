@@ -36,7 +36,7 @@ COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda x: pickle
 INPUTS = {"x": np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32), "label": np.float32([0, 1, 2, 0])}
 
 
-def computed(net: Net) -> Any:
+def compute(net: Net) -> Any:
     """Blobs, state and gradients from variables of the net's own."""
     inputs = {name: INPUTS[name] for name in net.input_names}
     params, state = net.init(KEY)
@@ -60,7 +60,7 @@ def test_copies_compute_the_same(copied: Callable[[Any], Any]) -> None:
         assert other is not original
         assert other.graph == original.graph
         assert other.run == ComputeConfig(backward="rules", kernels="reference", remat="auto", memory_limit=10**9)
-        assert_equal(computed(other), computed(original))
+        assert_equal(compute(other), compute(original))
         assert other.in_phase("TRAIN").graph == net.graph
 
 
@@ -88,7 +88,7 @@ def test_copied_frozen_nets_are_compiled_again(copied: Callable[[Any], Any]) -> 
 @pytest.mark.slow
 def test_a_net_pickles_as_its_definition() -> None:
     net = Net(BRANCHES, "TRAIN")
-    computed(net)
+    compute(net)
     assert len(pickle.dumps(net)) < 2 * len(BRANCHES)
 
 
@@ -149,8 +149,8 @@ def test_python_layers_are_created_again(with_python: Net, copied: Callable[[Any
 def test_another_process_computes_the_same(with_python: Net) -> None:
     net = Net(BRANCHES, "TRAIN", precision="bfloat16")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert_equal(pool.submit(computed, net).result(), computed(net))
-        assert_equal(pool.submit(computed, with_python).result(), computed(with_python))
+        assert_equal(pool.submit(compute, net).result(), compute(net))
+        assert_equal(pool.submit(compute, with_python).result(), compute(with_python))
 
 
 def test_a_solver_says_that_it_cannot_be_copied() -> None:

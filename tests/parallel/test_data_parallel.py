@@ -11,7 +11,7 @@ from spread_nets import solver_text, train, write_data
 NET = "ignored"  # convolutions with biases
 
 
-def trained(
+def train_net(
     eight_devices: ProcessPoolExecutor,
     folder: Path,
     reduce_dtype: str,
@@ -33,8 +33,8 @@ def test_weights_are_rounded_and_biases_are_not(
 ) -> None:
     write_data(tmp_path, NET)
     how: Any = {"precision": "bfloat16", "parallel": parallel}
-    start = trained(eight_devices, tmp_path, "auto", iterations=0, **how)
-    narrow, exact = (trained(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    start = train_net(eight_devices, tmp_path, "auto", iterations=0, **how)
+    narrow, exact = (train_net(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
     for layer, (weight, bias) in narrow.items():
         np.testing.assert_array_equal(bias, exact[layer][1])
         update = exact[layer][0] - start[layer][0]
@@ -54,7 +54,7 @@ def test_weights_are_rounded_and_biases_are_not(
 )
 def test_sums_in_float32_on_several_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, how: Any) -> None:
     write_data(tmp_path, NET)
-    one, other = (trained(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
+    one, other = (train_net(eight_devices, tmp_path, dtype, **how) for dtype in ("auto", "float32"))
     for layer, blobs in one.items():
         for blob, same in zip(blobs, other[layer], strict=True):
             np.testing.assert_array_equal(blob, same)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 
-def decoded(model: int, requests_here: list[int], others: list[int]) -> list[int]:
+def decode_requests(model: int, requests_here: list[int], others: list[int]) -> list[int]:
     """What four of eight devices hear whose process asks for `own`, while those of another ask for `others`."""
     import jax
 
@@ -24,4 +24,4 @@ def decoded(model: int, requests_here: list[int], others: list[int]) -> list[int
 def test_the_largest_request_is_heard_one_iteration_later(eight_devices: ProcessPoolExecutor, model: int) -> None:
     requests_here, others = [0, 1, 0, 2, 1, 0, 2, 0], [0, 0, 1, 1, 1, 2, 2, 0]
     largest = [max(pair) for pair in zip(requests_here, others, strict=True)]
-    assert eight_devices.submit(decoded, model, requests_here, others).result() == [0, *largest[:-1]]
+    assert eight_devices.submit(decode_requests, model, requests_here, others).result() == [0, *largest[:-1]]

@@ -61,7 +61,7 @@ def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExe
         assert np.isfinite(losses).all()
 
 
-def moved(text: str, options: dict[str, Any]) -> list[np.ndarray]:
+def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
     """Parameters after two iterations of four devices; and of four others that got their state after the first.
 
     On its way it is given to one device, which goes on with it.
@@ -91,6 +91,6 @@ def test_states_go_from_several_devices_to_one_and_back(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     write_data(tmp_path, "lenet")
-    here, there = eight_devices.submit(moved, solver_text(tmp_path, "lenet", 4), options).result()
+    here, there = eight_devices.submit(train_and_move, solver_text(tmp_path, "lenet", 4), options).result()
     np.testing.assert_array_equal(here, there)
     assert here.size > 10**5

@@ -25,7 +25,7 @@ NORMS = {"lenet": 0, "resnet": 4}  # that differ: equal layers are lowered once
 PRECISIONS = ("float32", "bfloat16")
 
 
-def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
+def lower(name: str, platform: str, precision: Any) -> tuple[str, int]:
     """A training step's text, and the number of arrays that it uses up."""
     net = Net(NETS[name], "TRAIN", precision=precision)
     optimizer, key = optimizer_of(SGD, net), jax.eval_shape(jax.random.key, 0)
@@ -40,7 +40,7 @@ def lowered(name: str, platform: str, precision: Any) -> tuple[str, int]:
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 @pytest.mark.parametrize("name", NETS)
 def test_lowered_programs_are_light(name: str, platform: str, precision: str) -> None:
-    text, used_up = lowered(name, platform, precision)
+    text, used_up = lower(name, platform, precision)
     assert "f64" not in text
     # no calls to the host, and no layouts forced but of weights' gradients
     assert set(re.findall(r"custom_call @(\w+)", text)) <= ({"LayoutConstraint"} if platform == "cuda" else set())
@@ -55,7 +55,7 @@ def test_lowered_programs_are_light(name: str, platform: str, precision: str) ->
 @pytest.mark.parametrize("platform", ["tpu", "cuda"])
 def test_activations_move_in_bfloat16(platform: str) -> None:
     """Between layers; what BatchNorm sums is float32 inside of a fusion."""
-    text, _ = lowered("resnet", platform, "bfloat16")
+    text, _ = lower("resnet", platform, "bfloat16")
     for line in re.findall(r".*stablehlo\.convolution.*", text):
         assert "f32" not in line.split("->")[-1], line
         assert "xf32" not in line, line
@@ -71,7 +71,7 @@ MOST = {
 }
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -82,7 +82,7 @@ def installed(module: str) -> bool:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("name", "target"), MOST, ids=lambda value: str(value).replace(":", "-"))
 def test_compiled_programs_are_light(name: str, target: str, precision: str, tmp_path: Path) -> None:
-    if not installed(TARGETS[target]):
+    if not is_installed(TARGETS[target]):
         pytest.skip(f"{TARGETS[target]} is not installed: pip install 'caffejax[plan-tpu,plan-cuda]'")
     file = tmp_path / "net.prototxt"
     file.write_text(Path(NETS[name]).read_text() if name == "lenet" else resnet())

@@ -26,19 +26,19 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "devices", lambda target: jax.devices()[:1])
 
 
-def planned(needed: int = 2**30, **program: Any) -> Plan:
+def make_plan(needed: int = 2**30, **program: Any) -> Plan:
     nothing = Program(0, None, 0, 0, 0, (), 0, 0, 0, 0)
     target = target_of("tpu:v5e:2x2")
     return Plan(target, "bfloat16", "TRAIN", 32, replace(nothing, **program), needed, 197 * 10**9, 1.0)
 
 
 def test_the_roofline() -> None:
-    result = planned(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
+    result = make_plan(traffic=819 * 10**7, collectives=(Collective("all-reduce", 10**8, 2, over=4),))
     assert result.seconds == pytest.approx({"arithmetic": 1e-3, "memory": 1e-2, "links": 2 * 2e8 * 0.75 / 100e9})
     assert (result.best, result.bound_by) == (pytest.approx(1e-2), "memory")
     assert result.examples_per_second == pytest.approx(4 * 32 / 1e-2)
     assert result.fits
-    assert not planned(needed=16 * 2**30).fits
+    assert not make_plan(needed=16 * 2**30).fits
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -67,19 +67,19 @@ def test_the_largest_batch(
 
     def attempt(self: Any, batch: int) -> Plan:
         tried.append(batch)
-        return replace(planned(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
+        return replace(make_plan(needed=fixed + int(5e6 * batch**1.01)), batch=batch)
 
     monkeypatch.setattr(planner.CompileJob, "plan", attempt)
     result = plan(Net(LENET, "TRAIN"), HERE, batch=per_example, largest=search).largest_batch
     assert result is not None
-    usable = planned().usable
+    usable = make_plan().usable
     most = int(((usable - fixed) / 5e6) ** (1 / 1.01))
     assert (1 - within) * most <= result <= (most if search == "check" else (1 + within) * most)
     assert len(tried) <= tries
 
 
 def test_no_remedy_is_named_where_nothing_fits(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner.CompileJob, "plan", lambda self, batch: replace(planned(2**50), batch=batch))
+    monkeypatch.setattr(planner.CompileJob, "plan", lambda self, batch: replace(make_plan(2**50), batch=batch))
     assert plan(Net(LENET, "TRAIN"), HERE, batch=1, largest="check").largest_batch == 0
 
 

@@ -51,13 +51,13 @@ def test_collectives_overlap_the_backward_pass_or_follow_it() -> None:
     assert long.efficiency == pytest.approx((300 / 1700, 300 / 1500))
 
 
-def planned(**other: Any) -> Plan:
+def make_plan(**other: Any) -> Plan:
     program = Program(3352320, None, 0, 0, 0, tuple(of("all-reduce", 450_000, 4)), 0, 0, 0, 0)
     return replace(Plan(target_of("cuda:h100:4"), "bfloat16", "TRAIN", 32, program, 2**30, 1, 1.0), **other)
 
 
 def test_a_plan_scales() -> None:
-    few, many = planned().scaling([8, 64])
+    few, many = make_plan().scaling([8, 64])
     assert (few.devices, many.devices) == (8, 64)
     assert (few.compute_seconds, few.collectives) == pytest.approx((1e-6, 2e-6 * 7 / 8))
     assert many.collectives == pytest.approx(2e-6 * 7 / 8 + 2 * 450_000 / 8 * 7 / 8 / 50e9)
@@ -67,8 +67,8 @@ def test_a_plan_scales() -> None:
     "other", [{"phase": "TEST"}, {"target": target_of("cuda:h100:1")}, {"program": None}, {"needed": 2**50}]
 )
 def test_plans_without_scaling(other: dict[str, Any]) -> None:
-    assert planned(**other).scaling([8, 64]) == []
+    assert make_plan(**other).scaling([8, 64]) == []
 
 
 def test_numbers_of_devices_that_do_not_come_out_even_are_left_out() -> None:
-    assert [s.devices for s in planned(model=4, target=target_of("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]
+    assert [s.devices for s in make_plan(model=4, target=target_of("cuda:h100:8")).scaling([6, 8, 64])] == [8, 64]

@@ -25,7 +25,7 @@ Iteration 2, lr = 0.001
 Optimization Done."""
 
 
-def solved(write: Write) -> None:
+def solve(write: Write) -> None:
     write("small.prototxt", SMALL)
     caffe.SGDSolver(write("solver.prototxt", SOLVER)).solve()
 
@@ -34,7 +34,7 @@ def solved(write: Write) -> None:
 def test_a_solver_logs_what_caffe_logs(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("caffejax")
     before = logger.level, list(logger.handlers), logger.propagate
-    solved(write)
+    solve(write)
     log = capsys.readouterr().err
     assert not [line for line in LINES.split("\n") if line not in log]
     losses = re.findall(r"^I\d{4} [\d:.]+ +\d+ \w+\.py:\d+\] Iteration (\d) \(.*\), loss = [\d.]+$", log, re.MULTILINE)
@@ -54,7 +54,7 @@ def test_the_log_can_be_switched_off(
         caffe.set_logging(False)
     else:
         monkeypatch.setenv(way, "2")
-    solved(write)
+    solve(write)
     assert capsys.readouterr().err == ""
 
 

@@ -23,7 +23,7 @@ layer { name: "pool\"""",
 )
 
 
-def frozen(net: Any) -> bool:
+def is_frozen(net: Any) -> bool:
     return any(passes.cache for passes in net._workspace._frozen.values())
 
 
@@ -48,7 +48,7 @@ def settle(net: Any) -> None:
     """Run forward until the net is frozen, if it is to be."""
     for _ in range(10):
         net.forward()
-        if frozen(net):
+        if is_frozen(net):
             return
 
 
@@ -168,12 +168,12 @@ def test_later_passes_are_unaffected_by_freezing(
     monkeypatch.setattr(policy, "_PATIENCE", 1)  # it is frozen again at once
     net = new_net()
     net.forward()
-    assert frozen(net)
+    assert is_frozen(net)
     for _ in range(3):
         way(net)
         check(net)
         settle(net)
-    assert frozen(net) or way in (hold_weight, part, look, hold_blob, call_back)
+    assert is_frozen(net) or way in (hold_weight, part, look, hold_blob, call_back)
 
 
 @pytest.mark.parametrize("prototxt", [FED, WEIGHTED, NORMALIZED], ids=["plain", "loss weight", "normalised"])
@@ -185,7 +185,7 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
     for _ in range(3):
         write_input(net)
         loss = net._forward(0, len(net.layers) - 1)
-        assert frozen(net)
+        assert is_frozen(net)
         passes.append(
             (net.blobs["data"].data.copy(), loss, {name: net.blobs[name].data.copy() for name in net.outputs})
         )
@@ -209,7 +209,7 @@ def test_it_does_not_freeze_again_and_again(way: Callable[[Any], None], monkeypa
         net.forward()
         way(net)
     assert len(calls) <= 3
-    assert frozen(net) == (way in (look, hold_blob))
+    assert is_frozen(net) == (way in (look, hold_blob))
 
 
 def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_it_freezes_again_when_weights_rest(monkeypatch: pytest.MonkeyPatch) -> 
         write_weight(net)
         for _ in range(20):
             net.forward()
-            states.append(frozen(net))
+            states.append(is_frozen(net))
         check(net)
     # twice at once, then after 3, 6 and 12 passes with the same weights
     assert [sum(states[i : i + 20]) for i in range(0, 100, 20)] == [20, 20, 17, 14, 8]
@@ -240,7 +240,7 @@ def test_random_layers_draw_again_and_reads_show_the_drawn_values() -> None:
     draws = []
     for _ in range(2):
         out = net.forward()["ip"].copy()
-        assert frozen(net)
+        assert is_frozen(net)
         weight = net._workspace.memories.variables.params["ip"][0]
         noise = net.blobs["noise"].data.copy()
         np.testing.assert_allclose(noise @ np.asarray(weight).T, out, **CLOSE)
@@ -270,7 +270,7 @@ def test_nets_that_carry_something_on_are_not_frozen(case: str) -> None:
     for name in net.inputs:
         net.blobs[name].data[...] = 1
     net.forward()
-    assert not frozen(net)
+    assert not is_frozen(net)
 
 
 DETECTOR = """
@@ -298,7 +298,7 @@ def test_frozen_detections_have_only_valid_rows() -> None:
     for _ in range(4):
         net.blobs["data"].data[...] = random.normal(size=(2, 6))
         passes.append((net.blobs["data"].data.copy(), net.forward()["found"].copy()))
-        assert frozen(net)
+        assert is_frozen(net)
     assert len({result.shape for _, result in passes}) > 1
     for name in ("loc", "flat"):  # a look at what it has not computed
         np.testing.assert_allclose(net.blobs[name].data, expected(net)[name], **CLOSE)

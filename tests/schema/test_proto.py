@@ -35,7 +35,7 @@ def descriptor(path: str):
     return result
 
 
-def described(field: FieldDescriptor) -> dict[str, str]:
+def field_facts(field: FieldDescriptor) -> dict[str, str]:
     """A field in the words of the lists."""
     default = ""
     if field.has_default_value:
@@ -64,7 +64,7 @@ def test_every_bvlc_field_is_there_unchanged():
         if row["label"] == "enum":
             ours = {"number": str(owner.values_by_name[name].number)}
         else:
-            ours = described(owner.fields_by_name[name])
+            ours = field_facts(owner.fields_by_name[name])
         if any(row[key] != value for key, value in ours.items()):
             wrong.append((row, ours))
     assert len(listed) == 534

@@ -38,7 +38,7 @@ def draw(seed: int) -> Any:
     return tree.unflatten(jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes)
 
 
-def updated(param: SolverParameter, steps: int, **options: Any) -> TrainState:
+def run_updates(param: SolverParameter, steps: int, **options: Any) -> TrainState:
     optimizer = caffe_optimizer(param, LR_MULTS, DECAY_MULTS)
     update = jax.jit(make_update(optimizer, **options))
     ts = TrainState(draw(0), {}, optimizer.init(draw(0)), jnp.int32(0), jax.random.key(0))
@@ -50,8 +50,11 @@ def updated(param: SolverParameter, steps: int, **options: Any) -> TrainState:
 @pytest.mark.parametrize("settings", APPLIED, ids=str)
 def test_sgd_is_applied_as_optax_would_and_as_numpy_says(settings: dict[str, Any]) -> None:
     param = SolverParameter(**{"type": "SGD"} | settings)
-    fast = updated(param, 3, keep_update=False)
-    for other in (updated(param, 3, keep_update=True), updated(param, 3, keep_update=False, kernels="reference")):
+    fast = run_updates(param, 3, keep_update=False)
+    for other in (
+        run_updates(param, 3, keep_update=True),
+        run_updates(param, 3, keep_update=False, kernels="reference"),
+    ):
         for a, b in ((fast.params, other.params), (fast.opt_state, other.opt_state)):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), a, b)
 

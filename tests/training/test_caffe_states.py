@@ -116,14 +116,14 @@ def test_snapshot_diff_stores_what_was_subtracted(end: str) -> None:
         np.testing.assert_allclose(mine, caffes, rtol=1e-6)
 
 
-def copied(case: str) -> Path:
+def copy_case(case: str) -> Path:
     shutil.copytree(GOLDEN / "solver" / case, "case")
     return Path("case")
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_truncated_state_is_refused(state: str) -> None:
-    folder = copied(ADAM)
+    folder = copy_case(ADAM)
     solver = Solver(folder / "solver.prototxt")
     whole = (folder / state).read_bytes()
     for size in (0, 9, len(whole) // 2, len(whole) - 300):
@@ -134,7 +134,7 @@ def test_a_truncated_state_is_refused(state: str) -> None:
 
 
 def test_the_state_of_another_solver_or_net_is_refused() -> None:
-    folder = copied(ADAM)
+    folder = copy_case(ADAM)
     state, text = folder / STATES[0], (folder / "solver.prototxt").read_text()
     (folder / "solver.prototxt").write_text(text.replace('"Adam"', '"SGD"'))
     with pytest.raises(WeightsError, match=r"solverstate: has 16 history blobs, but SGD on this net needs 8 "):
@@ -152,7 +152,7 @@ def test_the_state_of_another_solver_or_net_is_refused() -> None:
 
 
 def test_missing_weights_are_named() -> None:
-    folder = copied(SGD)
+    folder = copy_case(SGD)
     (folder / "snap_iter_10.caffemodel").unlink()
     with pytest.raises(WeightsError, match=r"no file 'snap_iter_10.caffemodel'.*put the file beside this one"):
         Solver(folder / "solver.prototxt").restore(folder / STATES[0])
@@ -162,7 +162,7 @@ def test_missing_weights_are_named() -> None:
 
 def test_the_data_restarts_at_the_first_row() -> None:
     """As in Caffe, also for a solver that has already read some."""
-    folder = copied(SGD)
+    folder = copy_case(SGD)
     fresh, used = (Solver(folder / "solver.prototxt") for _ in range(2))
     used.step(3)
     for solver in (fresh, used):

@@ -104,7 +104,7 @@ def test_sigmoid_inv_is_the_sigmoid_that_falls() -> None:
     np.testing.assert_allclose(falling, 0.5 - np.asarray(rising), rtol=1e-5)
 
 
-def trained(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def train(text: str, steps: int = 3) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The weights (steps + 1, 4) and gradients of a blob with lr_mult 2 and decay_mult 0.5 under a solver's rule."""
     param = read_solver(BASE + f"{text}\n")
     solver_param.check_solver(param)
@@ -142,34 +142,34 @@ def sgd(w: np.ndarray, grads: list[np.ndarray], rate: Any, momentum: Any, decay:
     ],
 )  # fmt: skip
 def test_rates_momentum_and_decay_that_follow_the_iteration(text: str, rate: Any, momentum: Any, decay: Any) -> None:
-    weights, grads = trained(f"lr_policy: fixed type: SGD {text}")
+    weights, grads = train(f"lr_policy: fixed type: SGD {text}")
     np.testing.assert_allclose(weights[-1], sgd(weights[0], grads, rate, momentum, decay), rtol=1e-5)
 
 
 def test_sag_follows_the_mean_of_the_gradients() -> None:
-    weights, grads = trained('lr_policy: "fixed" type: "SAG" momentum: 0.5')
+    weights, grads = train('lr_policy: "fixed" type: "SAG" momentum: 0.5')
     mean = 0.125 * grads[0] + 0.25 * grads[1] + 0.5 * grads[2]
     np.testing.assert_allclose(weights[3], weights[2] - mean, rtol=1e-5)
 
 
 def test_adamw_decays_apart_from_the_gradient() -> None:
-    with_decay, _ = trained("lr_policy: fixed type: ADAMW adamw_decay: 0.1", 1)
-    adam, _ = trained('lr_policy: "fixed" type: "Adam"', 1)
+    with_decay, _ = train("lr_policy: fixed type: ADAMW adamw_decay: 0.1", 1)
+    adam, _ = train('lr_policy: "fixed" type: "Adam"', 1)
     np.testing.assert_allclose(with_decay[1], adam[1] - 0.5 * 2 * 0.1 * 0.5 * adam[0], rtol=1e-5)
 
 
 def test_local_lr_auto_gives_each_blob_a_rate_of_its_own() -> None:
-    weights, (g,) = trained('lr_policy: "fixed" weight_decay: 0.2 local_lr_auto: true local_gw_ratio: 0.3', 1)
+    weights, (g,) = train('lr_policy: "fixed" weight_decay: 0.2 local_lr_auto: true local_gw_ratio: 0.3', 1)
     size, steepness = np.linalg.norm(weights[0]), np.linalg.norm(g)
     rate = 0.5 * 0.3 * size / (steepness + 0.2 * size)
     np.testing.assert_allclose(weights[1], weights[0] - rate * (g + 0.1 * weights[0]), rtol=1e-5)
 
 
 def test_weights_are_scaled_and_clipped_after_the_update() -> None:
-    plain, _ = trained('lr_policy: "fixed"', 1)
-    scaled, _ = trained('lr_policy: "fixed" clip_weights: 0.5', 1)
+    plain, _ = train('lr_policy: "fixed"', 1)
+    scaled, _ = train('lr_policy: "fixed" clip_weights: 0.5', 1)
     np.testing.assert_allclose(scaled[1], plain[1] * 0.5 / np.linalg.norm(plain[1]), rtol=1e-5)
-    clamped, _ = trained('lr_policy: "fixed" clamp_weights_lower: -0.1 clamp_weights_upper: 0.2', 1)
+    clamped, _ = train('lr_policy: "fixed" clamp_weights_lower: -0.1 clamp_weights_upper: 0.2', 1)
     np.testing.assert_allclose(clamped[1], np.clip(plain[1], -0.1, 0.2), rtol=1e-5)
 
 

@@ -52,7 +52,7 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return parts
 
 
-def trained(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006
+def train(text: str = NET, data: Any = DATA, options: Any = {}, **settings: Any) -> list[np.ndarray]:  # noqa: B006
     """The params after two steps."""
     inputs: dict[str, Any] = {"base_lr": 0.1, "lr_policy": "fixed", "momentum": 0.9, "random_seed": 3, "max_iter": 9}
     param = SolverParameter(**(inputs | settings))
@@ -77,31 +77,31 @@ def assert_same(actual: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 def test_a_second_solver_traces_nothing(folder: Path, traces: list[Any]) -> None:
     Programs.folder = None
-    uncached = trained()
+    uncached = train()
     Programs.folder = folder
-    assert_same(trained(), uncached)
+    assert_same(train(), uncached)
     assert len(traces) == 2
     (file,) = folder.iterdir()
     assert not file.stat().st_mode & 0o077
-    assert_same(trained(), uncached)
+    assert_same(train(), uncached)
     assert len(traces) == 2
 
 
 def test_rates_and_what_the_loop_does_are_no_part_of_a_program(folder: Path, traces: list[Any]) -> None:
-    trained()
-    trained(base_lr=0.01, lr_policy="step", gamma=0.5, stepsize=1, max_iter=99, display=1, average_loss=2)
+    train()
+    train(base_lr=0.01, lr_policy="step", gamma=0.5, stepsize=1, max_iter=99, display=1, average_loss=2)
     assert len(traces) == 1
 
 
 CHANGES: dict[str, Callable[[], Any]] = {
-    "text": lambda: trained(NET.replace("num_output: 5", "num_output: 6")),
-    "a type of the same shapes": lambda: trained(NET.replace("Sigmoid", "TanH")),
-    "a multiplier": lambda: trained(NET.replace('top: "ip"', 'top: "ip" param { lr_mult: 2 }')),
-    "a setting": lambda: trained(weight_decay=0.5),
-    "the rule": lambda: trained(type="Nesterov"),
-    "an option": lambda: trained(options={"kernels": "reference"}),
-    "donation": lambda: trained(options={"debug_nans": True}),
-    "the batch": lambda: trained(
+    "text": lambda: train(NET.replace("num_output: 5", "num_output: 6")),
+    "a type of the same shapes": lambda: train(NET.replace("Sigmoid", "TanH")),
+    "a multiplier": lambda: train(NET.replace('top: "ip"', 'top: "ip" param { lr_mult: 2 }')),
+    "a setting": lambda: train(weight_decay=0.5),
+    "the rule": lambda: train(type="Nesterov"),
+    "an option": lambda: train(options={"kernels": "reference"}),
+    "donation": lambda: train(options={"debug_nans": True}),
+    "the batch": lambda: train(
         NET.replace("dim: 4 dim: 6", "dim: 2 dim: 6").replace("dim: 4", "dim: 2"), {k: v[:2] for k, v in DATA.items()}
     ),
 }
@@ -109,16 +109,16 @@ CHANGES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_program_is_compiled_again(change: str, folder: Path, traces: list[Any]) -> None:
-    trained()
+    train()
     before = len(traces)
     CHANGES[change]()
     assert len(traces) > before
 
 
 def test_another_setting_of_jax_is_another_program(folder: Path, traces: list[Any]) -> None:
-    trained()
+    train()
     with jax.default_matmul_precision("highest"):
-        trained()
+        train()
     assert len(traces) == 2
     assert len(list(folder.iterdir())) == 2
 
@@ -126,12 +126,12 @@ def test_another_setting_of_jax_is_another_program(folder: Path, traces: list[An
 def test_other_surroundings_are_another_program(
     folder: Path, traces: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained()
+    train()
     monkeypatch.setattr(program_cache, "_surroundings", lambda: "another version")
-    trained()
+    train()
     assert len(traces) == 2
     monkeypatch.setattr(program_cache, "_surroundings", lambda: None)
-    trained()
+    train()
     assert len(traces) == 3
     assert len(list(folder.iterdir())) == 2
 
@@ -167,45 +167,45 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_files_are_replaced(damage: str, folder: Path, traces: list[Any]) -> None:
-    expected = trained()
+    expected = train()
     (file,) = folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(DAMAGES[damage](whole))
-    assert_same(trained(), expected)
+    assert_same(train(), expected)
     assert len(traces) == 2
     assert len(file.read_bytes()) > len(whole) // 2
-    assert_same(trained(), expected)
+    assert_same(train(), expected)
     assert len(traces) == 2
 
 
 def test_a_program_under_another_name_is_not_taken(folder: Path, traces: list[Any]) -> None:
-    trained()
+    train()
     (file,) = folder.iterdir()
     data = file.read_bytes()
-    expected = trained(weight_decay=0.5)
+    expected = train(weight_decay=0.5)
     (other,) = set(folder.iterdir()) - {file}
     other.write_bytes(data)
-    assert_same(trained(weight_decay=0.5), expected)
+    assert_same(train(weight_decay=0.5), expected)
     assert len(traces) == 3
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no such permissions here")
 def test_programs_writable_by_others_are_not_loaded(folder: Path, traces: list[Any]) -> None:
-    expected = trained()
+    expected = train()
     (file,) = folder.iterdir()
     file.chmod(0o666)
-    assert_same(trained(), expected)
+    assert_same(train(), expected)
     assert len(traces) == 2
     folder.chmod(0o777)
-    assert_same(trained(), expected)
+    assert_same(train(), expected)
     assert len(traces) == 3
 
 
 def test_nothing_is_kept_of_types_that_others_registered(folder: Path, traces: list[Any]) -> None:
     with register_temporarily(LayerType(Signature("Sigmoid"), Traced(lambda ctx, x: jnp.tanh(x)))):
-        trained()
+        train()
     assert not folder.exists()
-    trained()
+    train()
     assert len(traces) == 2
 
 

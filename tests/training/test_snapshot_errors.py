@@ -150,7 +150,7 @@ def test_the_lock_is_held_until_the_last_snapshot_is_written(tmp_path: Path) -> 
     s.close()
 
 
-def _nested(inner: Exception) -> Exception:
+def _nest(inner: Exception) -> Exception:
     try:
         try:
             raise inner
@@ -164,7 +164,7 @@ def _nested(inner: Exception) -> Exception:
     ("error", "words"),
     [
         (OSError(errno.ENOSPC, "full"), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
-        (_nested(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
+        (_nest(OSError(errno.ENOSPC, "full")), f"{os.strerror(errno.ENOSPC)}; make room on the disk"),
         (ValueError("UNKNOWN: long\nwords [os_error_code='5'] [x]"), os.strerror(errno.EIO)),
         (OSError(errno.ENOENT, "gone"), "its folder has been removed"),
         (ValueError("one line\nof many"), "one line"),

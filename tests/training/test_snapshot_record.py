@@ -42,7 +42,7 @@ def snapshot(solver: Solver) -> Path:
     return Path(f"{solver.snapshots.prefix}_iter_1.solverstate")
 
 
-def restored(solver: Solver, snapshot: Path, record: Any) -> None:
+def restore(solver: Solver, snapshot: Path, record: Any) -> None:
     """Raises what `Solver.restore` does for that record; `record` may be text that is no JSON."""
     path = snapshot.with_name("changed.solverstate")
     text = record if isinstance(record, str) else json.dumps(record)
@@ -57,7 +57,7 @@ def record_of(snapshot: Path) -> Any:
 def test_a_solver_resumes_from_its_own_record(solver: Solver, snapshot: Path) -> None:
     record = record_of(snapshot)
     assert record.keys() == {"data", "seed", "scores", "plateau", "key"}
-    restored(solver, snapshot, record)
+    restore(solver, snapshot, record)
     assert solver.iteration == 1
 
 
@@ -90,7 +90,7 @@ def test_another_form_is_named(
     inside[("", *field)[-1]] = value
     before = solver.iteration, solver.train_state, solver.loader.get_state()
     with pytest.raises(kind, match=message) as caught:
-        restored(solver, snapshot, record if field else value)
+        restore(solver, snapshot, record if field else value)
     assert "changed.solverstate" in str(caught.value)
     assert (solver.iteration, solver.train_state, solver.loader.get_state()) == before, "refused, and changed"
 

@@ -34,7 +34,7 @@ def solver(folder: Path, more: str, net: str = DUMMY, **options: Any) -> Solver:
     return Solver(f'{text} random_seed: 3 snapshot_prefix: "{folder / "snap"}" {more}', **options)
 
 
-def finished(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
+def finish(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[str], Any]:
     """The log's lines without speeds, and everything trained."""
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="caffejax"):
@@ -47,7 +47,7 @@ def finished(training: Solver, caplog: pytest.LogCaptureFixture) -> tuple[list[s
 
 def same(folder: Path, more: str, caplog: pytest.LogCaptureFixture, net: str = DUMMY) -> None:
     (lines, end), (once_lines, once_end) = (
-        finished(solver(folder / str(n), more, net, steps_per_dispatch=n), caplog) for n in (4, 1)
+        finish(solver(folder / str(n), more, net, steps_per_dispatch=n), caplog) for n in (4, 1)
     )
     assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in once_lines]
     for line, once in zip(lines, once_lines, strict=True):

@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trained(solver: Solver, steps: int) -> dict[str, Any]:
+def train(solver: Solver, steps: int) -> dict[str, Any]:
     solver.step(steps)
     return {"params": solver.variables.params, "scores": solver.test(), "loss": solver.smoothed_loss}
 
@@ -61,8 +61,8 @@ def test_arrays_train_as_the_same_rows_in_a_database(folder: Path) -> None:
     Path("list.txt").write_text("rows.h5\n")
     Path("stored.prototxt").write_text(STORED + REST)
     Path("stored_solver.prototxt").write_text(SOLVER.replace("net.prototxt", "stored.prototxt"))
-    ours = trained(Solver("solver.prototxt", data=rows(), test_data=rows()), 7)
-    assert_equal(ours, trained(Solver("stored_solver.prototxt"), 7))
+    ours = train(Solver("solver.prototxt", data=rows(), test_data=rows()), 7)
+    assert_equal(ours, train(Solver("stored_solver.prototxt"), 7))
 
 
 def in_epochs(epoch: int) -> Any:
@@ -78,14 +78,14 @@ def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
     whole = solver()
     whole.step(3)
     whole.snapshot()
-    expected = trained(whole, 6)
+    expected = train(whole, 6)
     for snapshot in ("x.orbax/3", "x_iter_3.solverstate"):
         again = solver()
         again.restore(snapshot)
-        assert_equal(trained(again, 6), expected)
+        assert_equal(train(again, 6), expected)
         again.close()
     whole.restore("x.orbax")  # back, in the same process
-    assert_equal(trained(whole, 6), expected)
+    assert_equal(train(whole, 6), expected)
 
 
 def test_a_smaller_batch_is_trained_on_as_it_is(folder: Path) -> None:

@@ -15,7 +15,7 @@ from caffejax.export.onnx import export_onnx
 Arrays = Mapping[str, np.ndarray]
 
 
-def exported(subject: Subject, **options: Any) -> onnx.ModelProto:
+def export_net(subject: Subject, **options: Any) -> onnx.ModelProto:
     """The model, for any number of rows where the net takes that."""
     try:
         return export_onnx(subject, **options)
@@ -32,7 +32,7 @@ def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def compiled(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
+def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays], dict[str, np.ndarray]]:
     """The net for inputs of those shapes, compiled in little time; what it gives is without rows of padding."""
     expected = with_rows(subject)
     run = jax.jit(lambda arrays: subject.net.apply(*subject.variables, arrays, blobs=expected)[0])
@@ -53,7 +53,7 @@ def with_rows(subject: Subject) -> list[str]:
 
 def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
     """What the net gives, without rows of padding."""
-    return compiled(subject, inputs)(inputs)
+    return compile_net(subject, inputs)(inputs)
 
 
 def assert_equal(actual: Arrays, expected: Arrays, tolerance: float = 1e-4) -> None:
@@ -78,7 +78,7 @@ def twice(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
 
 def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelProto:
     """The model gives what the net does: for these inputs and, where it takes them, for twice as many rows."""
-    model = exported(subject, **options)
+    model = export_net(subject, **options)
     assert_equal(run(model, inputs), expected(subject, inputs))
     if rows := rows_taken(model):
         more = twice(inputs, rows)

@@ -23,7 +23,7 @@ FIXED = {"MarginInnerProduct"}  # one bottom is a param, whose rows are those th
 GENERAL = {"Scale", "ArgMax", "Reduction", "Crop", "Embed", "LSTM", "ROIPooling", "BatchReindex"}
 
 
-def marked(name: str, case: dict[str, Any]) -> Any:
+def mark_case(name: str, case: dict[str, Any]) -> Any:
     sampled = not of_fork(case) and (case["type"] in OPERATORS or name in GENERAL)
     return pytest.param(case, id=name, marks=[] if sampled else [pytest.mark.long])
 
@@ -33,7 +33,7 @@ def test_operators_belong_to_registered_layer_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [marked(name, case) for name, case in FIRST.items() if name not in ON_HOST | NOTHING | RANDOM]
+    "case", [mark_case(name, case) for name, case in FIRST.items() if name not in ON_HOST | NOTHING | RANDOM]
 )
 def test_a_layer_gives_equal_outputs(case: dict[str, Any]) -> None:
     replay = Replay(case)

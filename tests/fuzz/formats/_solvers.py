@@ -46,7 +46,7 @@ def snapshot(*ends: str, hdf5: bool = False) -> Files:
         return {name: content for name, content in read_files(Path(folder)).items() if any(end in name for end in ends)}
 
 
-def restored(path: Path) -> dict[str, Any]:
+def restore(path: Path) -> dict[str, Any]:
     """Restore a snapshot, train on for an iteration, and return what there was before it.
 
     Raises:
@@ -65,7 +65,7 @@ def restored(path: Path) -> dict[str, Any]:
     return result
 
 
-def changed(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
+def first_difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
     """Complain where what was restored is not what was saved."""
     names = _differences(expected, actual)
     return f"restored something else: {', '.join(names)}" if names else None

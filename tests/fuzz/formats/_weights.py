@@ -34,7 +34,7 @@ def net_and_variables() -> tuple[Net, Variables]:
     return net, net.init(jax.random.key(0))
 
 
-def loaded(path: Path) -> dict[str, list[np.ndarray]]:
+def load(path: Path) -> dict[str, list[np.ndarray]]:
     """The net's blobs once a file is loaded."""
     net, variables = net_and_variables()
     result = load_weights(path, net.graph, variables)

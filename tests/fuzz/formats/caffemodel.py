@@ -14,7 +14,7 @@ from caffejax.schema import caffe_pb2
 from ..harness import Files, Harness, any_of, one_file
 from ..mutators.raw import damage
 from ..mutators.wire import change_fields
-from ._weights import BLOBS, NET, loaded, same_array
+from ._weights import BLOBS, NET, load, same_array
 
 
 def _current() -> bytes:
@@ -54,7 +54,7 @@ def _intact() -> list[Files]:
 def _read(folder: Path) -> Any:
     path = folder / "weights.caffemodel"
     result = read_caffemodel(path)
-    loaded(path)
+    load(path)
     return result
 
 

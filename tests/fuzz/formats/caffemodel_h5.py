@@ -12,7 +12,7 @@ from caffejax.checkpoints.caffe_hdf5 import write_caffemodel_h5
 
 from ..harness import Files, Harness, one_file, read_files
 from ..mutators.hdf5 import change_hdf5
-from ._weights import BLOBS, loaded
+from ._weights import BLOBS, load
 
 
 @functools.cache
@@ -25,7 +25,7 @@ def _intact() -> list[Files]:
 def _read(folder: Path) -> Any:
     path = folder / "weights.caffemodel.h5"
     result = read_caffemodel(path)
-    loaded(path)
+    load(path)
     return result
 
 

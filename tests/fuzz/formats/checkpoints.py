@@ -9,7 +9,7 @@ from typing import Any
 from ..harness import Files, Harness
 from ..mutators.raw import damage
 from ..mutators.trees import change_json
-from ._solvers import changed, restored, snapshot
+from ._solvers import first_difference, restore, snapshot
 
 
 def _intact() -> list[Files]:
@@ -35,11 +35,11 @@ def _mutate(draw: Random, files: Files) -> Files:
 
 
 def _read(folder: Path) -> Any:
-    return restored(next(folder.glob("*.orbax")))
+    return restore(next(folder.glob("*.orbax")))
 
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    return changed(expected, actual)
+    return first_difference(expected, actual)
 
 
 HARNESS = Harness(_intact, _mutate, _read, _complaint)

@@ -13,7 +13,7 @@ from ..harness import Files, Harness
 from ..mutators.raw import damage
 from ..mutators.trees import change_json
 from ..mutators.wire import Field, change_fields, encode
-from ._solvers import restored, snapshot
+from ._solvers import restore, snapshot
 
 _RECORD = 20000
 
@@ -40,7 +40,7 @@ def _with_record(draw: Random, content: bytes) -> bytes:
 
 
 def _read(folder: Path) -> Any:
-    return restored(next(folder.glob("*.solverstate")))
+    return restore(next(folder.glob("*.solverstate")))
 
 
 HARNESS = Harness(_intact, _mutate, _read)

@@ -13,7 +13,7 @@ import numpy as np
 from ..harness import Files, Harness
 from ..mutators.hdf5 import change_hdf5
 from ..mutators.trees import change_json
-from ._solvers import restored, snapshot
+from ._solvers import restore, snapshot
 
 
 def _intact() -> list[Files]:
@@ -36,7 +36,7 @@ def _change_record(draw: Random, content: bytes) -> bytes:
 
 
 def _read(folder: Path) -> Any:
-    return restored(next(folder.glob("*.solverstate.h5")))
+    return restore(next(folder.glob("*.solverstate.h5")))
 
 
 HARNESS = Harness(_intact, _mutate, _read)

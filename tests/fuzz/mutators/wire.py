@@ -68,17 +68,17 @@ def change_fields(draw: Random, content: bytes) -> bytes:
     except ValueError:
         return damage(draw, content)
     for _ in range(draw.choice((1, 1, 2))):
-        fields = _changed(draw, fields)
+        fields = _change(draw, fields)
     return encode(fields)
 
 
-def _changed(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _change(draw: Random, fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if not fields:
         return (Field(draw.choice((1, 2, 5, 7, 100)), wire.VARINT, edge(draw)),)
     at = draw.randrange(len(fields))
     field = fields[at]
     if isinstance(field.value, tuple) and draw.random() < 0.8:
-        return (*fields[:at], replace(field, value=_changed(draw, field.value)), *fields[at + 1 :])
+        return (*fields[:at], replace(field, value=_change(draw, field.value)), *fields[at + 1 :])
     return (*fields[:at], *_instead(draw, field, fields), *fields[at + 1 :])
 
 

@@ -29,7 +29,7 @@ def two_images(random: Random, shape: Shape) -> np.ndarray:
     return np.concatenate([random.integers(0, 2, (shape[0], 1)), boxes(random, shape[0])], axis=1)
 
 
-def matched(random: Random, shape: Shape) -> np.ndarray:
+def draw_matched(random: Random, shape: Shape) -> np.ndarray:
     """[label, box, overlap]."""
     label, overlap = random.integers(0, 3, (shape[0], 1)), random.uniform(0.5, 0.9, (shape[0], 1))
     return np.concatenate([label, boxes(random, shape[0]), overlap], axis=1)
@@ -96,7 +96,7 @@ LAYERS = [
         (ROWS, 5),
         (ROWS, 6),
         tops=2,
-        draws={"b0": small, "b1": rois, "b2": matched},
+        draws={"b0": small, "b1": rois, "b2": draw_matched},
     ),
     layer(
         "BoxGroupOutput",
@@ -125,7 +125,7 @@ LAYERS = [
         (ROWS, 5),
         (ROWS, 6),
         name="train",
-        draws={"b0": small, "b1": rois, "b2": matched},
+        draws={"b0": small, "b1": rois, "b2": draw_matched},
     ),
     layer(
         "DetectionAccuracy",

@@ -32,7 +32,7 @@ def boxes(random: Random, shape: Shape) -> np.ndarray:
     return rows
 
 
-def scored(random: Random, shape: Shape) -> np.ndarray:
+def draw_scored(random: Random, shape: Shape) -> np.ndarray:
     rows = boxes(random, shape)
     rows[:, :, 4] = random.integers(0, 4, shape[:2]) + 0.25  # none of them a small step away from another
     return np.floor(rows)
@@ -58,5 +58,5 @@ LAYERS = [
     ),
     python("clustering", "ClusterGroundtruth", "40, 24, 8, 1, 16", (ROWS, 1, 3, 5), (ROWS, 4, 3, 5)),
     python("mean_ap", "ScoreDetections", "0.3", (ROWS, 3, 5), (ROWS, 4, 5), draws={"b0": boxes, "b1": boxes}),
-    python("mean_ap", "mAP", "", (ROWS, 7, 5), tops=3, draws={"b0": scored}),
+    python("mean_ap", "mAP", "", (ROWS, 7, 5), tops=3, draws={"b0": draw_scored}),
 ]

@@ -38,7 +38,7 @@ def solver(folder: Path, net: str, more: str = "", **options: Any) -> Solver:
     )
 
 
-def trained(folder: Path, net: str, more: str = "", **options: Any) -> Any:
+def train(folder: Path, net: str, more: str = "", **options: Any) -> Any:
     s = solver(folder, net, more, **options)
     start = Net(FILLED + LINEAR, "TRAIN").init(jax.random.key(0)).params["ip"]  # the built-in layer starts with zeros
     s.train_state = s.train_state.replace(params={**s.train_state.params, "ip": start})  # type: ignore[attr-defined]
@@ -49,8 +49,8 @@ def trained(folder: Path, net: str, more: str = "", **options: Any) -> Any:
 
 @pytest.mark.parametrize(("backward", "more"), [("autodiff", "iter_size: 2"), ("rules", "")])
 def test_the_same_net_of_built_in_layers_learns_the_same(tmp_path: Path, more: str, backward: Any) -> None:
-    expected = trained(tmp_path, FILLED + INNER_PRODUCT + EUCLIDEAN, more)
-    result = trained(tmp_path, FILLED + LINEAR + PYTHON_LOSS, more, backward=backward)
+    expected = train(tmp_path, FILLED + INNER_PRODUCT + EUCLIDEAN, more)
+    result = train(tmp_path, FILLED + LINEAR + PYTHON_LOSS, more, backward=backward)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), result, expected)
 
 

@@ -28,13 +28,13 @@ def net(kind: str, text: str, shapes: list[tuple[int, ...]], tops: int = 1, phas
 
 
 @functools.lru_cache(maxsize=1)
-def compiled(net: Net) -> Any:
+def compile_net(net: Net) -> Any:
     return net.jit(net.apply)
 
 
 def run(net: Net, *bottoms: Any, key: int = 0) -> list[np.ndarray]:
     fed = {f"b{i}": np.asarray(b, np.float32) for i, b in enumerate(bottoms)}
-    tops, _ = compiled(net)({}, {}, fed, key=jax.random.key(key))
+    tops, _ = compile_net(net)({}, {}, fed, key=jax.random.key(key))
     return [np.asarray(tops[name]) for name in sorted(tops)]
 
 
