@@ -152,11 +152,11 @@ def _one_image(graph: Graph) -> Graph | None:
 def _stages(graph: Graph, layers: Sequence[Layer], image: Graph | None) -> Iterator[tuple[Sequence[Layer], Graph]]:
     """Split layers into groups that are each one program, and yield `(layers, graph)` of each group.
 
-    The graph has the shapes of the program: for the whole batch, or for one image. Layers before the first InnerProduct
-    run image by image if images are large, so that blobs stay in the cache. InnerProduct and later layers run on the
-    whole batch, so that weights are read only once.
+    The graph has the shapes of the program: for the whole batch, or for one image. Layers before the first that
+    multiplies by a matrix run image by image if images are large, so that blobs stay in the cache. That layer and later
+    layers run on the whole batch, so that weights are read only once.
     """
-    first = next((i for i, layer in enumerate(layers) if layer.type.name == "InnerProduct"), len(layers))
+    first = next((i for i, layer in enumerate(layers) if layer.type.traits.weight_axes == 2), len(layers))
     begin, end = layers[:first], layers[first:]
     if image is None or not begin or not _runs_image_by_image(graph, image, begin):
         yield layers, graph

@@ -9,7 +9,7 @@ from ..errors import require
 from . import cross_replica
 from .context import Context
 from .helpers import canonical_axis
-from .loss import classes_along_axis, label_shape_problem, valid_labels
+from .loss import classes_along_axis, ignored_label_of_metric, label_shape_problem, valid_labels
 from .registry import define_layer
 from .types import Gradient, Indices, Signature, Traced
 
@@ -44,15 +44,10 @@ def accuracy(ctx: Context, scores: jax.Array, labels: jax.Array) -> object:
     return overall, _share(ctx, right[:, None] * of_class, of_class)
 
 
-def ignored_label(ctx: Context) -> int | None:
-    """Return the ignore_label of an accuracy layer, or None if it has none."""
-    return int(ctx.param.ignore_label) if ctx.param.HasField("ignore_label") else None
-
-
 define_layer(
     Signature("Accuracy", bottoms=2, tops=(1, 2), param="accuracy_param", fork_settings=("min_is_better",)),
     Traced(accuracy),
-    Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label, counts_ignored=True)),
+    Gradient(exists=False, indices=Indices((1,), classes_along_axis, ignored_label_of_metric, counts_ignored=True)),
 )
 
 

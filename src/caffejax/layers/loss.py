@@ -1,4 +1,4 @@
-"""Helpers of loss layers: valid labels, one-hot masks and normalization."""
+"""Helpers of layers with labels, losses and metrics: valid labels, one-hot masks and normalization."""
 
 from __future__ import annotations
 
@@ -117,5 +117,13 @@ def classes_of_rows(ctx: Context, scores: Any, labels: Any) -> int:
 
 def ignored_label(ctx: Context) -> int | None:
     """Return the `ignore_label` of the loss_param, or None if it is not set."""
-    p = ctx.layer.loss_param
-    return int(p.ignore_label) if p.HasField("ignore_label") else None
+    return _ignored_label(ctx.layer.loss_param)
+
+
+def ignored_label_of_metric(ctx: Context) -> int | None:
+    """Return the `ignore_label` of the type's own settings, as accuracy layers have it, or None if it is not set."""
+    return _ignored_label(ctx.param)
+
+
+def _ignored_label(settings: Any) -> int | None:
+    return int(settings.ignore_label) if settings.HasField("ignore_label") else None

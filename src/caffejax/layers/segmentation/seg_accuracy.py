@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from ...errors import require
 from .. import cross_replica
-from ..accuracy import ignored_label
 from ..context import Context, ParamSpec
+from ..loss import ignored_label_of_metric
 from ..registry import define_layer
 from ..types import Gradient, Indices, LayerDocs, Signature, Traced
 
@@ -109,6 +109,6 @@ def _class_count(ctx: Context, scores: Any, labels: Any) -> int | None:
 define_layer(
     Signature("EltwiseAccuracy", bottoms=2, param="eltwise_accuracy_param"),
     Traced(eltwise_accuracy),
-    Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label)),
+    Gradient(exists=False, indices=Indices((1,), _class_count, ignored_label_of_metric)),
     docs=LayerDocs(origin="DeconvNet"),
 )
