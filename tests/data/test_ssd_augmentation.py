@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caffejax.data.annotated.annotated_image import box_coverage, clip_to_window, window_coverage
-from caffejax.data.annotated.ssd_augmentation import distort, sampler_windows
+from caffejax.data.annotated.color_changes import distort
+from caffejax.data.annotated.ssd_augmentation import sampler_windows
 from caffejax.layers.boxes import overlaps
 from caffejax.schema import caffe_pb2
 

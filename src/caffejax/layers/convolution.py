@@ -5,7 +5,7 @@ Caffe's rules (base_conv_layer.cpp): sizes round towards zero, and all bottoms s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -282,7 +282,7 @@ def correlation(ctx: Context, xs: tuple[Any, ...]) -> Correlation:
     return Correlation(s.window(len(shape) - axis - 1), axis, s.group, ctx.fast)
 
 
-def sum_diffs(diffs: list[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
+def sum_diffs(diffs: Iterable[tuple[jax.Array, ...]]) -> tuple[Any, ...]:
     """Add up the (bottom, weight, bias) diffs of several bottoms; return (weight, bias), then the bottoms' diffs."""
     dxs, *blob_diffs = zip(*diffs, strict=True)
     return tuple(sum(d[1:], d[0]) for d in blob_diffs), *dxs
@@ -328,10 +328,8 @@ def convolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, dy
     weight, *bias = blobs
     c = correlation(ctx, xs)
     return sum_diffs(
-        [
-            (c.transpose(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, as_tuple(dy), strict=True)
-        ]
+        (c.transpose(d, weight, c.size(x)), c.weight_diff(x, d), *(c.bias_diff(d) for _ in bias))
+        for x, d in zip(xs, as_tuple(dy), strict=True)
     )
 
 
@@ -402,10 +400,8 @@ def deconvolution_backward(ctx: Context, blobs: Arrays, *xs: jax.Array, y: Any, 
     weight, *bias = blobs
     c = correlation(ctx, xs)
     return sum_diffs(
-        [
-            (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
-            for x, d in zip(xs, as_tuple(dy), strict=True)
-        ]
+        (c(d, weight), c.weight_diff(d, x), *(c.bias_diff(d) for _ in bias))
+        for x, d in zip(xs, as_tuple(dy), strict=True)
     )
 
 

@@ -38,7 +38,6 @@ from ..human_readable import format_number
 from ..inference.frozen_net import Frozen
 from ..inference.low_precision import resolve_precision
 from ..kernels import compiling
-from ..kernels.vma import varying_axes
 from ..layers import Phase, Source
 from ..layers.dtypes import to_float32
 from ..layers.fillers import is_random
@@ -482,25 +481,6 @@ class Net:
     def _select(self, values: Blobs, names: Iterable[str]) -> Blobs:
         convert = to_float32 if self.run.precision == "bfloat16" else lambda value: value
         return {name: convert(values[name]) for name in names}
-
-
-def average_statistics(net: Net, state: Params) -> Params:
-    """Return running statistics that are equal on all devices: with `sync_bn` under `jax.shard_map`, their mean.
-
-    They differ only if the state was trained before without `sync_bn`. One collective averages the statistics of all
-    layers. The state that recurrent layers carry from one pass to the next is not averaged.
-    """
-    name = net.run.axis_name if net.run.sync_bn else None
-    slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
-    arrays = [state[layer][index] for layer, index in slots]
-    if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
-        return state
-    ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
-    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)
-    new = {layer: dict(blobs) for layer, blobs in state.items()}
-    for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
-        new[layer][index] = part.reshape(x.shape)
-    return new
 
 
 def _unpickle(kind: Any, message: bytes, state: bytes, options: dict[str, Any], graph: Phase | Graph) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..errors import Problem, SchemaError, did_you_mean
-from .caffe_pb2 import LayerParameter, NetParameter, ParamSpec, SolverParameter, V0LayerParameter, V1LayerParameter
+from .caffe_pb2 import LayerParameter, NetParameter, SolverParameter, V0LayerParameter, V1LayerParameter
 
 # Other names are formed from the enum's words: INNER_PRODUCT becomes InnerProduct.
 _IRREGULAR = {
@@ -31,11 +31,6 @@ _IRREGULAR = {
     "SOFTMAX_LOSS": "SoftmaxWithLoss",
     "TANH": "TanH",
     "UNPOOLING": "UnPooling",
-}
-_COPIED = ("bottom", "top", "loss_weight")
-_SHARE_MODES = {
-    V1LayerParameter.STRICT: ParamSpec.STRICT,
-    V1LayerParameter.PERMISSIVE: ParamSpec.PERMISSIVE,
 }
 
 
@@ -65,28 +60,20 @@ def _upgrade_layer(old: V1LayerParameter, new: LayerParameter) -> None:
         if field.message_type and field.name in new.DESCRIPTOR.fields_by_name:
             target = getattr(new, field.name)
             target.extend(value) if field.is_repeated else target.CopyFrom(value)
-    for name in _COPIED:
+    for name in ("bottom", "top", "loss_weight"):
         getattr(new, name).extend(getattr(old, name))
-    if old.HasField("name"):
-        new.name = old.name
-    if old.HasField("strict_dim"):
-        new.strict_dim = old.strict_dim
+    for name in ("name", "strict_dim"):
+        if old.HasField(name):
+            setattr(new, name, getattr(old, name))
     if old.HasField("type"):
         new.type = type_name(old.type)
     if len(old.softmaxloss_param.ignore_label) == 1 and not old.loss_param.HasField("ignore_label"):  # DeepLab's
         new.loss_param.ignore_label = old.softmaxloss_param.ignore_label[0]
         del new.softmaxloss_param.ignore_label[:]
-    counts = len(old.param), len(old.blob_share_mode), len(old.blobs_lr), len(old.weight_decay)
-    for _ in range(max(counts)):
-        new.param.add()
-    for spec, name in zip(new.param, old.param, strict=False):
-        spec.name = name
-    for spec, mode in zip(new.param, old.blob_share_mode, strict=False):
-        spec.share_mode = _SHARE_MODES[mode]
-    for spec, rate in zip(new.param, old.blobs_lr, strict=False):
-        spec.lr_mult = rate
-    for spec, decay in zip(new.param, old.weight_decay, strict=False):
-        spec.decay_mult = decay
+    names = {"param": "name", "blob_share_mode": "share_mode", "blobs_lr": "lr_mult", "weight_decay": "decay_mult"}
+    for name, current in names.items():  # both versions number the modes alike
+        for i, value in enumerate(getattr(old, name)):
+            setattr(new.param[i] if i < len(new.param) else new.param.add(), current, value)
 
 
 _DATA_PARAMS = {
@@ -178,12 +165,8 @@ def _memory_shapes(layer: LayerParameter) -> list[list[int]]:
     p = layer.memory_data_param
     if p.input_shapes:
         return [list(shape.dim) for shape in p.input_shapes]
-    if not p.channels1:
-        return []
-    return [
-        [p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))]
-        for i in _TOPS[: len(layer.top)]
-    ]
+    numbers = _TOPS[: len(layer.top)] if p.channels1 else ()
+    return [[p.batch_size, *(getattr(p, f"{side}{i}") for side in ("channels", "height", "width"))] for i in numbers]
 
 
 def upgrade_statistics(net: NetParameter) -> list[str]:
@@ -252,15 +235,21 @@ def expand_layers(net: NetParameter) -> list[str]:
     return []
 
 
+def _new_layer(beside: LayerParameter, name: str, type: str, bottom: str, top: str) -> LayerParameter:
+    """Return a layer that is in the net whenever the layer `beside` is."""
+    new = LayerParameter(name=name, type=type, bottom=[bottom], top=[top])
+    new.include.extend(beside.include)
+    new.exclude.extend(beside.exclude)
+    return new
+
+
 def _with_axes(layer: LayerParameter) -> list[LayerParameter]:
     p = layer.inner_product_param
     least, lead = p.min_top_axes, p.axis + 1
     p.ClearField("min_top_axes")
     if not least > lead > 0 or len(layer.top) != 1:
         return [layer]
-    more = LayerParameter(name=f"{layer.name}_axes", type="Reshape", include=layer.include, exclude=layer.exclude)
-    more.bottom.append(f"{layer.top[0]}_rows")
-    more.top.append(layer.top[0])
+    more = _new_layer(layer, f"{layer.name}_axes", "Reshape", f"{layer.top[0]}_rows", layer.top[0])
     more.reshape_param.shape.dim.extend([0] * lead + [1] * (least - lead))
     layer.top[0] = more.bottom[0]
     return [layer, more]
@@ -274,15 +263,12 @@ def _with_flattened_bottoms(layer: LayerParameter) -> list[LayerParameter]:
         return [layer]  # Intel Caffe then ignores it, too
     for k, bottom in enumerate(layer.bottom):
         permuted, flat = f"{layer.name}_permuted_{k}", f"{layer.name}_flat_{k}"
-        permute = LayerParameter(name=permuted, type="Permute", bottom=[bottom], top=[permuted])
+        permute = _new_layer(layer, permuted, "Permute", bottom, permuted)
         permute.permute_param.order.extend([0, 2, 3, 1])
-        reshape = LayerParameter(name=flat, type="Reshape", bottom=[permuted], top=[flat])
+        reshape = _new_layer(layer, flat, "Reshape", permuted, flat)
         reshape.reshape_param.shape.dim.extend([0, -1, 1, 1])
         layer.bottom[k] = flat
-        for step in (permute, reshape):
-            step.include.extend(layer.include)
-            step.exclude.extend(layer.exclude)
-            before.append(step)
+        before += [permute, reshape]
     return [*before, layer]
 
 
@@ -301,10 +287,7 @@ def _stack_of_layers(layer: LayerParameter) -> list[LayerParameter]:
         layer.bottom[0] = below.top[0]
         stack.append(below)
         if ratio:
-            drop = LayerParameter(name=f"{layer.name}_drop_{k}", type="Dropout", include=layer.include)
-            drop.exclude.extend(layer.exclude)
-            drop.bottom.append(below.top[0])
-            drop.top.append(below.top[0])
+            drop = _new_layer(layer, f"{layer.name}_drop_{k}", "Dropout", below.top[0], below.top[0])
             drop.dropout_param.dropout_ratio = ratio
             stack.append(drop)
     return [*stack, layer]
@@ -399,6 +382,8 @@ _V0_NAMES = {"conv": "convolution", "images": "image_data", "innerproduct": "inn
 _FILLED = {"biasterm": "bias_term", **_same("num_output", "weight_filler", "bias_filler")}
 _WINDOW = {"kernelsize": "kernel_size", **_same("pad", "stride")}
 _SOURCE = {"batchsize": "batch_size", **_same("source")}
+_IMAGES = {"shuffle_images": "shuffle", **_same("new_height", "new_width")}
+_DETECTION = ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")
 _FIELDS: dict[str, tuple[str, dict[str, str]]] = {
     # V0 type: its parameter message in V1, and the field of that message for each V0 field
     "conv": ("convolution_param", _FILLED | _WINDOW | _same("group")),
@@ -410,15 +395,8 @@ _FIELDS: dict[str, tuple[str, dict[str, str]]] = {
     "infogain_loss": ("infogain_loss_param", _same("source")),
     "data": ("data_param", _SOURCE | _same("rand_skip")),
     "hdf5_data": ("hdf5_data_param", _SOURCE),
-    "images": (
-        "image_data_param",
-        _SOURCE | {"shuffle_images": "shuffle"} | _same("rand_skip", "new_height", "new_width"),
-    ),
-    "window_data": (
-        "window_data_param",
-        _SOURCE
-        | {f"det_{name}": name for name in ("fg_threshold", "bg_threshold", "fg_fraction", "context_pad", "crop_mode")},
-    ),
+    "images": ("image_data_param", _SOURCE | _IMAGES | _same("rand_skip")),
+    "window_data": ("window_data_param", _SOURCE | {f"det_{name}": name for name in _DETECTION}),
 }
 _TRANSFORMS = {"scale": "scale", "meanfile": "mean_file", "cropsize": "crop_size", "mirror": "mirror"}
 
@@ -501,12 +479,11 @@ def _upgrade_v1_between(old: V1LayerParameter, new: V1LayerParameter) -> list[st
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
     lost = [field.name for field, _ in old.ListFields() if field.name not in ("bottom", "top")]
-    if not lost:
-        return []
-    return [
+    message = (
         f"layer '{old.name}' is a V1 layer in a file with V0 layers, where Caffe reads only bottom and top: "
         f"{', '.join(lost)} {'is' if len(lost) == 1 else 'are'} dropped; write all layers in one form"
-    ]
+    )
+    return [message] if lost else []
 
 
 def _v1_type(flat: V0LayerParameter) -> V1LayerParameter.LayerType:

@@ -16,11 +16,10 @@ from jax.sharding import Mesh
 from ..kernels.compiling import full
 from ..kernels.layout import materialise
 from ..kernels.platform_dispatch import Operation
-from ..kernels.vma import vary_as
+from ..kernels.vma import vary_as, varying_axes
 from ..layers.context import name_key
 from ..layers.dtypes import to_float32
 from ..net import Blobs, Net, Params, Variables
-from ..net.net import average_statistics
 from ..options import Kernels, Parallel
 from ..parallel import data_parallel
 
@@ -269,6 +268,25 @@ def make_update(
     return update
 
 
+def _average_statistics(net: Net, state: Params) -> Params:
+    """Return running statistics that are equal on all devices: with `sync_bn` under `jax.shard_map`, their mean.
+
+    They differ only if the state was trained before without `sync_bn`. One collective averages the statistics of all
+    layers. The state that recurrent layers carry from one pass to the next is not averaged.
+    """
+    name = net.run.axis_name if net.run.sync_bn else None
+    slots = [p.slot for p in net.graph.learnable if not p.spec.learnable]
+    arrays = [state[layer][index] for layer, index in slots]
+    if name is None or not any(name in varying_axes(jax.typeof(x)) for x in arrays):
+        return state
+    ends = np.cumsum([x.size for x in arrays])[:-1].tolist()
+    parts = jnp.split(jax.lax.pmean(jnp.concatenate([x.ravel() for x in arrays]), name), ends)
+    new = {layer: dict(blobs) for layer, blobs in state.items()}
+    for (layer, index), x, part in zip(slots, arrays, parts, strict=True):
+        new[layer][index] = part.reshape(x.shape)
+    return new
+
+
 def make_passes(net: Net, iter_size: int) -> Passes:
     """Return a pure function that computes the forward and backward passes of an iteration.
 
@@ -282,7 +300,7 @@ def make_passes(net: Net, iter_size: int) -> Passes:
     def passes(
         params: Params, state: Params, batches: Mapping[str, jax.Array], key: jax.Array
     ) -> tuple[Params, Params, jax.Array, Blobs]:
-        state = average_statistics(net, state)
+        state = _average_statistics(net, state)
 
         def one(carry: tuple[Any, Params], numbered: Any) -> tuple[tuple[Any, Params], Any]:
             total, before = carry

@@ -1,0 +1,155 @@
+"""Changes of the pixels of annotated images: brightness, contrast, saturation, hue, and SSD's noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ..opencv import cv2
+
+_LEVELS = np.arange(256, dtype=np.float32)
+_CONTRAST_FIRST = 0.5  # probability of changing the contrast before saturation and hue instead of after them
+
+
+def distortion_problems(param: Any) -> Iterator[str]:
+    """Yield the problems of a DistortionParameter."""
+    for name in "brightness", "hue":
+        if not 0 <= (delta := getattr(param, f"{name}_delta")) < float("inf"):
+            yield f"transform_param.distort_param: {name}_delta must be 0 or more, not {delta:g}"
+    for name in "contrast", "saturation":
+        low, high = getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper")
+        if getattr(param, f"{name}_prob") and not 0 <= low <= high < float("inf"):
+            shown = f"{name}_lower {low:g} and {name}_upper {high:g}"
+            yield f"transform_param.distort_param: {shown} must be 0 <= lower <= upper"
+
+
+def distort(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Change the brightness, contrast, saturation and hue of an image, uint8 (H, W, 3), and the order of its channels.
+
+    Each change is made with the probability in `param`, a DistortionParameter.
+    """
+
+    def draw(name: str) -> float | None:
+        """Return a random shift or factor for a change, or None if it is not made."""
+        if rng.random() >= getattr(param, f"{name}_prob"):
+            return None
+        if name in ("brightness", "hue"):
+            delta = getattr(param, f"{name}_delta")
+            return rng.uniform(-delta, delta)
+        return rng.uniform(getattr(param, f"{name}_lower"), getattr(param, f"{name}_upper"))
+
+    contrast_first = rng.random() < _CONTRAST_FIRST
+    if (shift := draw("brightness")) is not None:
+        image = _scale_bytes(image, 1, shift)
+    if contrast_first and (factor := draw("contrast")) is not None:
+        image = _scale_bytes(image, factor, 0)
+    if (factor := draw("saturation")) is not None:
+        image = _scale_hsv(image, 1, factor, 0)
+    if (shift := draw("hue")) is not None:
+        image = _scale_hsv(image, 0, 1, shift)
+    if not contrast_first and (factor := draw("contrast")) is not None:
+        image = _scale_bytes(image, factor, 0)
+    if rng.random() < param.random_order_prob:
+        image = image[:, :, rng.permutation(3)]
+    return image
+
+
+def _scale_hsv(image: np.ndarray, channel: int, factor: float, shift: float) -> np.ndarray:
+    """Scale and shift one channel of an image in HSV: hue (0 to 180), saturation or value."""
+    hsv = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_BGR2HSV)
+    hsv[:, :, channel] = _scale_bytes(hsv[:, :, channel], factor, shift)
+    changed: np.ndarray = cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR)
+    return changed
+
+
+def _scale_bytes(image: np.ndarray, factor: float, shift: float) -> np.ndarray:
+    """Return uint8 values times a factor plus a shift, rounded and clipped to 0 ... 255."""
+    table = np.clip(np.rint(_LEVELS * np.float32(factor) + np.float32(shift)), 0, 255).astype(np.uint8)
+    changed: np.ndarray = cv2.LUT(np.ascontiguousarray(image), table)
+    return changed.reshape(image.shape)
+
+
+_NOISE_FIELDS = {
+    *("prob", "hist_eq", "inverse", "decolorize", "gauss_blur", "jpeg", "posterize", "erode", "saltpepper"),
+    *("saltpepper_param", "clahe", "convert_to_hsv", "convert_to_lab"),
+}
+_BYTE_VALUES = np.arange(256, dtype=np.uint8)
+_POSTERIZED = (_BYTE_VALUES // 64 * 64 + 32).astype(np.uint8)
+
+
+def noise_problems(param: Any) -> Iterator[str]:
+    """Yield the problems of a NoiseParameter."""
+    for field, value in param.ListFields():
+        if field.name not in _NOISE_FIELDS and value != field.default_value:
+            yield f"transform_param.noise_param.{field.name} is not supported yet"
+    if param.jpeg > 100:
+        yield f"transform_param.noise_param.jpeg is a quality up to 100, not {param.jpeg:g}"
+    if param.saltpepper and not 0 <= param.saltpepper_param.fraction <= 1:
+        fraction = f"{param.saltpepper_param.fraction:g}"
+        yield f"transform_param.noise_param.saltpepper_param: fraction must be between 0 and 1, not {fraction}"
+    if param.saltpepper and not param.saltpepper_param.value:
+        yield "transform_param.noise_param.saltpepper_param has no value; give one, or one for each channel"
+    if param.convert_to_hsv and param.convert_to_lab:
+        yield "transform_param.noise_param has both convert_to_hsv and convert_to_lab; keep one of them"
+
+
+def add_noise(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Apply the changes of a NoiseParameter to an image, uint8 (H, W, 3).
+
+    The result is uint8, or float32 with convert_to_lab. `prob` has no effect, as in the SSD fork.
+    """
+    image = np.ascontiguousarray(image)
+    if param.decolorize:
+        image = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
+    if param.gauss_blur:
+        image = cv2.GaussianBlur(image, (7, 7), 1.5)
+    if param.hist_eq:
+        image = _change_luma(image, cv2.equalizeHist)
+    if param.clahe:
+        image = _change_luma(image, cv2.createCLAHE(clipLimit=4).apply)
+    if param.jpeg > 0:
+        image = recompress(image, int(param.jpeg))
+    if param.erode:
+        image = cv2.erode(image, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3)))
+    if param.posterize:
+        image = _POSTERIZED[image]
+    if param.inverse:
+        image = 255 - image
+    if param.saltpepper:
+        image = _add_salt_and_pepper(image, param.saltpepper_param, rng)
+    if param.convert_to_hsv:
+        image = cv2.cvtColor(image, cv2.COLOR_BGR2HSV)
+    if param.convert_to_lab:
+        image = cv2.cvtColor(np.asarray(image, np.float32) / 255, cv2.COLOR_BGR2Lab)
+    return image
+
+
+def recompress(image: np.ndarray, quality: int = 95) -> np.ndarray:
+    """Compress an image, uint8 (H, W, 3) or (H, W, 1), to a JPEG of the given quality, and decode it."""
+    data = cv2.imencode(".jpg", np.ascontiguousarray(image), [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_UNCHANGED)).reshape(image.shape)
+
+
+def _change_luma(image: np.ndarray, change: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Apply a function to the luma of an image."""
+    planes = cv2.cvtColor(image, cv2.COLOR_BGR2YCrCb)
+    planes[:, :, 0] = change(np.ascontiguousarray(planes[:, :, 0]))
+    out: np.ndarray = cv2.cvtColor(planes, cv2.COLOR_YCrCb2BGR)
+    return out
+
+
+def _add_salt_and_pepper(image: np.ndarray, param: Any, rng: np.random.Generator) -> np.ndarray:
+    """Set a fraction of the pixels, drawn with repetition, to one color."""
+    height, width, channels = image.shape
+    if len(param.value) not in (1, channels):
+        raise DataError(
+            f"has {channels} channels, but saltpepper_param has {len(param.value)} value: give one, or one for "
+            "each channel"
+        )
+    n = int(np.float32(param.fraction) * np.float32(width) * np.float32(height))
+    out = image.copy()
+    out[rng.integers(height, size=n), rng.integers(width, size=n)] = np.array(param.value).astype(np.uint8)
+    return out
