@@ -1,4 +1,4 @@
-"""Where test data lies, and what makes the tests fast."""
+"""Test data, and settings that make the tests fast."""
 
 import gc
 import os
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what is there for all of the session out of what the garbage collector goes through each time."""
+    """Exclude objects that live for the whole session from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # tracing makes many objects, and few cycles
@@ -64,9 +64,10 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def eight_devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
-    """A process whose JAX has eight devices, the same for all tests: it takes seconds to start, and keeps programs.
+    """Return a process whose JAX has eight devices, shared by all tests.
 
-    Its working directory is one of its own, in which layers such as HDF5Output may write.
+    It takes seconds to start, and caches programs. Its working directory is temporary; layers such as HDF5Output may
+    write there.
     """
     with fresh(8) as pool:
         pool.submit(os.chdir, tmp_path_factory.mktemp("eight_devices")).result()

@@ -50,12 +50,12 @@ def mend(case: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def of_fork(case: dict[str, Any]) -> bool:
-    """Whether a case is a fork's."""
+    """Return whether a case is a fork's."""
     return case["path"].parents[1].name != "layers"
 
 
 def by_name(cases: dict[str, dict[str, Any]]) -> list[Any]:
-    """The names of cases to parametrise a test with; those of the many types of forks take long."""
+    """Return the names of cases to parametrise a test; the cases of forks' many types are marked long."""
     return [pytest.param(name, marks=[pytest.mark.long] if of_fork(case) else []) for name, case in cases.items()]
 
 

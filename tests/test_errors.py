@@ -1,4 +1,4 @@
-"""What errors say, however long and many the names are that a file gives them."""
+"""Error texts with long and many names from a file."""
 
 from caffejax.errors import CaffejaxError, Problem
 

@@ -1,4 +1,4 @@
-"""Models are told from other files, and what is said of each: phases, what is missing, weights, absent data."""
+"""Model files are told from other files, and the report on each: phases, missing files, weights, absent data."""
 
 import time
 from pathlib import Path

@@ -39,7 +39,7 @@ def read(tmp_path_factory):
 
 
 def plain_shapes() -> dict[str, list[tuple[int, ...]]]:
-    """What plain.prototxt's layers want; the others in it have no weights."""
+    """Return the shapes of the blobs of plain.prototxt's layers that have weights."""
     shapes = {name: [b.shape for b in blobs] for name, blobs in params(GOLDEN / "float_with_diff.npz").items()}
     return {"data": [], "act": [], "prob": [], **shapes}
 

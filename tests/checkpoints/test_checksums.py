@@ -1,4 +1,4 @@
-"""Checksums of arrays: the same wherever an array lies, another for any one number that changes."""
+"""Checksums of arrays: independent of an array's memory, and different if any number changes."""
 
 from pathlib import Path
 from typing import Any

@@ -78,7 +78,7 @@ def test_blobs_missing_in_hdf5_must_be_shared(tmp_path):
 
 
 def test_weights_do_not_change_with_their_file(tmp_path):
-    """Wherever in the file a blob lies: also where an array could simply be that part of the file."""
+    """Blobs at any offset in the file, also where an array could use the file's memory."""
     for padding in range(64):
         text = (GOLDEN / "plain.prototxt").read_text().replace('name: "', f'name: "{"x" * padding}', 1)
         net = Net(text, "TEST")

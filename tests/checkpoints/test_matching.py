@@ -35,7 +35,7 @@ LOSS = 'layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "ip" top
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: Any) -> Path:
-    """Nets, and weights for all layers, for those before `ip`, of which the file was cut, and for none."""
+    """Write nets, and weight files: for all layers, for the layers before `ip` (a truncated file), and for none."""
     path: Path = tmp_path_factory.mktemp("coverage")
     (path / "deploy.prototxt").write_text(INPUT + LAYERS)
     (path / "test.prototxt").write_text(DUMMY + LAYERS + LOSS)

@@ -1,4 +1,4 @@
-"""`caffejax collect` and `caffejax compare`, the script for pycaffe, and files that are no dumps."""
+"""`caffejax collect` and `caffejax compare`, the script for pycaffe, and files that are not dumps."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 
 def test_the_script_makes_the_same_dump(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes through pycaffe layer by layer, with the diffs that stand in the blobs: a way of its own."""
+    """The script runs pycaffe layer by layer, with the diffs in the blobs, independently of `collect`."""
     assert len(SCRIPT.read_text().splitlines()) < 40
     flags = ["--model=net.prototxt", "--phase=TRAIN", "--backward"]
     assert main(["collect", *flags, "--out=ours.npz"]) == 0
@@ -89,7 +89,7 @@ def test_a_net_of_bfloat16_is_dumped_in_float32(net: Path) -> None:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Files that are no dumps, and what is said of them."""
+    """Return files that are not dumps, with the expected messages."""
     with np.load(path) as file:
         arrays = dict(file)
     meta = json.loads(str(arrays["meta"]))

@@ -11,7 +11,7 @@ pytest.importorskip("shtab", reason="needs shtab")
 
 
 def complete(script: str, words: list[str]) -> list[str]:
-    """What bash offers for the last of these words."""
+    """Return the completions that bash offers for the last of these words."""
     questions = f"""
     COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
     _shtab_caffejax caffejax {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}"

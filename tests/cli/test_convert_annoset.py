@@ -1,4 +1,4 @@
-"""convert_annoset: what it stores is what AnnotatedData reads; and what it refuses."""
+"""convert_annoset: AnnotatedData reads its databases; invalid input is refused."""
 
 import json
 

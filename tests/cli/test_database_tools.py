@@ -153,7 +153,7 @@ layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }
 
 @pytest.fixture
 def trained(tmp_path):
-    """A net, its weights, and what its blobs are over the first three batches."""
+    """Return a net, its weights, and its blobs over the first three batches."""
     (tmp_path / "net.prototxt").write_text(NET)
     net = Net(NET, "TEST")
     variables = net.init(jax.random.key(5))

@@ -1,4 +1,4 @@
-"""`caffejax export`: what it writes, what it says, and what it refuses."""
+"""`caffejax export`: its files, its messages, and its refusals."""
 
 import re
 import sys

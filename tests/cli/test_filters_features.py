@@ -32,7 +32,7 @@ layer { name: "quiet" type: "Silence" bottom: "label" }"""
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A deploy net, one with data of its own, weights for both, and an image."""
+    """Write a deploy net, a net with data, weights for both, and an image."""
     path = tmp_path_factory.mktemp("nets")
     rng = np.random.default_rng(3)
     with h5py.File(path / "data.h5", "w") as file:
@@ -57,7 +57,7 @@ def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def picture(*arguments: str) -> np.ndarray:
-    """What a command draws."""
+    """Run a command and return the picture that it draws."""
     model = [] if arguments[1:2] == ("train_val.prototxt",) else ["deploy.prototxt"]
     command, rest = arguments[0], arguments[1:]
     assert main([command, *model, *rest, "--weights=w.caffemodel", "--out=p.png"]) == 0

@@ -21,7 +21,10 @@ PYTHON = 'layer { name: "py" type: "Python" bottom: "own" top: "py" python_param
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a net of a type of its own; the working directory, which Python does not look in by itself."""
+    """Make a folder with a net of a custom layer type, and make it the working directory.
+
+    Python does not search the working directory by default.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
     monkeypatch.setattr(registry, "_types", layer_types())  # all, or one that a test imports first would be lost

@@ -105,7 +105,7 @@ def test_several_test_nets_and_outputs_of_several_values(tmp_path: Path) -> None
 
 
 def run(first: int, last: int, loss: float) -> list[str]:
-    """What a solver logs that tests and displays every 10 iterations."""
+    """Return the log of a solver that tests and displays every 10 iterations."""
     log = ["Solving LeNet"]
     for at in range(first, last + 1, 10):
         log += [f"Iteration {at}, Testing net (#0)", f"    Test net output #0: accuracy = {loss}"]

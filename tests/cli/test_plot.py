@@ -1,4 +1,4 @@
-"""Curves of runs: which panels there are, what they show, and what is no log."""
+"""Curves of runs: the panels, their content, and files that are not logs."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`caffejax run`: scripts that say `import caffe`, unedited, in processes of their own."""
+"""`caffejax run`: unedited scripts that `import caffe`, in separate processes."""
 
 import os
 import subprocess

@@ -28,7 +28,7 @@ MODEL_LIBS = "from caffe import layers as L\nfrom caffe.proto import caffe_pb2\n
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a checkout whose Caffe was not built, but has modules of its own."""
+    """Make a checkout of Caffe that was not built but has other modules."""
     package = tmp_path / "checkout" / "python" / "caffe"
     for name, text in {
         "__init__.py": "from ._caffe import Net",

@@ -1,4 +1,4 @@
-"""What signals ask of a training run."""
+"""Requests of signals to a training run."""
 
 import argparse
 import signal

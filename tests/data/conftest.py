@@ -1,4 +1,4 @@
-"""What the tests of data layers share."""
+"""Helpers of the tests of data layers."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Finished:
-    """A source whose batches are what the net sees: with what the compiled net does to them."""
+    """A source with the batches that the net sees: after the computation on the device."""
 
     def __init__(self, source: Source, spec: SourceSpec) -> None:
         self.source = source

@@ -1,4 +1,4 @@
-"""What the tests of labelled images share: images whose pixels say their label."""
+"""Images whose pixels encode their label, for the tests of labelled images."""
 
 from typing import Any
 

@@ -59,7 +59,7 @@ RANDOM = {
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_boxes_move_with_what_they_enclose(db, open_source, name):
-    """Of every box that the net sees, the middle has the object's colour, and just outside of it there is none."""
+    """The middle of every box that the net sees has the object's colour, and the pixels just outside do not."""
     sampler = "batch_sampler { sampler { min_scale: 0.6 min_aspect_ratio: 0.8 } }" if name == "sample" else ""
     source = open_source(layer(db, RANDOM[name], sampler), "TRAIN", seed=5)
     boxes_checked = 0

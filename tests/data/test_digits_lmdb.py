@@ -1,4 +1,4 @@
-"""The digits: what is committed is what the script makes, and the reference set."""
+"""The digits: the committed data equals the script's output and the reference set."""
 
 import runpy
 from pathlib import Path

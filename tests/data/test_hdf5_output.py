@@ -1,4 +1,4 @@
-"""HDF5Output writes what passes, and what it writes HDF5Data reads."""
+"""HDF5Output writes its bottoms, and HDF5Data reads the file."""
 
 import h5py
 import jax

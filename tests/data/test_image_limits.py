@@ -37,7 +37,7 @@ def encode(kind: str, height: int = HEIGHT, width: int = WIDTH) -> bytes:
 
 
 def bomb(height: int, width: int) -> bytes:
-    """A whole PNG of one grey, of which a byte stands for a thousand."""
+    """Return a valid PNG of one grey, which unpacks to a thousand times its size."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))

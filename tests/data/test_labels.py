@@ -1,4 +1,4 @@
-"""The loader's check of labels: one that is none of a layer's classes is an error that names its row."""
+"""The loader's check of labels: a label that is not a class of a layer is an error that names its row."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is no LevelDB, and what is damaged."""
+"""Folders that are not LevelDBs, and damaged ones."""
 
 import os
 import shutil
@@ -92,7 +92,7 @@ def test_cut_files(name, tmp_path):
 @needs_plyvel
 @pytest.mark.parametrize("part", ["key", "value", "kind"])
 def test_damage_in_a_large_block_is_found(tmp_path, part):
-    """Opening does not verify such blocks; but then reading does, and what is hidden is verified."""
+    """Opening does not verify the checksums of such blocks; reading does."""
     path = tmp_path / "db"
     with plyvel.DB(str(path), create_if_missing=True, compression=None) as db:
         for i in range(9):

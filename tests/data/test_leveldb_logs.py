@@ -17,7 +17,7 @@ from caffejax.errors import DataError
 
 
 def write_logs(path: Path, sizes: list[int]) -> list[tuple[bytes, bytes]]:
-    """A database whose records are all in its log, each in a batch of its own."""
+    """Write a database whose records are all in its log, each in a separate batch."""
     shutil.copytree(GOLDEN / "leveldb_raw", path)
     records = [(b"key%d" % i, value(i, size)) for i, size in enumerate(sizes)]
     batches = [

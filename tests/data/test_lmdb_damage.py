@@ -1,4 +1,4 @@
-"""LMDB files that are not as they should be: never a crash, and what can be read is what was written."""
+"""Damaged LMDB files: never a crash, and records that can be read equal the records that were written."""
 
 import os
 from pathlib import Path

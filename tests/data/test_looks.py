@@ -1,4 +1,4 @@
-"""What each kind of data reads of its files: when the graph is built, when it is opened, for the first batch."""
+"""The reads of each kind of data: when the graph is built, when the source is opened, for the first batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sys.addaudithook(lambda event, args: _watched[0](args[0]) if _watched and event 
 
 
 class StageEvents(NamedTuple):
-    """What was read by the time the net was built, then until its source was open, then for the first batch."""
+    """The files read until the net was built, then until its source was open, then for the first batch."""
 
     build: list[str]
     open: list[str]

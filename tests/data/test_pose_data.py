@@ -70,7 +70,7 @@ def gaussian(points: list[np.ndarray], row: int, column: int, sigma: float) -> f
 
 
 def direction(limbs: list[tuple[np.ndarray, np.ndarray]], row: int, column: int) -> tuple[float, float]:
-    """Return the direction of the last limb within a cell of which this cell is, by geometry."""
+    """Return the direction of the last limb that is at most one cell away from this cell, by geometry."""
     result = (0.0, 0.0)
     for start, end in limbs:
         (x1, y1), (x2, y2) = start / 8, end / 8

@@ -1,4 +1,4 @@
-"""A position restores the rest of the reading: batches after it are those of an uninterrupted run."""
+"""Restored positions: the following batches equal the batches of an uninterrupted run."""
 
 from pathlib import Path
 

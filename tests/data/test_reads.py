@@ -1,4 +1,4 @@
-"""Building a graph opens no data: a source is looked at once, and opened when somebody reads."""
+"""Building a graph opens no data: a source is probed once, and opened when it is read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Counted:
 
 @pytest.fixture
 def calls() -> Iterator[list[str]]:
-    """What is done with the sources of a type of another package."""
+    """Record the calls of a source type from another package."""
     done: list[str] = []
 
     def probe(site: Site) -> SourceSpec:

@@ -67,7 +67,7 @@ def net_of(kind: str, folder: Path, size: int = SIZE, name: str = "d", tops: Seq
 
 
 def shards(counts: Sequence[int]) -> list[DataShard]:
-    """Shares that follow one another, with so many batches each; together they are the whole."""
+    """Return consecutive shards with these counts, which together are all batches."""
     firsts = itertools.accumulate(counts, initial=0)
     return [DataShard(first, count, sum(counts)) for first, count in zip(firsts, counts, strict=False)]
 
@@ -206,7 +206,7 @@ def test_a_position_of_another_batch_size(
 def test_layers_that_stand_at_different_places_stay_together(
     open_loader: Callable[..., Loader], folder: Path, kinds: tuple[str, str]
 ) -> None:
-    """As when a net is trained on with another data layer, of which the checkpoint knows nothing."""
+    """For example, training continues with an additional data layer that the checkpoint does not contain."""
     text = net_of(kinds[0], folder) + net_of(kinds[1], folder, 2, "e", ("more", "kind"))
     place = {"d": {"at": 15} if kinds[0] == "Python" else {"examples": 15}}  # 5 batches
     alone = open_loader(text)
@@ -261,7 +261,7 @@ def test_a_python_layer_runs_for_every_batch_and_keeps_its_shard(
 def test_batches_of_several_devices_are_one_batch_of_all(
     open_loader: Callable[..., Loader], folder: Path, kind: str, n: int
 ) -> None:
-    """What n devices take of batches is what one takes of batches n times as large: joined along the first axis."""
+    """The batches of n devices, concatenated along the first axis, equal a batch that is n times as large."""
     large, small = (
         open_loader(net_of(kind, folder, n * SIZE)),
         open_loader(net_of(kind, folder), shard=DataShard(0, n, n)),

@@ -26,7 +26,7 @@ def record(i, bad):
 
 @pytest.fixture(params=["LMDB", "LEVELDB", "list"])
 def make(request, tmp_path):
-    """Makes a data layer over ten images, of which those numbers are bad: a database, or a list."""
+    """Make a data layer, a database or a list, over ten images; the images with these numbers are bad."""
 
     def net(bad, batch_size=3, more=""):
         if request.param == "list":

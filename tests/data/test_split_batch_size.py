@@ -1,4 +1,4 @@
-"""Batches divided over devices: which numbers of a definition change, and what cannot be divided."""
+"""Batches divided among devices: the numbers that change in a definition, and layers that cannot be divided."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAYERS = {
 
 
 def net_of(*kinds: str, size: int | str = 8, more: str = "") -> str:
-    """The text of a net with these layers; of n tops as many as there may be."""
+    """Return the text of a net with these layers, with each allowed number of tops."""
     return "".join(
         f"layer {{ name: 'of {kind}' type: '{kind.split()[0]}' top: '{kind} data' {more} "
         f"{LAYERS[kind].replace('@', str(size))} }}\n"

@@ -1,4 +1,4 @@
-"""Data of the user's own: what each kind gives, where it goes on, and what is said of data that cannot be."""
+"""Data of users: the batches of each kind, positions, and messages about invalid data."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def graph() -> Graph:
 
 
 class Tensor:
-    """What NumPy can make an array of, as it can of a tensor of torch's."""
+    """An object that NumPy can convert to an array, like a tensor of torch."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array

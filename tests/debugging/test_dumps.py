@@ -106,7 +106,7 @@ def test_each_layer_by_itself_backward_too(dump: Dump) -> None:
 
 @pytest.mark.long
 def test_each_layer_reads_what_the_dump_has() -> None:
-    """Of a dump that lacks a blob, and of a net with other shapes, layers read what those before them made."""
+    """If the dump lacks a blob, or shapes differ, a layer reads the results of the layers before it."""
     net, dump = make_dump()
     lacking = dataclasses.replace(dump, arrays={k: v for k, v in dump.arrays.items() if k != "blob/pool"})
     assert compare(dump, replay(lacking, net, each_layer=True)).ok
@@ -117,7 +117,7 @@ def test_each_layer_reads_what_the_dump_has() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_each_layer_with_rows_of_padding(rows: int) -> None:
-    """Of a blob whose rows the data decides, the layers after it read as many as the dump has."""
+    """After a blob whose rows depend on the data, layers read the dump's number of rows."""
     text = """
     layer { name: "in" type: "Input" top: "loc" top: "conf" top: "priors"
       input_param { shape { dim: 1 dim: 12 } shape { dim: 1 dim: 6 } shape { dim: 1 dim: 2 dim: 12 } } }

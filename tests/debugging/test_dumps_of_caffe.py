@@ -1,4 +1,4 @@
-"""What real Caffe computed of whole nets, as dumps, against this package on the same inputs and params."""
+"""Results of Caffe for whole nets, as dumps, against this package on the same inputs and params."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ SPOILED = {"loss_weights": {("a_a_0_split", "diff", "a"), ("a", "grad", "0"), ("
 
 
 def load_recorded(name: str) -> tuple[Dump, Net]:
-    """What was recorded of a net as a dump, and the net."""
+    """Return the recorded results of a net as a dump, and the net."""
     run = json.loads((GOLDEN / f"{name}.json").read_text())["runs"][0]
     layers = tuple(
         DumpedLayer(layer["name"], layer["type"], tuple(layer["bottoms"]), tuple(layer["tops"]))

@@ -124,7 +124,7 @@ def test_a_label_is_ignored_where_caffe_knows_that(kind: str, wrong: int) -> Non
 
 
 def test_a_similarity_is_no_label() -> None:
-    """NaN among two batches of features is not laid to what says which are alike, in whatever shapes."""
+    """NaN in two batches of features is not attributed to the labels of their similarity, whatever the shapes."""
     text = """
     layer { name: "in" type: "Input" top: "x" top: "label" input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
     layer { name: "log" type: "Log" bottom: "x" top: "a" }

@@ -1,4 +1,4 @@
-"""The report of what a net takes: known nets, layers counted by hand, the command."""
+"""The report of a net's memory: known nets, layers counted by hand, the command."""
 
 import re
 from pathlib import Path

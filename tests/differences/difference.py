@@ -1,4 +1,4 @@
-"""What a declared difference from Caffe is, and how its case is run."""
+"""Declared differences from Caffe, and how their cases run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 class Shown(NamedTuple):
-    """One thing that differs: what it is, what Caffe makes of it, and what caffejax does.
+    """One difference: its description, Caffe's result, and caffejax's result.
 
-    What is no array is said in words, such as an error.
+    Results that are not arrays, such as errors, are described in words.
     """
 
     what: str
@@ -33,8 +33,8 @@ class Difference:
 
     Attributes:
         title: the place.
-        text: what Caffe does, and what is done here, and why.
-        source: where Caffe's numbers come from: what was recorded of it, or the line of its source that makes them.
+        text: the behaviour of Caffe and of caffejax, and the reason.
+        source: the source of Caffe's numbers: a recording, or the line of its code that computes them.
         net: the layer, or the net, that shows it.
         run: runs the case.
     """

@@ -1,4 +1,4 @@
-"""Errors of Caffe's, and of forks', that are not copied: in gradients that add up, losses, and what has no order."""
+"""Errors of Caffe and its forks that are not reproduced: accumulated gradients, losses, undefined orders."""
 
 from __future__ import annotations
 

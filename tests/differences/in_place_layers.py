@@ -16,7 +16,7 @@ def _layer(kind: str, param: str = "") -> str:
 
 
 def _gradient(title: str, net: str, text: str, source: str, caffe: Callable[[Any], Any], x: Any = X) -> Difference:
-    """The gradient of one such layer: `caffe(y)` is what Caffe's Backward makes of the top, which it takes for x."""
+    """Return the gradient of such a layer: `caffe(y)` is the result of Caffe's Backward, from the top, not x."""
 
     def run(net: str) -> list[Shown]:
         y, diffs = tops_and_diffs(net, {"x": x}, DY, top="x")

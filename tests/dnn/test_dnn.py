@@ -213,7 +213,7 @@ except cv2.error:
 
 
 def test_installed_into_cv2() -> None:
-    """In a process of its own: `install` lasts until the end of the process."""
+    """In a separate process, because `install` lasts until the end of the process."""
     done = subprocess.run([sys.executable, "-c", SCRIPT, *files("maps")], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["(1, 5, 6, 10)"] * 2 + ["caffejax.dnn.models", "OpenCV's"], done.stderr
 

@@ -1,4 +1,4 @@
-"""MTCNN: three nets, of which each looks closer at what the one before took for faces (Zhang et al., 2016).
+"""MTCNN: three nets, each of which refines the candidate faces of the previous one (Zhang et al., 2016).
 
 A box is (x1, y1, x2, y2) in pixels of the picture, both ends included. The authors' program works by columns, so their
 nets have learned pictures with rows and columns exchanged: blobs are (batch, channels, x, y).
@@ -26,7 +26,7 @@ OFF, POINTS = {"pnet": "conv4-2", "rnet": "conv5-2", "onet": "conv6-2"}, "conv6-
 
 
 class Faces(NamedTuple):
-    """What may be faces: probabilities (N,), boxes (N, 4), how far these are off (N, 4), landmarks (N, 5, 2)."""
+    """Candidate faces: probabilities (N,), boxes (N, 4), offsets of the boxes (N, 4), landmarks (N, 5, 2)."""
 
     scores: np.ndarray
     boxes: np.ndarray
@@ -37,7 +37,7 @@ class Faces(NamedTuple):
         return Faces(*(a[chosen] for a in self))
 
     def best(self, limit: float, measure: Callable[[jax.Array, jax.Array], jax.Array] | None = None) -> Faces:
-        """Those that overlap no better one by more than the limit, the best first."""
+        """Return the boxes that overlap no better box by more than the limit, best first."""
         ordered = self.where(np.argsort(-self.scores, kind="stable"))
         boxes = jnp.asarray(ordered.boxes)
         return ordered.where(

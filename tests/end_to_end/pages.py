@@ -20,10 +20,10 @@ _LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run_page(page: str, capsys: pytest.CaptureFixture[str], done: Container[str] = ()) -> None:
-    """Run a page's blocks in the working directory, but for commands that are done already.
+    """Run a page's blocks in the working directory, except commands that have run already.
 
-    A console block's output is compared where it is given, with ... for what differs. Where it is an error, the command
-    fails with it. Python blocks share names. A block with a title is a file.
+    The output of a console block is compared if the page shows it; ... stands for any text. If the output is an error,
+    the command must fail with it. Python blocks share names. A block with a title is a file.
     """
     for name in ("configs", "docs", "scripts", "tests"):
         os.symlink(REPOSITORY / name, name)

@@ -35,7 +35,7 @@ def test_every_page_with_code_is_run() -> None:
 
 
 def test_messages_in_tables_exist_in_the_source() -> None:
-    """Those in tables of the page on errors, with ... for what differs."""
+    """Messages in the tables of the page on errors, with ... for any text."""
     listed = re.findall(r"^\| `([^`]+)` \| ", (REPOSITORY / "docs" / "errors.md").read_text(), re.MULTILINE)
     messages = [message for message in listed if " " in message]
     assert len(messages) > 5

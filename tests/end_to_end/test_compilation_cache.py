@@ -1,4 +1,4 @@
-"""What took long to compile is kept on disk, oneDNN's calls included, unless somebody chose otherwise."""
+"""Programs that take long to compile are cached on disk, oneDNN's calls included, unless a user turns the cache off."""
 
 import os
 import subprocess

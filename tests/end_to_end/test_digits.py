@@ -107,7 +107,7 @@ def test_the_first_page_goes_on_from_here(
 
 @pytest.mark.long
 def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
-    """kill -9 at a random moment; then --snapshot goes on to the very parameters of an uninterrupted run."""
+    """kill -9 at a random moment; then --snapshot resumes to the same parameters as an uninterrupted run."""
     settings = (CONFIGS / "lenet_solver.prototxt").read_text()
     settings = re.sub(r"test_iter.*|test_interval.*", "", settings)
     settings = re.sub(r"max_iter: \d+", "max_iter: 60", re.sub(r"snapshot: \d+", "snapshot: 10", settings))

@@ -51,9 +51,10 @@ def read_weights(texts: Mapping[str, str]) -> Weights:
 
 
 def as_blobs(arrays: list[np.ndarray], text: str) -> dict[str, list[np.ndarray]]:
-    """Turn weights of Keras, whose pictures are (batch, y, x, channels), into blobs of a net that sees columns as rows.
+    """Convert weights of Keras, with pictures (batch, y, x, channels), to blobs of a transposed net.
 
-    So all axes are in the opposite order. Of the net's several ends Keras has the probabilities' last.
+    All axes are in the opposite order, and rows and columns are exchanged. Keras has the outputs in another order, with
+    the probabilities last.
     """
     graph, left = caffejax.Net(text).graph, iter(arrays)
     layers = sorted((y for y in graph.layers if y.params), key=lambda layer: layer.name.endswith("-1"))

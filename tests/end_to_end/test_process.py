@@ -1,4 +1,4 @@
-"""What caffejax leaves of a process as it was, and what `tune_process` changes."""
+"""The process settings that caffejax leaves unchanged, and the changes of `tune_process`."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ def changed():
 
 
 def child(script: str, home: Path, start: str = START, **variables: str) -> str:
-    """What a script prints, in a process of its own with an empty home."""
+    """Return the output of a script, run in a separate process with an empty home."""
     ours = (
         *("CAFFEJAX_CACHE", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"),
         *("CAFFEJAX_BLOCKS", "OMP_WAIT_POLICY", "XDG_CACHE_HOME"),

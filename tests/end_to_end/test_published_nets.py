@@ -66,7 +66,7 @@ def theirs(name: str) -> Net:
 
 
 def drawn(net: Net) -> Variables:
-    """Variables that keep the size of what passes through, with running statistics of some use."""
+    """Return variables that preserve the magnitude of activations, with realistic running statistics."""
     random = np.random.default_rng(0)
 
     def draw(path: tuple[jax.tree_util.DictKey, ...], old: jax.Array) -> np.ndarray:

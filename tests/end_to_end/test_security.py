@@ -1,4 +1,4 @@
-"""What docs/security.md promises: no network, limits by their names, control characters that stay out of drawings."""
+"""The promises of docs/security.md: no network, limits by name, no control characters in drawings."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What a process imports, draws and compiles before its first result: no more than it uses."""
+"""Imports, random draws and compilations of a process before its first result: only the ones it needs."""
 
 import json
 import subprocess

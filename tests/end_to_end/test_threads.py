@@ -75,7 +75,7 @@ def gradients(net: Net) -> Call:
 
 
 def at_once(call: Call) -> list[Any]:
-    """What as many threads get, each with a number of its own, which start at the same time."""
+    """Return the results of a function in several threads that start together, each with its number."""
     barrier = threading.Barrier(THREADS)
 
     def wait_and_call(seed: int) -> Any:

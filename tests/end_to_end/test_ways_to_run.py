@@ -69,7 +69,7 @@ def plain_net(case: Case) -> Net:
 
 
 class Numbers(NamedTuple):
-    """What a forward and a backward pass leave."""
+    """The results of a forward and a backward pass."""
 
     loss: Any
     outputs: dict[str, Any]
@@ -146,7 +146,7 @@ def one_by_one(case: Case, net: Net) -> Numbers:
 
 
 def in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
-    """What a net of pycaffe's holds when `run(net, index of its last layer)` has run it and given its losses."""
+    """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
     workspace = Workspace(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
         workspace.memories.blobs[name].data[...] = value
@@ -177,7 +177,7 @@ def with_callbacks(workspace: Workspace, last: int) -> list[jax.Array]:
 
 
 def assert_same(actual: Numbers, expected: Numbers) -> None:
-    """Up to rounding: where gradients cancel out, as those of a bias before BatchNorm, that is all there is."""
+    """Compare up to rounding; gradients that cancel out, such as of a bias before BatchNorm, are rounding only."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     actual, expected = jax.tree.map(np.asarray, (actual, expected))
     for x_part, y_part in zip(actual, expected, strict=True):
@@ -203,7 +203,7 @@ def test_rematerialized_nets_give_the_same(case: Case) -> None:
 
 
 class Nothing(caffe.Layer):
-    """What it is given, in place: but it runs on the host, so that a net falls apart round it."""
+    """A layer that returns its bottom in place; it runs on the host, so it splits a net."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         pass
@@ -235,5 +235,5 @@ def test_nets_split_at_host_layers_give_the_same(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
 def test_layers_with_host_layers_give_the_same_in_pycaffe(case: Case) -> None:
-    """Of nets with layers in place: what these read has to outlive what is written over it."""
+    """In nets with in-place layers, values must outlive the layers that overwrite them."""
     assert_same(in_pycaffe(case, case.net(cut_in_pieces), at_once), expected(case))

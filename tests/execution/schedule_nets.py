@@ -1,4 +1,4 @@
-"""Nets of which several tests make schedules."""
+"""Nets for the tests of schedules."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The loop that runs layers: over ranges, holding no more than what is read later."""
+"""The loop that runs layers: ranges, and values that are kept only until their last reader."""
 
 from __future__ import annotations
 

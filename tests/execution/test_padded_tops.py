@@ -1,4 +1,4 @@
-"""Layers whose tops are padded: as many rows as there can be in compiled code, Caffe's number everywhere else."""
+"""Layers with padded tops: the largest number of rows in compiled code, Caffe's number everywhere else."""
 
 from collections.abc import Iterator
 from pathlib import Path

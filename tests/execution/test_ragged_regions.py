@@ -1,4 +1,4 @@
-"""Regions whose number the data says, and maps of which they are parts: compiled for few numbers of rows."""
+"""A number of regions that depends on the data, and maps of the regions: compiled for few numbers of rows."""
 
 import logging
 from typing import Any

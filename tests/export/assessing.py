@@ -25,7 +25,7 @@ NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
 
 def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict[str, Any]:
-    """What became of a net of a file: as `assess_subject` says, or why there is none; and how long it took."""
+    """Return the assessment of a net in a file, see `assess_subject`, or the reason why there is none; and its time."""
     began = time.monotonic()
     try:
         result = assess_subject(_subject(path, phase), forms)
@@ -35,10 +35,10 @@ def assess(path: str, phase: str = "TEST", forms: Sequence[str] = FORMS) -> dict
 
 
 def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, Any]:
-    """What became of a net: its outputs, and for each form the largest errors or why it is refused.
+    """Return the assessment of a net: its outputs, and for each form the largest errors or the reason for a refusal.
 
-    `moves` is how far the outputs move where all inputs are others, `sways` where they are nudged. Errors and movements
-    are shares of an output's largest number; `beyond` counts the numbers whose error is above the tolerance.
+    `moves` is the change of the outputs for other inputs, `sways` the change for slightly different inputs. Errors and
+    changes are fractions of an output's largest number; `beyond` counts the numbers with errors above the tolerance.
     """
     try:
         compute = compile_net(subject, subject.inputs)
@@ -67,7 +67,10 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
 
 
 def _subject(path: str, phase: Phase) -> Subject:
-    """The net up to layers that run on the host, and what its last layers read: they may hide or magnify errors."""
+    """Return the net up to layers that run on the host, and the bottoms of its last layers.
+
+    The last layers may hide or magnify errors.
+    """
     net = Net(path, phase)
     read_last = [name for layer in net.graph.layers[-1:] for name in layer.bottoms]
     outputs = make_subject(net, fill_variables(net), None if net.outputs else read_last).net
@@ -109,7 +112,7 @@ def _with_floor(statistics: dict[int, Any]) -> dict[int, Any]:
 
 
 def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
-    """Random inputs; boxes and sizes of images are those of the images."""
+    """Return random inputs; boxes and image sizes fit the images."""
     random = np.random.default_rng(seed)
     drawn = complete_inputs(subject.net.graph, {}, random)
     inputs = {name: drawn[name].astype(blob.dtype) for name, blob in subject.inputs.items()}

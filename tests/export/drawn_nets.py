@@ -1,4 +1,4 @@
-"""Small nets at random, of the layers that flax source is tested with, for what they do together."""
+"""Small random nets of the layers that flax source is tested with, for their combinations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a process without caffejax does with written source. Nothing here may import JAX or caffejax at the top."""
+"""A process without caffejax that runs written source. Nothing here may import JAX or caffejax at the top."""
 
 import importlib.util
 import io
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def outputs_of(folder: str, batches: list[list[Any]]) -> list[tuple[Any, ...]]:
-    """What the net in a folder gives for lists of inputs: its outputs in order."""
+    """Return the outputs of the net in a folder for lists of inputs, in order."""
     _no_caffejax()
     return run_source(folder, batches)
 
@@ -41,7 +41,7 @@ def gradient_of(folder: str, batch: Any, weights: Any) -> Any:
 
 
 def read_me(folder: str) -> str:
-    """What the page in a folder prints when its code is run."""
+    """Return the output of the code on the page in a folder."""
     _no_caffejax()
     sys.path.insert(0, folder)
     sys.modules.pop("model", None)
@@ -55,7 +55,7 @@ def read_me(folder: str) -> str:
 
 
 def modes(folder: str, batch: Any) -> dict[str, Any]:
-    """What a net does in train mode, twice on the same batch, and in eval mode before and after."""
+    """Return a net's results in train mode, twice on the same batch, and in eval mode before and after."""
     import numpy as np
     from flax import nnx
 

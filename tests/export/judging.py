@@ -16,7 +16,7 @@ def errors(actual: Arrays, expected: Arrays) -> dict[str, float]:
 
 
 def beyond(actual: Arrays, expected: Arrays) -> dict[str, int]:
-    """By output, how many numbers differ by more than the tolerance; those with as many at all that do."""
+    """Return by output the number of values that differ by more than the tolerance, where any do."""
     with np.errstate(invalid="ignore"):  # equal infinities differ by NaN, which counts as no difference
         counts = {
             name: int((np.abs(actual[name] - array) > TOLERANCE * largest(array)).sum())
@@ -27,9 +27,9 @@ def beyond(actual: Arrays, expected: Arrays) -> dict[str, int]:
 
 
 def in_any_order(actual: Arrays, expected: Arrays) -> dict[str, float]:
-    """By output with rows of its own, how far the rows are from the nearest of the other's rows that differ.
+    """Return, for outputs with rows, the distance of each differing row to the nearest differing row of the other.
 
-    Boxes are sorted by their scores: two that are equal but for rounding may change places.
+    Boxes are sorted by their scores, so two boxes with nearly equal scores may exchange positions.
     """
     apart = dict[str, float]()
     for name, array in expected.items():
@@ -57,7 +57,7 @@ def largest(array: np.ndarray) -> float:
 
 
 def verdict(report: dict[str, Any], form: str) -> str:
-    """Return a word for what became of a net in a form."""
+    """Return a word for the outcome of a net in a form."""
     if "failed" in report or "refused" in report:
         return "failed" if "failed" in report else "does not load"
     if "refused" in report[form]:

@@ -37,7 +37,7 @@ def _check(text: str, outputs: tuple[str, ...]) -> None:
 
 
 def _is_refused(report: Any) -> bool:
-    """Whether it is refused, by layer."""
+    """Return whether the net was refused with the name of a layer."""
     return "refused" in report and "layer '" in report["refused"]
 
 

@@ -47,7 +47,7 @@ def channels_last(array: Any) -> np.ndarray:
 
 
 def batches_for(subject: Subject, *sizes: int) -> list[dict[str, np.ndarray]]:
-    """Inputs of so many rows each."""
+    """Return inputs with these numbers of rows."""
     random = np.random.default_rng(1)
     return [
         {name: random.normal(size=(n, *like.shape[1:])).astype(np.float32) for name, like in subject.inputs.items()}
@@ -62,7 +62,7 @@ def assert_equal(
     pool: ProcessPoolExecutor,
     close: float = CLOSE,
 ) -> float:
-    """Compare what written source gives elsewhere with what the subject does; return the largest error."""
+    """Compare the results of written source in another process with the subject's; return the largest error."""
     inputs = [[channels_last(array) for array in batch.values()] for batch in batches]
     actual = pool.submit(flax_worker.outputs_of, str(folder), inputs).result()
     largest = 0.0
@@ -316,7 +316,7 @@ GOLDEN = [case for case in MANIFEST if case["type"] in known_types() and "stocha
 
 @pytest.mark.long
 def test_recorded_layer_cases_are_equal(tmp_path: Path, flax_process: ProcessPoolExecutor) -> None:
-    """Layers that Caffe and its forks were recorded with, but for what is refused with a reason."""
+    """Recorded layers of Caffe and its forks, except layers that are refused with a reason."""
     refused, largest = {}, 0.0
     for k, case in enumerate(GOLDEN):
         net = Net(case["path"].with_suffix(".prototxt"))

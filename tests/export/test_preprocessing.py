@@ -1,4 +1,4 @@
-"""Images as inputs of what is exported: made into the net's input as Caffe's tools make them."""
+"""Images as inputs of exported nets: converted to the net's input as by Caffe's tools."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def export_net(*arguments: str) -> Any:
-    """What the command exports, as a function of images."""
+    """Export with the command; return a function of images."""
     assert main(["export", "net.prototxt", "--weights=net.caffemodel", "--to=net.stablehlo", *arguments]) == 0
     result = jax.export.deserialize(bytearray(Path("net.stablehlo").read_bytes()))
     assert [str(aval.dtype) for aval in result.in_avals] == ["uint8"]

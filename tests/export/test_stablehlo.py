@@ -1,4 +1,4 @@
-"""Nets as StableHLO: the same numbers where there is no caffejax, whatever the number of rows."""
+"""Nets as StableHLO: the same numbers without caffejax, for any number of rows."""
 
 import re
 from concurrent.futures import ProcessPoolExecutor
@@ -109,7 +109,7 @@ def subject(model: Any, weights: Path | None = None, phase: Any = "TEST") -> Sub
 
 
 def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarray]:
-    """Numbers for a batch of so many rows; those of the net unless given."""
+    """Return numbers for a batch with this many rows; default: the net's."""
     draw = np.random.default_rng(7)
     shapes = {name: list(blob.shape) for name, blob in one.inputs.items()}
     for shape in shapes.values():
@@ -118,7 +118,7 @@ def inputs(one: Subject, rows: int | None, axis: int = 0) -> dict[str, np.ndarra
 
 
 def compute(one: Subject, inputs: dict[str, np.ndarray]) -> Any:
-    """What the net itself makes of it, compiled quickly."""
+    """Return the net's results, compiled without optimizations."""
     lowered = jax.jit(one.run).lower(inputs)
     return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(inputs)
 

@@ -55,11 +55,11 @@ class Disturbed:
 
 
 def draw(seed: int, done: list[str]) -> tuple[str, list[Disturbed]]:
-    """Return the kind of fault of a seed, and how one to three runs are disturbed by such faults.
+    """Return the kind of fault for a seed, and disturbances by such faults for one to three runs.
 
     Args:
-        seed: seeds that follow each other give the kinds in turn.
-        done: the letters of what an undisturbed run does.
+        seed: consecutive seeds give the kinds in turn.
+        done: the letters of the operations of an undisturbed run.
     """
     kind, chance = KINDS[seed % len(KINDS)], random.Random(seed)
     return kind, [_one(kind, chance, Counter(done)) for _ in range(chance.choice((1, 1, 2, 3)))]

@@ -1,4 +1,4 @@
-"""The failing file system of failing.c, compiled, and what tells it when to fail."""
+"""The failing file system of failing.c, compiled, and the settings that make it fail."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ AVAILABLE = sys.platform == "linux" and COMPILER is not None
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at the `at`-th operation of these kinds: see failing.c."""
+    """A fault at the `at`-th operation of these kinds: see failing.c."""
 
     does: str
     at: int
@@ -44,6 +44,6 @@ def compile_shim(folder: Path) -> Path:
 
 
 def operations(log: Path) -> list[tuple[str, str]]:
-    """What was done in the folder, by a log of the shim: letters and paths."""
+    """Return the operations in the folder, by a log of the shim: letters and paths."""
     lines = [line.split(" ", 2) for line in log.read_text().splitlines()]
     return [(kind, path) for _, kind, path in lines]

@@ -50,7 +50,7 @@ _OUTPUTS = re.compile(r"x\.metrics\.jsonl|x\.orbax|x_iter_(\d+)\.(caffemodel|sol
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: its exit code, the lines on stderr, and what it said on stdout."""
+    """The end of a run: its exit code, the lines on stderr, and its stdout."""
 
     code: int
     lines: tuple[str, ...]
@@ -58,10 +58,10 @@ class Ended:
 
 
 class Job:
-    """Training jobs in a folder, all of which must come to what the undisturbed one of them comes to.
+    """Training jobs in a folder, whose results must all equal the results of the undisturbed job.
 
     Attributes:
-        done: the letters of what the undisturbed run does to files.
+        done: the letters of the file operations of the undisturbed run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -187,7 +187,7 @@ def _is_complete(root: Path, ended: Ended) -> bool:
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    """What Caffe's files of the last iteration hold."""
+    """Return the content of Caffe's files of the last iteration."""
     return {p.name: p.read_bytes() for p in root.glob(f"x_iter_{LAST}.*")}
 
 
@@ -206,7 +206,7 @@ def _plain(tree: object) -> object:
 
 
 def _wrong(ended: Ended, how: Disturbed, root: Path, before: list[str]) -> list[str]:
-    """What is wrong with how a run ended, and with what it left that was not there before."""
+    """Return the problems of a run's end, and of new files that it left behind."""
     first = [line for line in ended.lines if not line.startswith("second: ")]
     messages = [line for line in _without_nets(first) if not _LOGGED.match(line)]
     result = []
@@ -258,18 +258,18 @@ def _fatal(how: Disturbed) -> set[int]:
 
 
 def _cannot_remove(fault: Fault | None) -> bool:
-    """Whether the trainer cannot remove what it made, so that only the next one can."""
+    """Return whether the trainer cannot remove its temporary files, so that only the next trainer can."""
     return fault is not None and fault.does.startswith("error") and fault.lasts != 1 and bool({*"uo"} & {*fault.kinds})
 
 
 def _is_refused(lines: list[str]) -> bool:
-    """Whether another trainer was refused in one line."""
+    """Return whether a second trainer was refused in one line."""
     messages = [line for line in _without_nets(lines) if not _LOGGED.match(line)]
     return len(messages) == 1 and "another run trains with this snapshot prefix" in messages[0]
 
 
 def _left(root: Path) -> list[str]:
-    """What should not be there once nobody trains."""
+    """Return the files that should not exist after training."""
     names = [p.name for p in root.iterdir() if p.name not in _INPUTS and not _OUTPUTS.fullmatch(p.name)]
     return names + [p.name for p in root.glob("x.orbax/*") if not p.name.isdigit()]
 

@@ -1,4 +1,4 @@
-"""What a case can end in, and what makes two findings the same."""
+"""The outcomes of a case, and when two findings are the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CLEAN = ("read", "refused", "equal")  # equal: the mutation has changed nothing
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended.
+    """The outcome of a case.
 
     Attributes:
-        kind: one of `CLEAN`, or what is wrong: exception, warning, differs, unnamed, output, memory, hang, crash.
-        where: the place in the code, or another short word by which findings are told apart.
-        text: all that is known of it.
-        seconds: how long it took.
+        kind: one of `CLEAN`, or a problem: exception, warning, differs, unnamed, output, memory, hang, crash.
+        where: the place in the code, or another short word that distinguishes findings.
+        text: the details.
+        seconds: the time of the case.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def is_finding(self) -> bool:
-        """Whether something is wrong."""
+        """Return whether something is wrong."""
         return self.kind not in CLEAN
 
     @property
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def of_exception(error: BaseException) -> Outcome:
-    """Return the outcome for an exception that is none of caffejax's own."""
+    """Return the outcome for an exception that caffejax does not raise on purpose."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)
     place = f"{Path(frames_of_ours[-1].filename).name}:{frames_of_ours[-1].name}" if frames_of_ours else ""

@@ -1,4 +1,4 @@
-"""What a format gives to the fuzzer: intact files, what damages them, what reads them, and what must be equal."""
+"""The parts of a format's harness: intact files, mutators, readers, and the check of results."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def nothing(damaged: Files, intact: Files, expected: Any, actual: Any) -> None:
 
 @dataclass(frozen=True)
 class Harness:
-    """How one format is fuzzed.
+    """The harness of one format.
 
     Attributes:
-        intact: files that are as they should be, several sets of them: a case damages one.
+        intact: several sets of intact files; a case damages one.
         mutate: damages some of the files.
-        read: the public entry that reads the files in a folder; gives what was read.
-        complaint: says what is wrong with what was read of damaged files: given these, the intact ones, what was read
-            of the intact ones, and what was read. None if nothing is.
+        read: the public function that reads the files in a folder; returns their content.
+        complaint: describes a wrong content of damaged files, or returns None; its arguments are the damaged and the
+            intact files, and the contents of the intact and of the damaged ones.
         text: whether the files are text, which is shrunk by tokens.
-        place: what errors name in place of a file in the folder, besides a layer.
+        place: the place in errors other than a file in the folder or a layer.
     """
 
     intact: Callable[[], list[Files]]

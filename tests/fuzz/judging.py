@@ -1,4 +1,4 @@
-"""A case read, and what came of it, as far as the process that reads it can tell."""
+"""Reading of a case, and its outcome, as far as the reading process can determine it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def expected_values(format: str, set: int) -> Any:
 
 
 def _refusal(error: CaffejaxError, place: Path, other: str) -> Outcome:
-    """An error that names no place, is endless, or would do harm to a terminal, is none."""
+    """Return the outcome of a refusal.
+
+    An error without a place, an endless one, or one with control characters is a finding.
+    """
     message, code = str(error), of_exception(error)
     if str(place) not in message and other not in message:
         return Outcome("unnamed", code.where, code.text)

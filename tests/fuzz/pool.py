@@ -36,7 +36,7 @@ class Worker:
         return self._ask(format, {"kind": "seed", "seed": seed})
 
     def ask_folder(self, format: str, folder: Path, set: int | None = None) -> Outcome:
-        """Read the files in a folder, as a case that was made of an intact set if it is known of which."""
+        """Read the files in a folder, as a case made from an intact set if the set is known."""
         return self._ask(format, {"kind": "folder", "folder": str(folder.resolve()), "set": set})
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Formats fuzzed in turn for some time, and what was found kept in a folder."""
+"""Fuzzing of formats in turn for some time; findings are stored in a folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .pool import Worker
 
 @dataclass
 class Tally:
-    """What came of a format's cases.
+    """The results of a format's cases.
 
     Attributes:
-        kinds: how often each kind of outcome came.
+        kinds: the number of outcomes of each kind.
         findings: the first case of each finding, by its signature: seed and outcome.
         seconds: spent on cases.
-        slowest: the longest of them, in seconds.
+        slowest: the time of the slowest case, in seconds.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -60,16 +60,16 @@ def fuzz(
     worker: Worker | None = None,
     report: Callable[[str], object] = lambda line: None,
 ) -> Tally:
-    """Read the cases of seeds from `first` on, for so long or so many.
+    """Read the cases of consecutive seeds, for a time or a number of cases.
 
     Args:
         format: its name.
         first: the first seed.
-        seconds: how long.
-        cases: how many.
+        seconds: the time limit.
+        cases: the number of cases.
         findings: a folder for the first case of each finding.
-        worker: a process to go on with; else one is started, and ended.
-        said: is told of each finding.
+        worker: the process to use; default: a new one, which is ended afterwards.
+        report: called with a line about each finding.
     """
     tally, current = Tally(), worker or Worker()
     try:

@@ -13,7 +13,7 @@ Same = Callable[[Files], bool]
 
 
 class OutOfTimeError(Exception):
-    """What `same` raises when no more is to be tried: what is left by then is the result."""
+    """Raised by `same` when the time is over; the result is the smallest case until then."""
 
 
 def shrink(files: Files, same: Same, intact: Files | None = None, *, text: bool = False) -> Files:
@@ -38,7 +38,7 @@ def shrink(files: Files, same: Same, intact: Files | None = None, *, text: bool 
 
 
 def fewer(units: Sequence[T], same: Callable[[list[T]], bool]) -> list[T]:
-    """Leave out as many units as can be, in runs of half of them, a quarter, and so on down to one."""
+    """Remove as many units as possible, in runs of half of them, a quarter, and so on down to one."""
     result = list(units)
     size = max(1, len(result) // 2)
     while True:

@@ -52,7 +52,7 @@ def test_some_damaged_files_are_read_or_refused(format: str, tmp_path: Path) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("format", format_names())
 def test_damaged_files_are_read_or_refused(format: str, worker: Worker) -> None:
-    """From a fixed seed on, as many cases as there is time for; some can be read, others are refused."""
+    """As many cases as there is time for, from a fixed seed on; some can be read, others are refused."""
     tally = fuzz(format, 1, seconds=SECONDS, worker=worker)
     for seed, outcome in tally.findings.values():
         raise AssertionError(explanation(format, seed, outcome))

@@ -29,7 +29,7 @@ _HARD_LIMIT = 6 << 30  # bytes of data beyond what intact files need, so that on
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     hide_late_errors()  # as the command line does: threads of orbax may fail after the first error
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints must not be taken for an answer
@@ -75,7 +75,7 @@ def _answer(request: dict[str, Any], place: Path) -> Outcome:
 
 
 def _behaviour(outcome: Outcome, before: int, printed: int) -> Outcome:
-    """What a case did besides reading: memory taken, tracebacks printed by threads."""
+    """Return the side effects of a case besides reading: memory, tracebacks printed by threads."""
     peak = _usage("VmHWM")
     if peak - before > MEMORY:
         return Outcome("memory", "peak", f"{(peak - before) >> 20} MiB taken")

@@ -70,7 +70,7 @@ def derive_gradients(name: str) -> tuple[Case, Derivations]:
 
 @pytest.mark.parametrize("name", by_name(CASES), scope="module")
 def test_all_derivations_agree(name: str) -> None:
-    """Three of them, but two of a layer on the host, of which there is no autodiff."""
+    """All three derivations, or two for a layer on the host, which has no autodiff."""
     case, result = derive_gradients(name)
     rows = compare("layer", case, result)
     kind = case.context.type
@@ -142,7 +142,7 @@ Change = Callable[..., LayerType]
 
 @pytest.fixture
 def cube() -> Iterator[Change]:
-    """Registers a user's own type with a param, scale * x**3, with what is given of its gradient and its forward."""
+    """Register a custom type with a param, scale * x**3, with these parts of its gradient and its forward."""
 
     with contextlib.ExitStack() as until_the_end:
 

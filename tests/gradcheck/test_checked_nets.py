@@ -1,4 +1,4 @@
-"""Gradient checks of nets, from Python and the command line, and what they refuse."""
+"""Gradient checks of nets, from Python and the command line, and their refusals."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Layers on the host: checked in two ways, rule against finite differences, as there is no autodiff of them."""
+"""Layers on the host: checked in two ways, rule against finite differences, since they have no autodiff."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The lines that Caffe logs as it makes a net; figures are those of Caffe's logs of its own LeNet."""
+"""The lines that Caffe logs when it creates a net; the numbers are from Caffe's logs of its LeNet."""
 
 from pathlib import Path
 

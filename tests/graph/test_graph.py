@@ -1,4 +1,4 @@
-"""What a graph says of itself: its phase, what it is fed, which layers run on the host or treat rows by themselves."""
+"""The properties of a graph: phase, inputs, layers on the host, row-wise layers."""
 
 import pickle
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_in_phase_and_back_is_the_same() -> None:
 
 
 def test_in_phase_resolves_types_made_for_one_layer_again(tmp_path: Path) -> None:
-    """An HDF5Output has a file of its own, which nothing but its own layer writes."""
+    """Each HDF5Output layer has a file that only this layer writes."""
     text = f"""{INPUT}layer {{ name: "out" type: "HDF5Output" bottom: "x" bottom: "x"
         hdf5_output_param {{ file_name: "{tmp_path / "out.h5"}" }} }}"""
     train = graph(text, "TRAIN")

@@ -30,7 +30,7 @@ CLASSES = {
 
 
 def net(kind: str, shapes: Shapes, more: str) -> Net:
-    """Of HDF5 files in the working directory, which hold 9 in the last blob and zeros in the others."""
+    """Return a net of HDF5 files in the working directory, with 9 in the last blob and zeros in the others."""
     with h5py.File("rows.h5", "w") as file:
         for name, shape in shapes.items():
             file[name] = np.full(shape, 9.0 if name == list(shapes)[-1] else 0.0, np.float32)

@@ -1,4 +1,4 @@
-"""Nets cut to what inference needs: the same numbers, from fewer layers."""
+"""Nets reduced to the layers for inference: the same numbers from fewer layers."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What Caffe allows and few nets do: repeated names, shared statistics, blobs in the definition."""
+"""Rare features that Caffe allows: repeated names, shared statistics, blobs in the definition."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which nets leave nothing from one forward pass to the next: asked of the graph, and seen in what passes leave."""
+"""Nets without state between forward passes: by the graph, and by the results of passes."""
 
 import jax
 import numpy as np

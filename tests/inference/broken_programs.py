@@ -70,14 +70,14 @@ NUMBERS = [
 
 
 def parse(text: str) -> Program:
-    """The program of a text.
+    """Return the program of a text.
 
-    One statement on each line: a word, then fields, each a name and numbers. `argument dims ...` and
-    `weight dims ...` come first, then operations, then `result value i`. A statement that begins with + is computed on
-    the result of the operation before it.
+    One statement on each line: a word, then fields, each a name and numbers. `argument dims ...` and `weight dims ...`
+    come first, then operations, then `result value i`. A statement that begins with + is computed on the result of the
+    operation before it.
 
     Raises:
-        ValueError: for a text that is no program.
+        ValueError: if the text is not a program.
     """
     shapes: dict[str, list[tuple[int, ...]]] = {"argument": [], "weight": []}
     operations: list[Operation] = []
@@ -154,7 +154,7 @@ def change(text: str, draw: random.Random) -> str:
 
 
 def main(count: int) -> None:
-    """Build so many."""
+    """Build this many programs."""
     draw, right, wrong = random.Random(0), 0, 0
     for program in PROGRAMS:
         onednn_program.Executable(parse(program))

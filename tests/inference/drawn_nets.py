@@ -171,7 +171,7 @@ class Drawing:
             self.add("ShuffleChannel", [x], self.blobs[x], f"shuffle_channel_param {{ group: {group} }}")
 
     def axpy(self) -> None:
-        """A sum weighted by what a pooling gives, as squeeze-and-excitation blocks have it."""
+        """Return an axpy layer with factors from a pooling, as in squeeze-and-excitation blocks."""
         x = self.blob(least=4)
         shape = self.blobs[x]
         if len(shape) == 4:

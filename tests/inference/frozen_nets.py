@@ -1,4 +1,4 @@
-"""What the tests of frozen nets share: weights, inputs, and the question whether freezing changed a net."""
+"""Helpers of the tests of frozen nets: weights, inputs, and the comparison of a net with its frozen form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def net_of(shape: tuple[int, ...], *layers: str) -> str:
 
 
 def variables_of(net: Net, seed: int = 0) -> Variables:
-    """Weights of which none does nothing: biases and factors of both signs, statistics that are not 0 and 1."""
+    """Return weights that all have an effect: biases and factors of both signs, statistics other than 0 and 1."""
     random = np.random.default_rng(seed)
 
     def blob(param: Any) -> jax.Array:
@@ -58,7 +58,7 @@ def inputs_of(net: Net, seed: int = 1, rows: int | None = None) -> dict[str, jax
 
 
 def assert_close(got: Mapping[str, Any], want: Mapping[str, Any], rtol: float = RTOL) -> None:
-    """Equal but for rounding: to `rtol` of the largest number of each blob."""
+    """Compare up to rounding: to `rtol` of the largest number of each blob."""
     assert sorted(got) == sorted(want)
     for name in want:
         a, b = np.asarray(got[name]), np.asarray(want[name])

@@ -1,4 +1,4 @@
-"""Programs that are none: an error each, and never a crash. They are tried in a process of their own."""
+"""Invalid programs: each is an error, never a crash. They are tried in a separate process."""
 
 from __future__ import annotations
 

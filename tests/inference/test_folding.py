@@ -1,4 +1,4 @@
-"""What is folded into the layers before, and what may not be."""
+"""Layers that are folded into the layers before them, and layers that must not be folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a frozen net promises whoever calls it: the same numbers as the net's, in every way of calling it."""
+"""The promises of frozen nets: the same numbers as the net's, in every way of calling them."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ MORE = [(2, 3, 8, 6), (5, 20, 12, 6), (1, 33, 4, 9)]
 
 
 def branches(cases: Mapping[str, Sequence[str]], shape: tuple[int, ...]) -> tuple[str, tuple[str, ...]]:
-    """A net with one layer of each setting, each on convolutions of its own and then in an activation, and its tops."""
+    """Return a net with one layer of each setting, each between a convolution and an activation, and its tops."""
     c, layers, tops = shape[1], [], []
     for i, (kind, case) in enumerate((k, case) for k in cases for case in cases[k]):
         bottoms, _, setting = case.rpartition("|")

@@ -1,4 +1,4 @@
-"""Where values of a program lie: no net's numbers depend on what else is computed in the same memory."""
+"""The memory plan of a program: values that share memory never change each other."""
 
 from __future__ import annotations
 

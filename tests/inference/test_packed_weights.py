@@ -1,4 +1,4 @@
-"""How a frozen net stores weights: once, in the layouts of its programs, and in Caffe's order if somebody asks."""
+"""Weights of frozen nets: stored once, in the layouts of the programs, and in Caffe's order on request."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", [n if i % 8 == 0 else pytest.param(n, marks=pytest.mark.long)
                                   for i, n in enumerate(LAYERS)])  # fmt: skip
 def test_layers(name: str) -> None:
-    """A layer of its own, as Caffe computed it."""
+    """A net of one layer, as Caffe computed it."""
     path = LAYERS[name]["path"]
     values = dict(np.load(path.with_suffix(".npz")))
     net = Net(path.with_suffix(".prototxt"), "TEST")

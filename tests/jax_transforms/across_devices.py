@@ -40,12 +40,12 @@ INPUTS = {"x": P(AXIS), "y": P(AXIS)}
 
 
 def net(layers: str, rows: int, **options: Any) -> Net:
-    """A net of these layers over so many rows."""
+    """Return a net of these layers with this number of rows."""
     return Net((FED + layers).replace("ROWS", str(rows)), "TRAIN", **options)
 
 
 def numbers() -> dict[str, Any]:
-    """What all devices are fed; no label of the first counts."""
+    """Return the inputs of all devices; no label of the first device counts."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(DEVICES * SHARE, 3, 2, 2)) + np.arange(DEVICES).repeat(SHARE)[:, None, None, None]
     y = draw.integers(0, 4, DEVICES * SHARE)
@@ -77,7 +77,7 @@ def step(of: Net) -> Any:
 
 
 def a_training_step(**options: Any) -> None:
-    """Loss, statistics and gradients of a net with everything in it are those of the batches joined."""
+    """Loss, statistics and gradients of a net with all kinds of layers equal the results for the joined batch."""
     whole, part = net(NORM + LOSSES, DEVICES * SHARE, **options), net(NORM + LOSSES, SHARE, **SYNCED, **options)
     inputs = *start(whole), numbers()
     expected = jax.jit(step(whole))(*inputs)

@@ -13,18 +13,18 @@ Numbers = Literal["any", "positive", "probabilities"]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A net and how to feed it.
+    """A net and its inputs.
 
     Attributes:
         name: for the test's id.
-        layers: the prototxt of all layers but the fed ones.
-        fed: the shape of each fed blob.
+        layers: the prototxt of all layers except the inputs.
+        fed: the shape of each input.
         phase: of the net.
-        numbers: what the fed floats are drawn from.
-        classes: labels and indices lie below this.
-        random: whether a pass draws numbers, so that parts of a batch are not what the whole batch is.
+        numbers: the distribution of float inputs.
+        classes: labels and indices are less than this.
+        random: whether a pass draws numbers, so that parts of a batch differ from the whole batch.
         whole: whether it is a net rather than a layer.
-        draws: for blobs that are not just numbers, such as boxes: `draw(random, shape)` makes them.
+        draws: `draw(random, shape)` for blobs with structure, such as boxes.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Case:
         return "\n".join([*inputs, self.layers]).replace(ROWS, str(rows))
 
     def axis(self, blob: str) -> int | None:
-        """The axis of a fed blob along which the rows lie; None if it has none."""
+        """Return the axis of an input along which the rows are, or None."""
         shape = self.fed.get(blob, (ROWS,))  # a data layer's tops are named by itself
         return shape.index(ROWS) if ROWS in shape else None
 

@@ -1,4 +1,4 @@
-"""What the suite asks about: layers of every registered type, and the nets in `configs/`.
+"""The cases of the suite: layers of every registered type, and the nets in `configs/`.
 
 Layers of forks' types are in `fork_cases`, a file for each family.
 """

@@ -1,4 +1,4 @@
-"""What is asked where there are 8 devices: by jit over a mesh, and by shard_map."""
+"""Checks with 8 devices: by jit over a mesh, and by shard_map."""
 
 import functools
 import re
@@ -91,7 +91,7 @@ def scale_inputs(one: Subject, factor: float) -> dict[str, np.ndarray]:
 
 
 def join_shards(one: Subject, blob: str, shares: list[Any], without_rows: Any) -> Any:
-    """One array of the shares of a blob, and of what belongs to no row as told."""
+    """Return the shards of a blob as one array; arrays without rows are joined by `without_rows`."""
     axis = one.case.axis(blob)
     return without_rows(shares, axis=0) if axis is None else np.concatenate(shares, axis)
 

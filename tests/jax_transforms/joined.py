@@ -1,4 +1,4 @@
-"""What is asked where devices' batches count as one: what one device computes of them joined."""
+"""Devices whose batches count as one: their results equal one device's results for the joined batch."""
 
 import functools
 from typing import Any
@@ -23,17 +23,17 @@ OF_IMAGES = {"MultiBoxLoss": "b3", "BoxAnnotatorOHEM": "b0"}
 
 
 class JointCase:
-    """A case for one device, and for several of which each has a share of the rows.
+    """A case for one device, and for several devices that each have a shard of the rows.
 
     Args:
         case: the case.
-        devices: how many.
+        devices: the number of devices.
         options: as for `Net`.
 
     Attributes:
         one: the subject with all rows.
-        part: the net with a share of them, as each device runs it.
-        inputs: what the devices are fed, each with its share of each array.
+        part: the net with a shard of the rows, as each device runs it.
+        inputs: the inputs of the devices, each with a shard of each array.
     """
 
     def __init__(self, case: Case, devices: int, **options: Any) -> None:
@@ -63,12 +63,12 @@ class JointCase:
             self.one.inputs[name][..., 0] = np.where(numbers < 0, numbers, of_all)
 
     def axis(self, name: str) -> int | None:
-        """The axis of a blob along which the rows lie; None for what is of the whole batch, or of no batch."""
+        """Return the axis of the rows of a blob, or None for a blob without rows of the batch."""
         return rows_axis(self.one.net.graph.blobs[name].shape, self.part.graph.blobs[name].shape)
 
     @property
     def tops(self) -> tuple[str, ...]:
-        """What is looked at."""
+        """The tops to compare."""
         net = self.one.net
         return tuple(net.outputs if self.case.whole else net.graph.layer(net.graph.layers[-1].key).tops)
 

@@ -1,4 +1,4 @@
-"""What else is asked of devices whose batches count as one: all ways to normalise a loss, and to reduce a batch."""
+"""More cases of devices whose batches count as one: all normalizations of a loss, and reductions of a batch."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Processes of their own, in which JAX starts anew. Nothing here may import JAX."""
+"""Separate processes, in which JAX starts again. Nothing here may import JAX."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ def _settle(devices: int) -> None:
 
 
 def reload(exported: bytes, arrays: tuple[Any, ...]) -> Any:
-    """What an exported function gives, as NumPy arrays, where caffejax is not loaded."""
+    """Return the results of an exported function as NumPy arrays, in a process without caffejax."""
     import sys
 
     import jax

@@ -70,12 +70,12 @@ class Subject:
 
     @property
     def host(self) -> bool:
-        """Whether some of it runs on the host."""
+        """Whether a part of the net runs on the host."""
         return self.net.has_host_layers
 
     @property
     def prefers_rule(self) -> bool:
-        """Whether some gradient is Caffe's formula, and no derivative; such as none through padded tops."""
+        """Whether a gradient is Caffe's formula instead of the derivative, such as the zero gradient of padded tops."""
         kinds = [layer.type for layer in self.net.graph.layers]
         return any(kind.gradient.overrides_autodiff or kind.traits.pads_rows for kind in kinds)
 
@@ -125,9 +125,9 @@ class Subject:
 
 
 def compile_call(function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
-    """What `jax.jit` makes for such arrays, in less time: its speed is of no interest here.
+    """Return the compiled `jax.jit` of a function for such arrays, compiled without optimizations.
 
-    Programs that are alike, as those of many types are with either kernels, are compiled once.
+    Equal programs, such as those of many types with either kernels, are compiled once.
     """
     lowered = jax.jit(function, **options).lower(*arrays)
     text = lowered.as_text()
@@ -152,7 +152,7 @@ def subject(case: Case, kernels: str) -> Subject:
 
 @functools.cache
 def alike(case: Case) -> bool:
-    """Whether it is the same program with either kernels, all derivatives included."""
+    """Return whether both kernels give the same program, including all derivatives."""
     texts = []
     for kernels in ("fast", "reference"):
         one = subject(case, kernels)
@@ -193,7 +193,7 @@ def parametrize_cases(
 
 @contextmanager
 def expect_support(question: str, one: Subject) -> Iterator[None]:
-    """What is inside has to work, unless the type's registration says that it does not. Then it may not."""
+    """Require that the block works, or, if the type's registration says that it does not, that it fails."""
     if one.cannot(question) is None:
         yield
         return

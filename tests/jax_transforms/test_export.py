@@ -1,4 +1,4 @@
-"""Exported functions: for each platform, for any number of rows, and run where there is no caffejax."""
+"""Exported functions: for each platform, for any number of rows, and run without caffejax."""
 
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -36,7 +36,7 @@ def with_string_keys(tree: Any) -> Any:
 
 
 def is_exported_with_any_rows(case: Case) -> bool:
-    """Whether the next test exports the same program: nothing is chosen by the number of rows."""
+    """Return whether the next test exports the same program, because nothing depends on the number of rows."""
     types = {layer.type for layer in read_net(case.text(3)).layer} - {"Input"}
     supported = all("symbolic_batch" not in layer_types()[name].unsupported for name in types)
     return supported and not types & KERNEL_TYPES and any(case.axis(name) is not None for name in case.fed)
@@ -75,7 +75,7 @@ def test_net_is_exported(case: Case) -> None:
 @pytest.mark.parametrize("platform", PLATFORMS)
 @parametrize_cases([case for case in LAYERS if "Convolution" in case.name or "InnerProduct" in case.name])
 def test_exported_for_one_platform_it_calls_no_library(case: Case, kernels: str, platform: str) -> None:
-    """Of the CPU's: what a machine of another kind, or without it, could not run."""
+    """The libraries of the CPU, which another machine may not have."""
     one = subject(case, kernels)
     assert "custom_call" not in export_subject(one, one.inputs, platform).mlir_module()
 

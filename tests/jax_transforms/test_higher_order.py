@@ -13,7 +13,7 @@ STEP = 1e-5
 
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_jvp(case: Case, kernels: str) -> None:
-    """Of the loss and all tops: along a direction, what the gradient says."""
+    """The derivative of the loss and all tops along a direction equals the gradient's."""
     one = subject(case, kernels)
     with expect_support("jvp", one):
         arrays = one.point, one.direction()

@@ -19,7 +19,7 @@ def type_of_case(case: Case) -> LayerType:
 
 
 def asked_of() -> list[Any]:
-    """Each case with 4 devices, what counts across rows with 2 and 8 as well; by rules where these are no default."""
+    """Return each case with 4 devices, and cases with sums over rows also with 2 and 8, and by rules."""
     result = []
     for case in CASES:
         kind = type_of_case(case)

@@ -1,4 +1,4 @@
-"""jit equals eager; gradients are those of finite differences, of the hand-written rule and of float64."""
+"""jit equals eager; gradients equal finite differences, the hand-written rule and float64."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_jit_equals_eager(case: Case, kernels: str) -> None:
 
 @parametrize_cases(LAYERS + FURTHER + COMPILED)
 def test_gradient_is_the_derivative(case: Case, kernels: str) -> None:
-    """Of the loss in float64, by each argument; and float32's is near it. No net says force_backward."""
+    """The gradient of the loss in float64 by each argument, and float32's is near it. No net has force_backward."""
     one = subject(case, kernels)
     step, tolerance = (1e-3, 1e-3) if one.host else (1e-6, 1e-4)  # a host layer's arrays are float32
     with jax.enable_x64(True):
@@ -67,7 +67,7 @@ def each_argument(point: Any, together: bool) -> list[tuple[str, Any]]:
 
 
 def has_recorded_rule(case: Case) -> bool:
-    """Whether recorded numbers of the type, and its gradient check, say the same of all its settings."""
+    """Return whether the type's recorded numbers and gradient check cover all its settings."""
     return types_of(case) <= RECORDED
 
 

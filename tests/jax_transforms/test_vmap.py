@@ -13,7 +13,7 @@ COPIES = 3
 
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_vmap(case: Case, kernels: str) -> None:
-    """Of loss, tops, state and gradients: over several inputs, and over several params."""
+    """Loss, tops, state and gradients, mapped over inputs, and over params."""
     one = subject(case, kernels)
     with expect_support("vmap", one):
         for axes, points in mapped_arguments(one):

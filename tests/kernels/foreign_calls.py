@@ -37,7 +37,7 @@ Array = jax.ShapeDtypeStruct
 
 @dataclass(frozen=True)
 class Call:
-    """A function's name without its prefix, what it is given, and what it is to give."""
+    """A foreign function's name without its prefix, its arguments, and the shapes of its results."""
 
     function: str
     operands: tuple[Array, ...]
@@ -50,11 +50,11 @@ class Call:
         return f"{self.function}: {arrays[0]} -> {arrays[1]}, {attributes}"
 
     def is_made(self) -> bool:
-        """Whether XLA makes the call: it leaves out what gives nothing."""
+        """Return whether XLA makes the call: it omits calls without results."""
         return any(0 not in result.shape for result in self.results)
 
     def run(self, arrays: Sequence[Any], prefix: str = "caffejax_") -> list[np.ndarray]:
-        """What the foreign function gives; raises its error."""
+        """Return the results of the foreign function; raise its error."""
         results = jax.ffi.ffi_call(prefix + self.function, self.results)(*arrays, **self.attributes)
         return [np.asarray(result) for result in results]
 
@@ -199,7 +199,7 @@ def _other_attributes(random: np.random.Generator, attributes: dict[str, Any]) -
 
 
 def is_right(call: Call) -> bool:
-    """Whether all its arrays hold something and fit together, and its attributes are what the function knows."""
+    """Return whether all arrays have elements and fit together, and the attributes are valid."""
     arrays = (*call.operands, *call.results)
     if any(0 in a.shape for a in arrays) or not _attributes_are_right(call):
         return False
@@ -228,7 +228,7 @@ def _attributes_are_right(call: Call) -> bool:
 
 
 def _shape_of_convolution(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
-    """That of y, if it follows from those of x and weight; else None."""
+    """Return the shape of y, if it follows from the shapes of x and weight; else None."""
     x, weight, y, a = shapes["x"], shapes["weight"], shapes["y"], call.attributes
     lists, groups = [a[name].tolist() for name in LISTS], int(a["groups"])
     if not 3 <= len(x) <= 5 or any(n != len(x) for n in (len(weight), *(len(numbers) + 2 for numbers in lists))):
@@ -257,7 +257,7 @@ def _pooling_fits(call: Call, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 
 def _shape_of_product(call: Call, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...] | None:
-    """That of the product, if it follows from those of its factors; else None."""
+    """Return the shape of the product, if it follows from the shapes of its factors; else None."""
     left, right, result = (shapes[role] for role in (("a", "b", "c") if "a" in shapes else ("x", "weight", "y")))
     if len(left) != 2 or len(right) != 2:
         return None
@@ -273,7 +273,7 @@ def _order(call: Call, factor: str) -> int:
 
 
 def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What a right call must give."""
+    """Return the expected results of a valid call."""
     roles, result_roles = ROLES[call.function]
     inputs = dict(zip(roles, arrays, strict=False))
     if call.function in POOLINGS:
@@ -325,7 +325,7 @@ def _convolve(call: Call, inputs: dict[str, np.ndarray], results: dict[str, np.n
 
 
 def _pool(call: Call, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The maxima and their places, or the gradient of what was pooled."""
+    """Return the maxima and their positions, or the gradient of the pooled array."""
     kernel, stride, low, high = (call.attributes[name].tolist() for name in ("kernel", "stride", "low", "high"))
     shapes = dict(zip(sum(ROLES[call.function], ()), (a.shape for a in (*call.operands, *call.results)), strict=True))
     padding = [(0, 0), *zip(low, high, strict=True), (0, 0)]

@@ -1,6 +1,6 @@
-"""Fuzzes the foreign functions of a library: `python fuzz_foreign_functions.py ONEDNN LIBRARY NUMBER_OF_CALLS`.
+"""Fuzz the foreign functions of a library: `python fuzz_foreign_functions.py ONEDNN LIBRARY NUMBER_OF_CALLS`.
 
-Ends with an error if a wrong call is no error, or a right one gives something else than it must.
+It ends with an error if an invalid call succeeds, or a valid one has a wrong result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Fenced:
-    """A copy of an array between two pages that nobody may touch; it ends where the second begins.
+    """A copy of an array between two inaccessible pages; it ends where the second page begins.
 
-    XLA wants arrays to begin at a multiple of 64 bytes: what remains round the copy is NaN.
+    XLA requires arrays that begin at a multiple of 64 bytes; the bytes around the copy are NaN.
 
     Attributes:
         array: the copy.
@@ -45,7 +45,7 @@ class Fenced:
         assert self.operand.unsafe_buffer_pointer() == self.array.ctypes.data
 
     def unchanged(self) -> bool:
-        """Whether nothing was written to the copy or round it."""
+        """Return whether the copy and the bytes around it are unchanged."""
         return bool(np.array_equal(self._inside, self._before))
 
 
@@ -75,7 +75,7 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
 
 
 def main(onednn: str, library: str, count: int) -> None:
-    """Registers the functions and makes that many calls, of which about half are right."""
+    """Register the functions and make this many calls, about half of them valid."""
     ctypes.CDLL(onednn)  # its name is then known to the loader
     functions = ctypes.CDLL(library)
     for name in FUNCTIONS:

@@ -1,11 +1,11 @@
-"""The foreign functions under AddressSanitizer: right and wrong calls at random touch no memory that is not theirs.
+"""The foreign functions under AddressSanitizer: random valid and invalid calls stay within their memory.
 
-Of onednn.cc there are calls at random; of onednn_program.cc the tests of frozen nets are run again.
+onednn.cc is tested by random calls; for onednn_program.cc the tests of frozen nets run again.
 
-What it sees: all that they themselves read and write, every call of malloc and free in the process, and, since
-operands of the former lie between fences (see fuzz_foreign_functions.py), what oneDNN's own code, which nobody
-instrumented, reads and writes beyond operands. What it does not see: what that code writes beyond results, which XLA
-allocates; but every result is compared, and no wrong call comes as far as that.
+It checks all reads and writes of these functions, and every call of malloc and free in the process. Because operands of
+onednn.cc are between fences (see fuzz_foreign_functions.py), it also checks reads and writes of oneDNN's code, which is
+not instrumented, beyond operands. It does not check writes of that code beyond results, which XLA allocates; but every
+result is compared, and no invalid call reaches that code.
 """
 
 import importlib.metadata
@@ -40,7 +40,7 @@ def find_installed(package: str, file: str) -> Path | None:
 
 @pytest.fixture(scope="module")
 def preloaded() -> str:
-    """What has to be loaded before all else, for LD_PRELOAD; skips where the test cannot be made."""
+    """Return the value of LD_PRELOAD; skip where the test cannot run."""
     if not shutil.which("g++"):
         pytest.skip("needs g++")
     if not (REPOSITORY / "setup.py").exists() or find_installed("onednn-devel-cpu-gomp", "dnnl/dnnl.hpp") is None:

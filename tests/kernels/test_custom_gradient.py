@@ -1,4 +1,4 @@
-"""A gradient of its own is used under every transformation; the one here is no derivative, so that it shows."""
+"""A custom gradient is used under every transformation; the gradient here is not the derivative, so that it shows."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ KERNELS = HERE.parents[1] / "src/caffejax/kernels"
 
 
 def works(compile_to: list[str], folder: Path) -> bool:
-    """Whether a program that does nothing is compiled and runs."""
+    """Return whether an empty program is compiled and runs."""
     source, program = folder / "nothing.cc", folder / "nothing"
     source.write_text("int main() {}")
     commands = [*compile_to, str(source), "-o", str(program)], [program]

@@ -1,4 +1,4 @@
-"""What the tests of layers share: recorded cases as nets of ours, and small nets round one layer."""
+"""Helpers of the tests of layers: recorded cases as nets, and small nets around one layer."""
 
 import functools
 import math
@@ -41,7 +41,7 @@ class Replay:
         return [self.recorded[f"{prefix}/{i}"] for i in range(n)]
 
     def changed(self) -> list[tuple[int, np.ndarray]]:
-        """The number of each blob that the forward pass changed, and what it is then."""
+        """Return the number and the new value of each blob that the forward pass changed."""
         return sorted((int(k.split("/")[1]), v) for k, v in self.recorded.items() if k.startswith("param_after/"))
 
     def tops(self, params: Any, inputs: Any) -> tuple[tuple[jax.Array, ...], Any]:
@@ -68,7 +68,7 @@ class Replay:
 
 
 def overwrites(replay: Replay, i: int) -> bool:
-    """Whether the fork forgets the diff that a param had before; of BVLC's types, some of Scale's factors do."""
+    """Return whether the fork discards the param's previous diff, as some factors of BVLC's Scale do."""
     if replay.layer.type.gradient.overwrites:
         return True
     if replay.layer.type.name != "Scale" or len(replay.layer.bottoms) == 2 or i > 0:

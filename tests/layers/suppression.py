@@ -1,4 +1,4 @@
-"""Suppression of boxes, one by one, as the oracle of what layers do in rounds."""
+"""Suppression of boxes one by one, as the oracle of layers that suppress in rounds."""
 
 import numpy as np
 

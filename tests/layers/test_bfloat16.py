@@ -1,4 +1,4 @@
-"""Every type in a net of bfloat16: near the recorded float32 results, blobs and what leaves the net in float32."""
+"""Every type in a bfloat16 net: near the recorded float32 results, with blobs and outputs in float32."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def assert_near_recorded(case: dict[str, Any], replay: Replay, results: tuple[An
 
 
 def test_dtype_policy_of_each_type() -> None:
-    """Losses and figures, and what says nothing about it, are in float32."""
+    """Losses and metrics, and types without a policy, are in float32."""
     types = layer_types()
     products = {name for name, kind in types.items() if kind.traits.dtype_policy == "products"}
     convolutions = {"Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Convolution3D", "NdConvolution"}

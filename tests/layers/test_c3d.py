@@ -1,4 +1,4 @@
-"""C3D's layers: both spellings are one, pooling by a loop, and what is refused."""
+"""C3D's layers: both spellings are equal, pooling against a loop, and refusals."""
 
 import itertools
 from typing import Any

@@ -37,7 +37,7 @@ def test_each_setting_of_a_shared_message_has_a_meaning(name: str) -> None:
 
 
 def test_each_meaning_is_of_a_field() -> None:
-    """A comment above a line that is no field, or a message that the parser misses, would be lost."""
+    """A comment above a line that is not a field, or a message that the parser misses, would be lost."""
     for message, fields in descriptions.field_meanings().items():
         descriptor = caffe_pb2.DESCRIPTOR.pool.FindMessageTypeByName(message)
         assert {*fields} <= {*descriptor.fields_by_name}, message

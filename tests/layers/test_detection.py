@@ -1,4 +1,4 @@
-"""The SSD fork's layers: files, plain oracles of matching and mining, laws of boxes, and what is refused."""
+"""The SSD fork's layers: files, plain oracles of matching and mining, invariants of boxes, and refusals."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the recorded cases read, to work in."""
+    """Make a folder with the files of the recorded cases, and change to it."""
     for kind in ("DetectionOutput", "DetectionEvaluate"):
         for file in (FORK / kind).glob("s*_*.*t"):
             shutil.copy(file, tmp_path)

@@ -39,13 +39,13 @@ def tops(replay: Replay, dtype: Any) -> tuple[jax.Array, ...]:
 
 
 def decides(replay: Replay) -> bool:
-    """Whether the data says how many rows there are, or what is left of the numbers."""
+    """Return whether the data determines the number of rows, or the result is a difference of large numbers."""
     kind = replay.layer.type
     return kind.traits.pads_rows or getattr(kind.implementation, "ragged", False) or kind.name in CANCEL
 
 
 def cast_inputs(replay: Replay, dtype: Any) -> dict[str, Any]:
-    """The bottoms in that type, but for coordinates in bfloat16."""
+    """Return the bottoms in this dtype, except coordinates in bfloat16."""
     kept = COORDINATES if dtype == jnp.bfloat16 else set()
     return {
         name: jnp.asarray(np.asarray(a).astype(jnp.float32 if name in kept else dtype))

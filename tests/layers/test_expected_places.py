@@ -1,4 +1,4 @@
-"""What cbfinn's nets find places in maps with: a softmax over the plane, and fillers that make its expectations."""
+"""Spatial expectations in cbfinn's nets: a softmax over the plane, and fillers with the coordinates."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def assert_close(fast: Any, plain: Any) -> None:
-    """Equal but for rounding: to 1e-5 of the largest number of each array."""
+    """Compare up to rounding: to 1e-5 of the largest number of each array."""
     assert jax.tree.structure(fast) == jax.tree.structure(plain)
     for a, b in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
         a, b = np.asarray(a), np.asarray(b)
@@ -142,7 +142,7 @@ def block_by_reference(phase: Any, rows: int) -> Any:
 def test_block_of_everything_is_the_same_both_ways(
     rows: int, phase: Any, library: str, request: pytest.FixtureRequest
 ) -> None:
-    """What lies between two operations may be moved and fused by the compiler."""
+    """The compiler may move and fuse everything between two operations."""
     if library == "XLA":
         request.getfixturevalue("no_onednn")
     elif not onednn.available():

@@ -1,4 +1,4 @@
-"""FlowNet 2's layers by loops, by laws, and what they refuse."""
+"""FlowNet 2's layers against loops, by invariants, and their refusals."""
 
 import math
 from typing import Any

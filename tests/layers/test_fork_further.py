@@ -1,4 +1,4 @@
-"""Types of forks of which nothing is recorded, against plain NumPy."""
+"""Types of forks without recorded cases, against plain NumPy."""
 
 from typing import Any
 

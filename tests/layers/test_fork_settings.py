@@ -1,4 +1,4 @@
-"""What settings of forks make of BVLC's own types, against plain NumPy."""
+"""Settings of forks in BVLC's types, against plain NumPy."""
 
 from types import SimpleNamespace
 from typing import Any

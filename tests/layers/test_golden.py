@@ -81,7 +81,7 @@ def test_first_cases_compiled_with_all_optimizations() -> None:
 
 
 def check_first() -> None:
-    """Compare the first case of each type of Caffe's own with what is recorded; print how many that are."""
+    """Compare the first case of each of Caffe's types with the recording; print the number of cases."""
     assert "optimization_level" not in os.environ.get("XLA_FLAGS", "")
     cases = [case for case in FIRST if not of_fork(case) and case["type"] != "Python"]
     for case in cases:

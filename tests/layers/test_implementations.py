@@ -125,7 +125,7 @@ def test_first_maximum_gets_the_gradient_in_every_implementation(platform: str) 
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_batch_far_off_zero_is_normalised_in_every_implementation(platform: str, relu: bool) -> None:
-    """What the stored mean is for: sums of the numbers as they are would lose four digits of the variance."""
+    """The purpose of the stored mean: sums of the unshifted numbers would lose four digits of the variance."""
     random = np.random.default_rng(0)
     x = (random.normal(size=(8, 3, 10, 10)) + np.reshape([100, -100, 0], (3, 1, 1))).astype(np.float32)
     exact = x.astype(np.float64)

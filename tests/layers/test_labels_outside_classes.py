@@ -1,4 +1,4 @@
-"""Losses of labels that are no class are NaN, however the gradient is made."""
+"""Losses of labels that are not classes are NaN, with any kind of gradient."""
 
 from typing import Any
 

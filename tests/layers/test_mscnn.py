@@ -1,4 +1,4 @@
-"""MS-CNN's and Cascade R-CNN's layers: NumPy oracles, laws of what is sampled, rows that are not there, errors."""
+"""MS-CNN's and Cascade R-CNN's layers: NumPy oracles, invariants of samples, padding, errors."""
 
 from typing import Any
 

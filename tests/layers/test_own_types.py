@@ -1,4 +1,4 @@
-"""Types of other packages: whatever they say of themselves holds, and what cannot hold is refused in words."""
+"""Types of other packages: their declarations hold, and invalid declarations are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers refuse, and in which words."""
+"""Refusals of layers, and their messages."""
 
 import pytest
 from replay import net

@@ -1,4 +1,4 @@
-"""What parameters of shape and index layers mean where the recorded cases do not ask."""
+"""Settings of shape and index layers that the recorded cases do not cover."""
 
 from typing import Any
 

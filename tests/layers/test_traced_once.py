@@ -1,4 +1,4 @@
-"""Layers that compute the same are traced once, and nobody can tell."""
+"""Equal layers are traced once, without a visible difference."""
 
 from __future__ import annotations
 

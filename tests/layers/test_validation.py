@@ -1,4 +1,4 @@
-"""Bottoms that a layer was not built for: an error that names the layer, or what the reference kernels make of them."""
+"""Bottoms of other shapes than a layer was built for: an error that names the layer, or the reference result."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A small training run, and what it does as a callback of another hand hears it."""
+"""A small training run, and a callback that records its events."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], EventRecor
 
 
 def values_of(events: list[Any], kind: str) -> dict[str, dict[int, Any]]:
-    """What was written, by tag and step."""
+    """Return the written values, by tag and step."""
     result: dict[str, dict[int, Any]] = {}
     for event in events:
         for value in event.summary.value:

@@ -1,6 +1,6 @@
-"""The numbers that `Net.init` draws are those that it drew when they were recorded, bit for bit.
+"""The numbers that `Net.init` draws equal the recorded ones, bit for bit.
 
-`python tests/net/test_first_numbers.py` records them anew, which is right only where they are meant to change.
+`python tests/net/test_first_numbers.py` records them again, which is right only if they are meant to change.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _name(case: tuple[Any, ...]) -> str:
 
 
 def _summary(arrays: Any) -> dict[str, Any]:
-    """A checksum of all bits, and of each array some numbers, for those who look for what differs."""
+    """Return a checksum of all bits, and some numbers of each array, which help to find a difference."""
     numbers = [np.asarray(a) for a in arrays]
     crc = functools.reduce(lambda crc, a: zlib.crc32(a.tobytes(), crc), numbers, 0)
     return {"crc": crc, "numbers": [[float(x) for x in a.ravel()[:: max(1, a.size // 3)][:3]] for a in numbers]}

@@ -1,4 +1,4 @@
-"""What users give a net and what it says where that does not fit."""
+"""Arguments of nets, and the messages about invalid ones."""
 
 import subprocess
 import sys

@@ -39,7 +39,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def drawn(net: Net, seed: int = 1) -> Variables:
-    """Variables of which no two numbers are alike, state too."""
+    """Return variables, including state, in which all numbers differ."""
     draw = np.random.default_rng(seed)
     return jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
 
@@ -62,7 +62,7 @@ def test_saved_weights_load_again(end: str) -> None:
 
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
 def test_a_solvers_snapshots_are_weights(name: str) -> None:
-    """What a net needs, that is all but what a recurrent layer carries from batch to batch, which is no blob."""
+    """All values that a net needs, except recurrent state, which is not stored in blobs."""
     solver = Solver(f'net_param {{ {LSTM} }} base_lr: 0.1 lr_policy: "fixed" snapshot_prefix: "s"')
     solver.step(2)
     solver.snapshot()

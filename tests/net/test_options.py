@@ -1,4 +1,4 @@
-"""The two values of options: what they refuse, and how keywords stand in place of their fields."""
+"""The two configuration values: their checks, and keywords that replace their fields."""
 
 import dataclasses
 import pickle
@@ -17,7 +17,7 @@ INPUT = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 
 
 
 def messages(make: Any) -> list[str]:
-    """What the error says that a call ends with, one entry per problem."""
+    """Return the messages of the error that a call raises, one for each problem."""
     with pytest.raises(CaffejaxError) as caught:
         make()
     return [problem.message for problem in caught.value.problems]

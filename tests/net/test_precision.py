@@ -135,7 +135,7 @@ def factors(equation: Any) -> set[Any]:
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 @each_net
 def test_matrix_products_round_their_factors(name: str, backward: Any) -> None:
-    """In both passes, whatever lies between them."""
+    """In both passes, whatever is computed between them."""
     options = {"kernels": "reference", "backward": backward}
     high, highest = jax.lax.Precision.HIGH, jax.lax.Precision.HIGHEST
     exact, less, half = (products(name, p, **options) for p in ("float32", "tf32", "bfloat16"))

@@ -1,4 +1,4 @@
-"""What nets, solvers, blobs and variables print: short, whatever their size, and without computing anything."""
+"""The reprs of nets, solvers, blobs and variables: short for any size, and without computation."""
 
 from pathlib import Path
 

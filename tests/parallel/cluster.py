@@ -14,12 +14,12 @@ HERE = Path(__file__).parent
 
 
 class Cluster:
-    """As many processes as there are commands; what each says goes to a file of its own. Killed in the end.
+    """One process for each command, with its output in a file. All are killed at the end.
 
     Args:
-        folder: for what they say.
-        commands: one for each; `{address}` in them becomes host and port of process 0.
-        environments: what each finds in its environment besides.
+        folder: the folder of the outputs.
+        commands: one for each process; `{address}` in them becomes host and port of process 0.
+        environments: additional environment variables of each process.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Cluster:
             process.wait()
 
     def says(self, number: int) -> str:
-        """What a process has said so far."""
+        """Return the output of a process so far."""
         return self._files[number].read_text()
 
     def wait_for(self, number: int, text: str, seconds: float = 120) -> None:
@@ -59,7 +59,7 @@ class Cluster:
             time.sleep(0.05)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
-        """Wait until something is so, while all go on."""
+        """Wait until a condition holds, while all processes run."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, self.says(0)

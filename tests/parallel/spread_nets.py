@@ -1,4 +1,4 @@
-"""Small nets that train on data of their own, and how they go on one device and on many. Nothing here imports JAX."""
+"""Small nets that train on data of the test, on one device and on many. Nothing here imports JAX."""
 
 import re
 from collections.abc import Mapping
@@ -78,10 +78,11 @@ def _of_config(name: str) -> str:
 
 
 class Case(NamedTuple):
-    """A net: its layers but for the data, the shapes of a row of each blob of the data, settings, and options.
+    """A net: its layers without the data, the shapes of a row of each data blob, settings, and options.
 
-    After `iterations` weights are still within rounding, whatever the processor. A rounding that moves a maximum, or
-    carries a ReLU's number across 0, parts them by some 3e-5: of LeNet's that came after 15 to 30 on one processor.
+    After `iterations` weights are still equal up to rounding, on any processor. A rounding that moves a maximum, or
+    changes the sign of a ReLU's input, changes them by about 3e-5: for LeNet this happened after 15 to 30 iterations on
+    one processor.
     """
 
     layers: str
@@ -148,7 +149,7 @@ Trajectory = tuple[list[float], dict[str, list[np.ndarray]]]
 def train(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 50, resume: str = "", **options: Any
 ) -> Trajectory:
-    """The losses of so many iterations, and the parameters after them; on all devices of all processes if None."""
+    """Return the losses of this many iterations and the parameters after them; on all devices for None."""
     import jax
 
     import caffejax
@@ -168,7 +169,7 @@ def train(
 def whole_state(
     text: str, devices: int | None, parallel: Mapping[str, Any], iterations: int = 0, resume: str = ""
 ) -> dict[str, np.ndarray]:
-    """All arrays of a solver's state by name, after so many iterations; where training goes on in the data, too."""
+    """Return all arrays of a solver's state by name after this many iterations, and its position in the data."""
     import jax
 
     import caffejax

@@ -22,7 +22,7 @@ State = Mapping[str, np.ndarray]
 
 
 def states(folder: Path, processes: int, devices: int, *jobs: Mapping[str, Any]) -> list[State]:
-    """What `spread_nets.whole_state` gives in processes of so many devices each."""
+    """Return the results of `spread_nets.whole_state` in processes with these numbers of devices."""
     words = [json.dumps({"call": "whole_state", "devices": None, **job}) for job in jobs]
     with Cluster(folder, workers(processes, devices, folder / "found", words)) as cluster:
         assert cluster.wait() == [0] * processes, cluster.says(0)

@@ -88,7 +88,7 @@ REFUSED = {
 
 
 def set_on(text: str, devices: int, name: str) -> str:
-    """What setting such a state says; the solver goes on with the one it has."""
+    """Return the message about setting such a state; the solver keeps its state."""
     import caffejax
 
     solver = caffejax.Solver(text, devices=devices)
@@ -114,7 +114,7 @@ def test_a_state_of_another_solver_is_refused(
 
 
 def cut_by_hand(text: str, explicit: bool | None) -> list[float] | str:
-    """Losses of a solver of one device whose state somebody cuts over four; what is said if it cannot go on so."""
+    """Return the losses of a one-device solver whose state a user shards over four devices, or the message."""
     import jax
     from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 

@@ -20,7 +20,7 @@ def train_net(
     parallel: Any = (),
     **run: Any,
 ) -> dict[str, list[np.ndarray]]:
-    """The parameters after so many steps on eight devices, without momentum."""
+    """Return the parameters after this many steps on eight devices, without momentum."""
     text = solver_text(folder, NET, 4).replace("momentum: 0.9 weight_decay: 0.0005", "momentum: 0")
     options = {**dict(parallel), "reduce_dtype": reduce_dtype}
     return eight_devices.submit(train, text, 8, options, iterations=iterations, **run).result()[1]

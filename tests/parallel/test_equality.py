@@ -1,4 +1,4 @@
-"""Many devices with batches of their own follow one device with the joined batch."""
+"""Many devices with a batch each equal one device with the joined batch."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path

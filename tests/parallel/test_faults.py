@@ -1,4 +1,4 @@
-"""What becomes of the others when one of several processes is killed, asked to stop, or slow."""
+"""The other processes when one of several is killed, asked to stop, or slow."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def weights(folder: Path, iteration: int) -> list[np.ndarray]:
 
 
 def snapshots(folder: Path) -> list[int]:
-    """The iterations of which there are checkpoints."""
+    """Return the iterations that have checkpoints."""
     return sorted(int(path.name) for path in folder.glob("snap.orbax/*") if path.name.isdigit())
 
 

@@ -1,4 +1,4 @@
-"""Weights of 1x1 convolutions that lie in a layout of their own, as on TPUs: here on devices of a CPU."""
+"""Weights of 1x1 convolutions in a custom layout, as on TPUs: here on devices of a CPU."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_weights_with_other_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train_in_layouts(text: str, resume: str = "") -> tuple[Any, int]:
-    """What `train` finds, and how many steps left their 1x1 weight and its history in the layout that they had."""
+    """Return the results of `train`, and how many steps kept the layouts of the 1x1 weight and its history."""
     import jax
 
     import caffejax

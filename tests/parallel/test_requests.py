@@ -1,4 +1,4 @@
-"""What processes ask each other for, added up over their devices."""
+"""Requests between processes, summed over their devices."""
 
 from concurrent.futures import ProcessPoolExecutor
 
@@ -7,7 +7,7 @@ import pytest
 
 
 def decode_requests(model: int, requests_here: list[int], others: list[int]) -> list[int]:
-    """What four of eight devices hear whose process asks for `own`, while those of another ask for `others`."""
+    """Return the requests that four of eight devices decode; another process sends `others`."""
     import jax
 
     from caffejax.parallel import Requests, make_mesh

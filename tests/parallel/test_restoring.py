@@ -1,4 +1,4 @@
-"""Checkpoints of many devices: they go on bit for bit on as many, and elsewhere as one device would."""
+"""Checkpoints of many devices: resumed bit for bit on the same number, and elsewhere as by one device."""
 
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -21,7 +21,7 @@ from spread_nets import assert_equal, solver_text, train, write_data
 def test_resumes_bit_for_bit_from_a_checkpoint(
     eight_devices: ProcessPoolExecutor, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    """Also each device's running statistics, and what a recurrent layer carries."""
+    """This includes each device's running statistics, and recurrent state."""
     write_data(tmp_path, name)
     text = solver_text(tmp_path, name, 4, "snapshot: 4")
     whole = eight_devices.submit(train, text, 4, options, iterations=9).result()
@@ -35,7 +35,7 @@ def test_resumes_bit_for_bit_from_a_checkpoint(
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshot", [".orbax", pytest.param("_iter_6.solverstate", marks=pytest.mark.long)])
 def test_resumes_on_other_numbers_of_devices(eight_devices: ProcessPoolExecutor, tmp_path: Path, snapshot: str) -> None:
-    """4 devices, then 2, 8 and 1: each goes on with the example that comes next."""
+    """4 devices, then 2, 8 and 1: each continues with the next example."""
     write_data(tmp_path, "lenet")
     devices, resume, losses = (4, 2, 8, 1), "", []
     for i, n in enumerate(devices):
@@ -62,9 +62,9 @@ def test_one_device_resumes_after_several_and_back(eight_devices: ProcessPoolExe
 
 
 def train_and_move(text: str, options: dict[str, Any]) -> list[np.ndarray]:
-    """Parameters after two iterations of four devices; and of four others that got their state after the first.
+    """Return the parameters after two iterations of four devices, without and with a restore after the first.
 
-    On its way it is given to one device, which goes on with it.
+    In between, the state is restored on one device.
     """
     import jax
 

@@ -1,4 +1,4 @@
-"""Training on several devices and processes from the command line: what starts, and what is refused before it does."""
+"""Training on several devices and processes from the command line: starts, and refusals before the start."""
 
 import argparse
 import re
@@ -26,7 +26,7 @@ SLURM["SLURM_LOCALID"] = "{i}"
 
 
 def write_solver(folder: Path, net: str = "", more: str = "") -> str:
-    """A solver's file; of a net of one's own if given."""
+    """Write a solver's file, for the given net or the default one."""
     write_data(folder, "ignored")
     text = solver_text(folder, "ignored", 2, more).replace("max_iter: 50", "max_iter: 3")
     if net:

@@ -1,6 +1,6 @@
 """A process with eight simulated devices: prints, as JSON, the collectives of training steps compiled for them.
 
-Each is [kind, bytes of the result, devices in a group], found in the compiled text by a pattern of its own.
+Each is [kind, bytes of the result, devices in a group], found in the compiled text by an independent pattern.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What devices that train together say to each other in a step: counted in what this machine's compiler makes of it."""
+"""The collectives of a training step: counted in programs that this machine's compiler makes."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def programs() -> dict[str, Any]:
 
 
 def bytes_of(name: str) -> int:
-    """Of all params."""
+    """Return the bytes of all params."""
     params = jax.eval_shape(Net(NETS[name], "TRAIN").init, jax.eval_shape(jax.random.key, 0)).params
     return sum(4 * p.size for p in jax.tree.leaves(params))
 

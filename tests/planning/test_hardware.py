@@ -1,4 +1,4 @@
-"""Targets: chips by name and from files, how many devices they are, and what is refused."""
+"""Targets: chips by name and from files, their numbers of devices, and refusals."""
 
 from dataclasses import fields
 from pathlib import Path

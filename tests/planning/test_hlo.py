@@ -1,4 +1,4 @@
-"""What is counted in a compiled program's text: against programs whose counts are known."""
+"""Counts in a compiled program's text: against programs with known counts."""
 
 import os
 import subprocess
@@ -104,7 +104,7 @@ ENTRY %main (p: f32[10,1000], q: bf16[4,8]) -> f32[10,1000] {
 
 
 def test_slices_chips_and_starts() -> None:
-    """Slices move what they take, on-chip memory is free, and what is begun counts once, when it is done."""
+    """Slices move the bytes that they take, on-chip memory is free, and asynchronous operations count once."""
     row, whole = 4 * 1000, 4 * 10_000
     loop = 7 * ((2 * row + 4) + (2 * row + 4))
     conversion, gather, copy = 4 * 8 * 2, 2 * 4 * whole, whole

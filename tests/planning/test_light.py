@@ -1,4 +1,4 @@
-"""That steps stay light on accelerators: counted in what is lowered for them and, with their compilers, compiled."""
+"""Steps stay light on accelerators: counts in lowered programs and, with their compilers, in compiled ones."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Plans: their arithmetic, the search for the largest batch, and what is refused."""
+"""Plans: their arithmetic, the search for the largest batch, and refusals."""
 
 import importlib.util
 import subprocess

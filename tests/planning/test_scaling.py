@@ -1,4 +1,4 @@
-"""What collectives take, and how steps scale by it: against sums done by hand."""
+"""The time of collectives, and the scaling of steps: against sums by hand."""
 
 from dataclasses import replace
 from typing import Any

@@ -62,7 +62,7 @@ def test_a_layer_on_the_host_with_tops_of_changing_shape() -> None:
 
 
 class Rows(caffe.Layer):
-    """A source of as many rows as it likes, and the batch's number for each."""
+    """A source with a varying number of rows, and the batch's number in each row."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         self.number = 0

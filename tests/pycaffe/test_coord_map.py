@@ -70,7 +70,7 @@ CHAINS: dict[str, Callable[[Top], Top]] = {
 
 
 def centres(top: Top, image: Top) -> list[np.ndarray]:
-    """Where in the image the mean of what each pixel of the top sees lies, along both axes, by running the net."""
+    """Return the mean positions in the image, along both axes, of the pixels that the top depends on, by running."""
     n = NetSpec()
     n.image = image
     n.top = L.Power(top)

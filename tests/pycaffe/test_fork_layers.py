@@ -47,7 +47,7 @@ def test_recorded_params_and_diffs(name: str) -> None:
 
 
 def test_gradient_of_a_scale_in_place_is_by_the_top(tmp_path: Path) -> None:
-    """bn_mode INFERENCE: the fork multiplies the top's diff by what it has written over the bottom."""
+    """bn_mode INFERENCE: the fork multiplies the top's diff by the overwritten bottom."""
     net = net_of(tmp_path, BN.format("INFERENCE"), (2, 3, 2, 2))
     random = np.random.default_rng(0)
     x, dy, scale, shift = (random.normal(size=shape) for shape in ((2, 3, 2, 2), (2, 3, 2, 2), (3,), (3,)))
@@ -84,7 +84,7 @@ def test_inner_product_normalizes_groups_of_its_weight(tmp_path: Path, transpose
     ("window", "top"), [((2, 2, 2, 2), (5, 7)), ((3, 2, 2, 3), (7, 10)), ((2, 3, 1, 2), (4, 9)), ((2, 2, 3, 3), (4, 5))]
 )
 def test_unpooling_by_loops(tmp_path: Path, method: str, window: tuple[int, ...], top: tuple[int, int]) -> None:
-    """Without a mask; sizes that are no multiple of the stride, windows that overlap or leave gaps."""
+    """Without a mask; with sizes that are not multiples of the stride, and windows that overlap or leave gaps."""
     h, w, down, right = window
     text = f"kernel_h: {h} kernel_w: {w} stride_h: {down} stride_w: {right} unpool_h: {top[0]} unpool_w: {top[1]}"
     layer = 'layer {{ name: "layer" type: "Unpooling" bottom: "x" top: "y" unpooling_param {{ unpool: {} {} }} }}'

@@ -1,4 +1,4 @@
-"""Forward and backward of a net: whole, over ranges of layers, from what stands in its blobs."""
+"""Forward and backward of a net: whole, over ranges of layers, from values in its blobs."""
 
 from pathlib import Path
 from typing import Any

@@ -151,7 +151,7 @@ def test_loading_a_file_that_is_not_an_image(tmp_path: Path) -> None:
 
 
 def by_coordinates(image: np.ndarray, dims: tuple[int, int], order: int) -> np.ndarray:
-    """Resizing as it is defined: pixels are areas, beyond them lies the smallest value."""
+    """Resize by the definition: pixels are areas, and the image is surrounded by its smallest value."""
     rows, columns = ((np.arange(n) + 0.5) * old / n - 0.5 for n, old in zip(dims, image.shape, strict=False))
     grid = np.meshgrid(rows, columns, indexing="ij")
     channels = [

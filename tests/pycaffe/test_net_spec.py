@@ -1,4 +1,4 @@
-"""NetSpec: what its nets say, that they build, and what it refuses."""
+"""NetSpec: the text of its nets, that they build, and its refusals."""
 
 from collections.abc import Callable
 from typing import Any
@@ -278,7 +278,7 @@ def test_a_net_of_a_thousand_layers() -> None:
 
 
 def test_every_type_finds_its_parameters() -> None:
-    """What the registry says a type's settings are, NetSpec takes by their names alone."""
+    """NetSpec accepts the settings of each registered type by their names alone."""
     for name, kind in layer_types().items():
         if kind.signature.param is None:
             continue

@@ -198,7 +198,7 @@ def test_fully_convolutional_training(write: Write) -> None:
 
 
 class Regions(caffe.Layer):
-    """An image, and as many regions with their labels as there are: shaped in forward, from blobs given later."""
+    """An image, and a number of regions with labels that depends on the blobs; shaped in forward."""
 
     def setup(self, bottom: Any, top: Any) -> None:
         for blob, shape in zip(top, ((1, 3, 8, 8), (1, 5), (1,)), strict=True):

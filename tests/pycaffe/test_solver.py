@@ -167,7 +167,7 @@ def test_params_written_between_steps_count(write: Write) -> None:
 
 
 def test_blobs_of_the_last_iteration(write: Write) -> None:
-    """What was before the update, though it is computed only now."""
+    """The values before the update, although they are computed later."""
     solver = caffe.SGDSolver(solver_of(write, PLAIN))
     w, b = (blob.data.copy() for blob in solver.net.params["ip"])
     solver.step(1)

@@ -1,4 +1,4 @@
-"""A frozen net is thawed by whoever looks at other blobs or writes to weights: nobody sees that it was frozen."""
+"""A frozen net is thawed when other blobs are read or weights are written, without a visible difference."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""The Transformer: from images to what a net takes, and back."""
+"""The Transformer: from images to a net's input, and back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""caffe.proto against the lists of what BVLC Caffe and its forks declare."""
+"""caffe.proto against the lists of declarations of BVLC Caffe and its forks."""
 
 import csv
 import pickle
@@ -111,7 +111,7 @@ theirs = message_factory.GetMessageClass(pool.FindMessageTypeByName("caffe.NetPa
 
 @pytest.mark.parametrize("order", ["theirs first", "ours first"])
 def test_a_users_own_caffe_pb2_does_not_collide(order):
-    """Their schema has the same file and message names, with other numbers; names are what counts."""
+    """A user's schema has the same file and message names, with other numbers; only the names count."""
     ours = "from caffejax.schema import caffe_pb2, read_net\n"
     script = FOREIGN + ours if order == "theirs first" else ours + FOREIGN
     script += "assert read_net(theirs(name='x')) == caffe_pb2.NetParameter(name='x')"

@@ -1,4 +1,4 @@
-"""The prototxt reader: the grammar, against Google's reader, and what it says about mistakes."""
+"""The prototxt reader: the grammar, against Google's reader, and its messages about mistakes."""
 
 import re
 import zipfile
@@ -17,7 +17,7 @@ LAYER = caffe_pb2.LayerParameter
 
 
 def googles(text: str, kind: type[Message]) -> Message | None:
-    """What Google's reader makes of it; None where it refuses."""
+    """Return the message that Google's reader reads, or None if it refuses the text."""
     try:
         return text_format.Parse(text, kind())
     except text_format.ParseError:

@@ -31,7 +31,7 @@ def stack(*layers: str) -> Net:
 
 
 def receptive_field(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first pixel and the size of what the number at (place, place) of the last top depends on."""
+    """Return the first pixel and the size of the receptive field of the number at (place, place) of the last top."""
     (name,) = net.outputs
     variables = net.init(jax.random.key(0))
     gradient = jax.grad(lambda x: net.apply(*variables, {"0": x})[0][name][0, 0, place, place])(
@@ -54,7 +54,7 @@ def receptive_field(net: Net, place: int) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_a_receptive_field_is_what_the_gradient_reaches(layers: tuple[str, ...]) -> None:
-    """Deconvolutions see less at some places; the field is what any of them sees."""
+    """Deconvolutions depend on fewer pixels at some positions; the field is the union over positions."""
     net = stack(*layers)
     last = net.summary().layers[-1]
     centre = min(last.top_shapes[0][2:]) // 2

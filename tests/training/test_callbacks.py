@@ -23,7 +23,7 @@ def solver(folder: Path, settings: str = SETTINGS, **options: Any) -> Solver:
 
 
 def listener(events: list[Any]) -> Callback:
-    """One that notes the method, the iteration, and what else it is given."""
+    """Return a callback that records the method, the iteration, and further arguments."""
 
     def method(name: str) -> Any:
         return lambda self, solver, *what: events.append((name, solver.iteration, *what))

@@ -1,4 +1,4 @@
-"""A training step writes what it changes where the old values lie."""
+"""A training step overwrites the old values in place."""
 
 import re
 

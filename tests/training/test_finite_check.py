@@ -138,7 +138,7 @@ def test_debugging_changes_no_number(folder: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["--debug_nans", "--debug-nans", "-debug_nans"])
 def test_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str], flag: str) -> None:
-    """A snapshot, then a bad label: the message says how to go on, and doing so names the layer."""
+    """After a snapshot and a bad label, the message says how to continue, and doing so names the layer."""
     labels = np.arange(40) % 3
     labels[33] = -1
     write(np.ones((40, 5)), labels)

@@ -1,4 +1,4 @@
-"""Memory is looked at before training starts: what is refused, what would fit instead, and what is not refused."""
+"""The memory check before training: refusals, remedies that fit, and nets that are not refused."""
 
 import logging
 import re

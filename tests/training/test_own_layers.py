@@ -1,4 +1,4 @@
-"""A layer type of the user's own trains without a hand-written Backward."""
+"""A user's layer type trains without a hand-written Backward."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -43,7 +43,7 @@ def test_a_lap_is_since_the_last(clock: Clock) -> None:
 
 
 class Result:
-    """What a device computes; whether it is ready when a read begins, and when it ends."""
+    """A computed value of a device; whether it is ready when a read begins, and when it ends."""
 
     def __init__(self, *ready: bool) -> None:
         self.ready = list(ready)
@@ -73,7 +73,7 @@ def test_a_read_counts_as_far_as_the_device_had_nothing_to_do(clock: Clock, resu
 
 
 class Later:
-    """What is ready some seconds after it was started."""
+    """A value that is ready some seconds after its start."""
 
     def __init__(self, seconds: float) -> None:
         self.at = time.perf_counter() + seconds

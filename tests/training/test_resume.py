@@ -1,4 +1,4 @@
-"""Snapshots: what is restored, bit for bit, and what is refused."""
+"""Snapshots: values restored bit for bit, and refusals."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Snapshots that cannot be written: training stops, or goes on and tries again; nothing of them is left."""
+"""Snapshots that cannot be written: training stops, or continues and tries again; no partial files remain."""
 
 import errno
 import logging

@@ -43,7 +43,7 @@ def snapshot(solver: Solver) -> Path:
 
 
 def restore(solver: Solver, snapshot: Path, record: Any) -> None:
-    """Raises what `Solver.restore` does for that record; `record` may be text that is no JSON."""
+    """Restore with this record, and raise the error of `Solver.restore`; `record` may be text that is not JSON."""
     path = snapshot.with_name("changed.solverstate")
     text = record if isinstance(record, str) else json.dumps(record)
     write_solverstate(path, replace(read_solverstate(snapshot), record=text))

@@ -1,4 +1,4 @@
-"""The training loop with updates that compute nothing: which it asks for, and what it does between them."""
+"""The training loop with updates that compute nothing: its requests, and its actions between them."""
 
 import logging
 from collections.abc import Callable, Sequence

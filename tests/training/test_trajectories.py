@@ -78,7 +78,7 @@ def test_log_reads_like_caffes(case: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_test_scores(caplog: pytest.LogCaptureFixture) -> None:
-    """Scores before each tested iteration; the test cursor goes on from one test to the next."""
+    """The scores before each tested iteration; the test data continue from one test to the next."""
     case = "sgd_average_loss"
     expected = dict(np.load(GOLDEN / case / "expected.npz"))
     solver = start(case)

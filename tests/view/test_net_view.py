@@ -1,4 +1,4 @@
-"""What pages tell of nets: numbers, problems, states."""
+"""The content of pages about nets: numbers, problems, states."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page in a real browser: what is drawn where, and what keys and clicks do."""
+"""The page in a real browser: the drawing, and the effects of keys and clicks."""
 
 from collections.abc import Callable
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""The server: what it gives, to whom, and what it says of mistakes."""
+"""The server: its responses, its clients, and its messages about mistakes."""
 
 import json
 import threading

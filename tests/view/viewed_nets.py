@@ -46,7 +46,7 @@ SPELLS = (
 
 
 def hostile() -> str:
-    """A net whose names, types, blobs and strings are what pages are attacked with."""
+    """Return a net whose names, types, blobs and strings attack pages."""
     quoted = [spell.replace('"', "'") for spell in SPELLS]
     layers = [
         f'layer {{ name: "{spell}" type: "Python" bottom: "data" top: "{spell}" '

@@ -1,4 +1,4 @@
-"""What an exported model is held against: onnxruntime runs it, and the net runs as ever."""
+"""The oracle for exported models: onnxruntime runs the model, and JAX the net."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def export_net(subject: Subject, **options: Any) -> onnx.ModelProto:
 
 
 def run(model: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
-    """What onnxruntime makes of it."""
+    """Return onnxruntime's results."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -46,13 +46,13 @@ def compile_net(subject: Subject, like: Mapping[str, Any]) -> Callable[[Arrays],
 
 
 def with_rows(subject: Subject) -> list[str]:
-    """The outputs, and the blobs that say how many rows of them are none of padding."""
+    """Return the outputs, and the blobs that determine the number of their valid rows."""
     begun = padded_blobs(subject.layers)
     return list(dict.fromkeys([*subject.outputs, *(begun[name] for name in subject.outputs if name in begun)]))
 
 
 def expected(subject: Subject, inputs: Arrays) -> dict[str, np.ndarray]:
-    """What the net gives, without rows of padding."""
+    """Return the net's results, without padded rows."""
     return compile_net(subject, inputs)(inputs)
 
 
@@ -72,12 +72,12 @@ def rows_taken(model: onnx.ModelProto) -> set[str]:
 
 
 def twice(inputs: Arrays, rows: set[str]) -> dict[str, np.ndarray]:
-    """Twice as many rows of those inputs."""
+    """Return these inputs with their rows repeated."""
     return {name: np.concatenate([x, x]) if name in rows else x for name, x in inputs.items()}
 
 
 def assert_same(subject: Subject, inputs: Arrays, **options: Any) -> onnx.ModelProto:
-    """The model gives what the net does: for these inputs and, where it takes them, for twice as many rows."""
+    """Check that the model's results equal the net's, for these inputs and, if accepted, twice as many rows."""
     model = export_net(subject, **options)
     assert_equal(run(model, inputs), expected(subject, inputs))
     if rows := rows_taken(model):

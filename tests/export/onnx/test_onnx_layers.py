@@ -1,4 +1,4 @@
-"""Every layer type as a model of its own: what onnxruntime makes of a recorded case is what the net does."""
+"""Every layer type as a model: onnxruntime's results for a recorded case equal the net's."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ LONG = ["squeezenet", "mobilenet", "cifar10_full", "lstm", "faster_rcnn_toy/test
 
 
 def subject_of(text: Any, outputs: Any = None) -> Subject:
-    """A net whose weights and statistics are no zeros."""
+    """Return a net whose weights and statistics are not zero."""
     net = Net(text)
     return make_subject(net, fill_variables(net), outputs)
 
@@ -177,7 +177,7 @@ def test_a_model_with_preprocessing_takes_images() -> None:
     ],
 )
 def test_boxes_with_infinite_corners_are_pooled_equally(pooling: str) -> None:
-    """What a detector makes of an image that it knows nothing of."""
+    """The boxes of a detector for an image that it has not learned."""
     text = f"""
     layer {{ name: "data" type: "Input" top: "data" top: "rois"
       input_param {{ shape {{ dim: 1 dim: 8 dim: 6 dim: 7 }} shape {{ dim: 6 dim: 5 }} }} }}

@@ -1,4 +1,4 @@
-"""What cannot be exported is said, all of it, before anything is written."""
+"""All reasons why a net cannot be exported are reported, before anything is written."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The words that the schema knows, for texts to be changed with, and what Google's parser reads of a text."""
+"""The words of the schema, for changes of texts, and Google's parser as the oracle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def types() -> list[str]:
 
 
 def disagrees(text: bytes, message: Any) -> bool:
-    """Whether Google's parser reads another message of a text; what it refuses is no matter."""
+    """Return whether Google's parser reads another message; a text that it refuses does not count."""
     try:
         parsed = text_format.Parse(text.decode("utf-8"), type(message)())
     except (text_format.ParseError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A small solver whose snapshots are restored, and what must be equal then."""
+"""A small solver whose snapshots are restored, and the values that must be equal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def solver() -> Solver:
 
 @functools.cache
 def snapshot(*ends: str, hdf5: bool = False) -> Files:
-    """Write a snapshot after two iterations; return those of its files whose names end so, or hold it."""
+    """Write a snapshot after two iterations; return its files whose names contain this text."""
     with tempfile.TemporaryDirectory() as folder:
         form = "snapshot_format: HDF5" if hdf5 else ""
         solver = Solver(f'{SOLVER} {form} snapshot_prefix: "{folder}/x"')
@@ -47,11 +47,11 @@ def snapshot(*ends: str, hdf5: bool = False) -> Files:
 
 
 def restore(path: Path) -> dict[str, Any]:
-    """Restore a snapshot, train on for an iteration, and return what there was before it.
+    """Restore a snapshot, train for one iteration, and return the state before it.
 
     Raises:
-        CaffejaxError: if it is refused; then the solver is what it was.
-        AssertionError: if it is not.
+        CaffejaxError: if the snapshot is refused; then the solver is unchanged.
+        AssertionError: if the solver has changed.
     """
     training = solver()
     before = _state(training)

@@ -42,14 +42,14 @@ def load(path: Path) -> dict[str, list[np.ndarray]]:
 
 
 def same_array(one: Any, two: Any) -> bool:
-    """Whether two arrays are equal in all that they are."""
+    """Return whether two arrays are equal in shape, dtype and all bits."""
     return one is two or (
         one.shape == two.shape and one.dtype == two.dtype and bool(np.array_equal(one, two, equal_nan=True))
     )
 
 
 def same_weights(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Whether the same layers have the same blobs."""
+    """Return whether the same layers have equal blobs."""
     return one.keys() == two.keys() and all(
         len(one[name]) == len(two[name]) and all(map(same_array, one[name], two[name])) for name in one
     )

@@ -59,12 +59,12 @@ def _read(folder: Path) -> Any:
 
 
 def _name(layer: Any) -> str:
-    """What layers are called whose names are no UTF-8, which protobuf shows as bytes."""
+    """Return the name of a layer whose name is not UTF-8, which protobuf shows as bytes."""
     return layer.name if isinstance(layer.name, str) else layer.name.decode(errors="replace")
 
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    """What protobuf reads of the file, too, is what was read."""
+    """Return a complaint if protobuf reads other blobs from the file."""
     try:
         net = caffe_pb2.NetParameter.FromString(damaged["weights.caffemodel"])
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Checkpoint folders: files damaged, missing, renamed. They have checksums: what is restored is what was saved."""
+"""Checkpoint folders: files damaged, missing, renamed. They have checksums: the restored state is the saved one."""
 
 from __future__ import annotations
 

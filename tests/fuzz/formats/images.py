@@ -36,7 +36,7 @@ def _read(folder: Path) -> Any:
 
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    """The picture beside the damaged one is what it was."""
+    """Return a complaint if the picture beside the damaged one has changed."""
     return None if np.array_equal(actual[0][0][0], expected[0][0][0]) else "another picture: good.png"
 
 

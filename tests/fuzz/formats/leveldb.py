@@ -43,9 +43,9 @@ def _read(folder: Path) -> Any:
 
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    """Records are those that were written, or the first of them where a log is cut off; checksums tell.
+    """Return a complaint if there are records other than the written ones, or the first of them if a log is cut off.
 
-    Unless these were made anew, which takes more bytes than a few.
+    Checksums detect changes, unless they were computed again, which takes more bytes than a few.
     """
     if actual == expected or not all(_too_little(damaged.get(name, b""), before) for name, before in intact.items()):
         return None
@@ -54,7 +54,7 @@ def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str
 
 
 def _too_little(content: bytes, before: bytes) -> bool:
-    """Whether a file has changed in too few bytes for another checksum."""
+    """Return whether a file has changed in too few bytes for another valid checksum."""
     if len(content) != len(before):
         return before.startswith(content)
     return sum(one != two for one, two in zip(content, before, strict=True)) < 4

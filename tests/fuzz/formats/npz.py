@@ -31,7 +31,7 @@ def _read(folder: Path) -> Any:
 
 
 def _complaint(damaged: Files, intact: Files, expected: Any, actual: Any) -> str | None:
-    """Members whose checksum is what it was hold what they held."""
+    """Return a complaint if a member with an unchanged checksum has another content."""
     sums = [
         {(info.filename, info.CRC) for info in zipfile.ZipFile(io.BytesIO(files["weights.npz"])).infolist()}
         for files in (damaged, intact)

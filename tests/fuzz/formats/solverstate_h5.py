@@ -1,4 +1,4 @@
-"""Training states in .solverstate.h5 files, with the record of what Caffe does not keep."""
+"""Training states in .solverstate.h5 files, with the record of state that Caffe does not store."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What damages files: any bytes, or what knows how a format is built and keeps it so where it need not break."""
+"""Mutators: of any bytes, or of a format's elements, keeping the rest valid."""

@@ -19,7 +19,7 @@ _FOOTER = 48
 
 
 def change_log(draw: Random, content: bytes) -> bytes:
-    """Change a record of a log or manifest, and frame all anew; now and then the file's own bytes."""
+    """Change a record of a log or manifest, and frame all records again; sometimes the file's bytes instead."""
     records = _records(content)
     kind = draw.random()
     if kind < 0.25 or not records:
@@ -33,7 +33,7 @@ def change_log(draw: Random, content: bytes) -> bytes:
 
 
 def change_table(draw: Random, content: bytes) -> bytes:
-    """Change the bytes of a table's blocks, with checksums made anew; now and then the file's own bytes."""
+    """Change the bytes of a table's blocks, and compute the checksums again; sometimes the file's bytes instead."""
     if draw.random() < 0.3 or len(content) < _FOOTER:
         return damage(draw, content)
     result = bytearray(content)

@@ -43,10 +43,10 @@ _LIMITS = {
 
 
 def change_message(draw: Random, content: bytes, kind: type[Message], strings: list[str]) -> bytes:
-    """Change one to three fields of a text's message, or of those within it; `strings` are some that mean something.
+    """Change one to three fields of a text's message or its nested messages; `strings` are meaningful values.
 
     Raises:
-        text_format.ParseError: if it is no such text.
+        text_format.ParseError: if the text is not valid.
     """
     message = text_format.Parse(content.decode(), kind())
     for _ in range(draw.choice((1, 1, 1, 2, 3))):

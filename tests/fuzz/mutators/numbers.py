@@ -1,4 +1,4 @@
-"""Numbers at the edges of what fields hold."""
+"""Numbers at the limits of fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ EDGES = sorted(
 
 
 def edge(draw: Random, bits: int = 64) -> int:
-    """Draw a number of at most so many bits, not negative."""
+    """Draw a number of at most this many bits, not negative."""
     value = draw.choice(EDGES) if draw.random() < 0.7 else draw.getrandbits(draw.randrange(1, bits + 1))
     return value & ((1 << bits) - 1)

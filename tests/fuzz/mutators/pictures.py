@@ -1,4 +1,4 @@
-"""Pictures changed chunk by chunk, with PNG's checksums made anew."""
+"""Pictures changed chunk by chunk, with PNG's checksums computed again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def change_picture(draw: Random, content: bytes) -> bytes:
-    """Change a PNG's chunk or a JPEG's segment; now and then any bytes, those of other formats always."""
+    """Change a PNG's chunk or a JPEG's segment; sometimes, and for other formats always, any bytes."""
     if draw.random() < 0.25:
         return damage(draw, content)
     if content.startswith(_PNG):

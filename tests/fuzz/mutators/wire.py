@@ -1,4 +1,4 @@
-"""Protobuf messages changed field by field; lengths are mended after, but where they are what is changed."""
+"""Protobuf messages changed field by field; lengths are corrected afterwards, unless they are the change."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Field:
 
 
 def parse(content: bytes) -> tuple[Field, ...]:
-    """Take a message apart, and those within it as far as they look like some.
+    """Parse a message, and its fields as nested messages where they look like messages.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if the data is not a message.
     """
     fields = []
     for number, kind, value in wire.read_fields(memoryview(content)):
@@ -62,7 +62,7 @@ def encode(fields: tuple[Field, ...]) -> bytes:
 
 
 def change_fields(draw: Random, content: bytes) -> bytes:
-    """Change a field of a message, or of one within it; of what is no message, bytes."""
+    """Change a field of a message or of a nested message; change bytes if the data is not a message."""
     try:
         fields = parse(content)
     except ValueError:

@@ -42,7 +42,7 @@ _SHAPES = [
 
 
 def change_archive(draw: Random, content: bytes) -> bytes:
-    """Change a member, and write the archive anew; now and then the archive's own bytes."""
+    """Change a member, and write the archive again; sometimes the archive's bytes instead."""
     kind = draw.random()
     if kind < 0.3:
         return damage(draw, content)

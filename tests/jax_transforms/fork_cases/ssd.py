@@ -1,4 +1,4 @@
-"""Layers of the SSD fork, and what CTPN, caffe-windows and fast-rcnn have of the kind."""
+"""Layers of the SSD fork, and similar layers of CTPN, caffe-windows and fast-rcnn."""
 
 import numpy as np
 from case import ROWS, Case, Shape, layer
@@ -22,7 +22,7 @@ def priors(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def truth(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Of the first images, a row in three of the others, or of padding."""
+    """Return ground truth of the first images, with every third row of another image or padding."""
     n = shape[2]
     images = np.where(np.arange(n) % 3, np.arange(n) % 2, -1)
     columns = [images, random.integers(1, CLASSES, n), np.zeros(n), *boxes(random, n).T, np.zeros(n)]

@@ -27,7 +27,7 @@ def test_simple_layers_in_a_row_at_any_shape() -> None:
 
 
 def test_import_caffe_works_while_users_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the module and in its methods, and nowhere else afterwards; neighbours are found likewise."""
+    """`import caffe` works in the module and in its methods, and nowhere else; neighbours can be imported too."""
     monkeypatch.delitem(sys.modules, "caffe", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neighbour_of_it.py").write_text("ten = 10\n")
@@ -169,7 +169,7 @@ def test_classes_are_made_with_the_layer_where_they_derive_from_layer(monkeypatc
 
 
 def test_blobs_start_as_setup_has_them(tmp_path: Path) -> None:
-    """A weight file is stronger, and what is saved is the net's own value."""
+    """A weight file overrides `setup`, and the net's value is saved."""
     net = Net(python("p", "ParameterLayer", tops="y"))
     start, state = net.init(jax.random.key(0))
     np.testing.assert_array_equal(start["p"][0], [5])

@@ -1,4 +1,4 @@
-"""Solvers on nets with Python layers: data at the start, losses at the end, blobs of their own, checkpoints."""
+"""Solvers on nets with Python layers: data sources, losses, blobs, checkpoints."""
 
 import logging
 from pathlib import Path

@@ -226,7 +226,7 @@ class Regions(caffe.Layer):
 
 
 class Score(caffe.Layer):
-    """What fraction of the label map the scores get right; it has no backward."""
+    """The fraction of correct labels; it has no backward."""
 
     def reshape(self, bottom, top):
         top[0].reshape()
@@ -279,7 +279,7 @@ def fails(x):
 
 
 class Scaled:
-    """x times a learned factor for each channel; param_str is what they start at."""
+    """x times a learned factor for each channel; param_str is the initial factor."""
 
     def blobs(self, x):
         return [caffejax.ParamSpec((x.shape[1],), value=np.full(x.shape[1], float(self.param_str)))]

@@ -1,4 +1,4 @@
-"""Python layers that are built in: used where there is no such module, and only there."""
+"""Built-in Python layers: used only if the user's module does not exist."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ STDS = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)
 
 
 def detections(tops: dict[str, Any]) -> list[tuple[int, float, np.ndarray]]:
-    """(class, score, box) of what is found, the best first: scores above a half, and no two alike of a class."""
+    """Return the detections (class, score, box), best first: scores above a half, without duplicates of a class."""
     result: list[tuple[int, float, np.ndarray]] = []
     boxes = np.asarray(tops["rois"])[:, 1:]
     deltas = np.asarray(tops["bbox_pred"]).reshape(len(boxes), 3, 4) * STDS

@@ -1,4 +1,4 @@
-"""Layers about regions: against plain loops, by laws, and what they say of bad inputs."""
+"""Region layers: against plain loops, by invariants, and their messages about invalid inputs."""
 
 import functools
 from typing import Any
