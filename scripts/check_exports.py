@@ -29,7 +29,7 @@ from export.judging import FORMS, verdict  # noqa: E402  it lies beside the test
 ONE = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
-from export.assessing import assess
+from export.export_forms import assess
 print(json.dumps(assess(*sys.argv[1:3], sys.argv[4:])))
 """
 

@@ -13,10 +13,10 @@ import pytest
 
 from caffejax.kernels.program_cache import Programs
 from caffejax.process import enable_compilation_cache
+from compile_flags import xla_flags
 from jax_transforms.processes import fresh
-from quickly import flags
 
-os.environ["XLA_FLAGS"] = flags()  # of the processes that tests start as well
+os.environ["XLA_FLAGS"] = xla_flags()  # of the processes that tests start as well
 if "CAFFEJAX_CACHE" not in os.environ:  # the first of the processes: what one of them compiled, the others load
     _compiled = tempfile.TemporaryDirectory()
     os.environ["CAFFEJAX_CACHE"] = _compiled.name

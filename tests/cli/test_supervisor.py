@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from started import Program
+from subprocesses import Program
 
 OURS = """
 import os, signal, sys, time

@@ -15,8 +15,8 @@ import pytest
 from pages import run_page
 
 from caffejax import read_caffemodel
-from quickly import unhurried
-from started import Program
+from compile_flags import optimized_environment
+from subprocesses import Program
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs" / "digits"
@@ -30,7 +30,7 @@ def caffejax(*arguments: object, folder: Path) -> str:
     """Runs the command; what it says on stderr."""
     command = [*COMMAND, *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=unhurried()
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=optimized_environment()
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -120,7 +120,7 @@ def test_killed_and_resumed_is_the_same_run(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     after = random.choice(range(2, 5))  # snapshots to let pass; the first is complete when the third begins
     command = [*COMMAND, "train", "--solver=solver.prototxt"]
-    with Program(command, cwd=folder, stderr=subprocess.PIPE, env=unhurried()) as process:
+    with Program(command, cwd=folder, stderr=subprocess.PIPE, env=optimized_environment()) as process:
         assert process.stderr is not None
         for line in process.stderr:
             after -= "Snapshotting solver state to checkpoint" in line

@@ -15,7 +15,7 @@ import pytest
 
 from caffejax import Callback, Solver, read_caffemodel
 from caffejax.training import Scores
-from started import Program
+from subprocesses import Program
 
 DIGITS = Path(__file__).parents[2] / "configs" / "digits" / "digits_train_lmdb"
 # all that a run must remember: crops and mirrors, the place in the data, dropout, momentum

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from caffejax.net import Net
-from quickly import with_devices
+from compile_flags import with_devices
 
 pytestmark = pytest.mark.long
 

@@ -2,7 +2,7 @@
 
 from caffejax import Net
 from caffejax.export import Subject
-from export.filled import fill_variables
+from export.random_params import fill_variables
 
 # one layer after an input of the shape: its type, and the rest of it
 LAYERS: dict[str, tuple[tuple[int, ...], str]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export import assessing
+from export import export_forms
 from export.flax_nets import residual_net
 from export.judging import errors, in_any_order, verdict
 
@@ -38,7 +38,7 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
     (nets / "b.prototxt").write_text('layer { name: "x" type: "Convolutoin" top: "x" }')
     done = check(nets, "--out", out)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in assessing.FORMS]
+    assert done.stdout.splitlines()[-3:] == [f"{form}: 1 equal, 1 does not load" for form in export_forms.FORMS]
     equal, wrong = sorted(map(json.loads, out.read_text().splitlines()), key=lambda row: str(row["net"]))
     assert equal["outputs"].keys() == equal["onnx"].keys() == {"prob", "fc"}
     assert all(moved > 1e-3 for moved in equal["moves"].values())
@@ -48,8 +48,8 @@ def test_all_nets_of_a_folder_are_checked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_wrong_export_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.prototxt").write_text(residual_net(1))
-    monkeypatch.setitem(assessing._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
-    result = assessing.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
+    monkeypatch.setitem(export_forms._FORMS, "onnx", lambda subject, inputs: _off(subject, inputs))
+    result = export_forms.assess(str(tmp_path / "net.prototxt"), forms=("onnx",))
     assert result["onnx"]["fc"] == pytest.approx(1e-3, rel=0.2)
     assert verdict(result, "onnx") == "differs"
     assert verdict(result | {"sways": dict.fromkeys(result["sways"], 0.01)}, "onnx") == "unstable"
@@ -83,6 +83,6 @@ def _off(subject: Any, inputs: Any) -> dict[str, np.ndarray]:
 def test_public_nets_are_equal(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(CORPUS / "nets.zip") as archive:
         path = archive.extract(next(n for n in archive.namelist() if Path(n).name == name), tmp_path)
-    result = assessing.assess(path)
-    for form in assessing.FORMS:
+    result = export_forms.assess(path)
+    for form in export_forms.FORMS:
         assert max(result[form].values()) < 1e-4, result[form]

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 
 from caffejax import Net
 from caffejax.export import make_subject
-from export.assessing import assess_subject
 from export.drawn_nets import nets
-from export.filled import fill_variables
+from export.export_forms import assess_subject
 from export.judging import FORMS, TOLERANCE
+from export.random_params import fill_variables
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -18,7 +18,7 @@ from caffejax import CaffejaxError, Net
 from caffejax.export import Subject, make_subject
 from caffejax.export.flax import write_flax
 from caffejax.export.flax.emit_context import known_types
-from export.filled import fill_variables
+from export.random_params import fill_variables
 from jax_transforms.processes import fresh
 from recorded import MANIFEST, case_id
 

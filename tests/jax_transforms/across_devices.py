@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from global_batch import AXIS, mesh
 from jax.sharding import PartitionSpec as P
-from joined import AXIS, mesh
 from subject import assert_close
 
 from caffejax.errors import CaffejaxError

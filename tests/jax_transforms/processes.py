@@ -5,7 +5,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from quickly import with_devices
+from compile_flags import with_devices
 
 
 def fresh(devices: int = 1) -> ProcessPoolExecutor:

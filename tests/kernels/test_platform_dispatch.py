@@ -14,7 +14,7 @@ import pytest
 from jax import export
 
 from caffejax.kernels.platform_dispatch import Operation
-from quickly import with_devices
+from compile_flags import with_devices
 
 X = jnp.arange(1.0, 4)
 

@@ -15,7 +15,7 @@ from replay import Replay, assert_as_recorded
 from caffejax.errors import CaffejaxError
 from caffejax.layers import layer_types
 from caffejax.net import Net
-from quickly import unhurried
+from compile_flags import optimized_environment
 from recorded import KERNEL_TYPES, MANIFEST, REJECTED, case_id, first_of_each, of_fork, recorded_type
 
 HERE = Path(__file__).parent
@@ -71,7 +71,7 @@ def test_first_cases_compiled_with_all_optimizations() -> None:
     path = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", "from test_golden import check_first; check_first()"],
-        env=unhurried() | {"PYTHONPATH": path},
+        env=optimized_environment() | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,

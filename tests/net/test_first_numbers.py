@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from caffejax.net import Net
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # also where this runs as a program
-from quickly import unhurried
+from compile_flags import optimized_environment
 
 RECORDED = Path(__file__).parents[1] / "golden" / "first_numbers.json"
 
@@ -107,7 +107,7 @@ def _summaries() -> dict[str, Any]:
 def test_first_numbers_are_those_recorded() -> None:
     """In a process that compiles as users do: how sums and products are rounded follows from that."""
     command = [sys.executable, __file__, "--print"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=unhurried())
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=optimized_environment())
     result, recorded = json.loads(done.stdout), json.loads(RECORDED.read_text())
     assert result.keys() == recorded.keys()
     others = []

@@ -12,7 +12,7 @@ import pytest
 
 from caffejax.planning import program_of
 from caffejax.planning.hlo import Collective, count
-from quickly import with_devices
+from compile_flags import with_devices
 
 N = 1 << 16
 X = jax.ShapeDtypeStruct((N,), jnp.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quickly import with_devices
+from compile_flags import with_devices
 
 pytestmark = pytest.mark.slow
 

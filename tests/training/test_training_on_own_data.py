@@ -13,7 +13,7 @@ import pytest
 
 from caffejax import Net, Solver, SolverError
 from caffejax.cli import main
-from quickly import with_devices
+from compile_flags import with_devices
 
 INPUT = """layer { name: "in" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }"""

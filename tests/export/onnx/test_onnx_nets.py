@@ -12,7 +12,7 @@ from onnx_oracle import assert_equal, assert_same, expected, run
 from caffejax import Net, __version__
 from caffejax.export import Preprocessing, Subject, make_subject
 from caffejax.export.onnx import OPSETS, export_onnx, write_onnx
-from export.filled import fill_variables
+from export.random_params import fill_variables
 from export.test_stablehlo import CLASSIFICATION, DETECTION, SEGMENTATION, SIAMESE
 
 REPOSITORY = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ from caffejax import Net
 from caffejax.cli import main
 from caffejax.export import Subject, make_subject
 from caffejax.export.onnx import export_onnx
-from export.filled import fill_variables
 from export.onnx.test_onnx_nets import CLASSIFICATION, CONFIGS, SEGMENTATION
+from export.random_params import fill_variables
 
 pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f"needs OpenCV 5, not {cv2.__version__}")
 

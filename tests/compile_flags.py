@@ -13,13 +13,13 @@ FLAGS = {
 }
 
 
-def flags(*others: str) -> str:
+def xla_flags(*others: str) -> str:
     """A value for `XLA_FLAGS`: these flags, unless the environment has them set otherwise, and others."""
     ours = [f"{name}={value}" for name, value in FLAGS.items() if name not in os.environ.get("XLA_FLAGS", "")]
     return " ".join([os.environ.get("XLA_FLAGS", ""), *ours, *others]).strip()
 
 
-def unhurried() -> dict[str, str]:
+def optimized_environment() -> dict[str, str]:
     """The environment without these flags: for programs that run far longer than they are compiled."""
     others = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if flag.partition("=")[0] not in FLAGS]
     return os.environ | {"XLA_FLAGS": " ".join(others)}
@@ -27,4 +27,4 @@ def unhurried() -> dict[str, str]:
 
 def with_devices(devices: int) -> dict[str, str]:
     """The environment of a process whose JAX sees a CPU as that many devices."""
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags(f"--xla_force_host_platform_device_count={devices}")}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags(f"--xla_force_host_platform_device_count={devices}")}

@@ -3,11 +3,11 @@
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import joined
+import global_batch
 import pytest
 from case import Case
 from cases import FORKS
-from joined_cases import CASES, MORE
+from global_batch_cases import CASES, MORE
 from subject import expect_support, subject
 
 from caffejax.layers import LayerType, type_of
@@ -46,4 +46,4 @@ def test_sharded_results_equal_one_device(
     case: Case, devices: int, backward: str, eight_devices: ProcessPoolExecutor
 ) -> None:
     with expect_support("joined", subject(case, "fast")):
-        eight_devices.submit(joined.check, case.name, devices, backward).result()
+        eight_devices.submit(global_batch.check, case.name, devices, backward).result()

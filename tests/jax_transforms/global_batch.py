@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from case import Case
+from global_batch_cases import CASES
 from jax.sharding import PartitionSpec
-from joined_cases import CASES
 from subject import KEY, Subject, assert_close, compile_call
 
 from caffejax.layers.context import Context

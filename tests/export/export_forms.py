@@ -17,9 +17,9 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
-from export.filled import fill_variables
 from export.judging import FORMS, Arrays, beyond, errors, in_any_order, largest
 from export.onnx.onnx_oracle import compile_net, export_net, run, with_rows
+from export.random_params import fill_variables
 
 NUDGE = 1e-6  # what inputs are moved by, to see how far the net itself moves
 
