@@ -26,13 +26,15 @@ from difference import Difference, Shown  # noqa: E402
 
 INTRO = """# Differences from Caffe
 
-Made by `scripts/make_differences_page.py`, which runs every case below; a test keeps it up to date. A difference that
-vanished or changed would fail it.
+Where do results differ from Caffe's on purpose, and why? Everywhere else they are Caffe's but for the last digits: sums are
+taken in another order. For a net of yours
 
-Results are Caffe's except where this page says so, and in the last digits: sums are taken in another order.
-[comparing.md](comparing.md) shows how to find where a net of yours departs from Caffe, and by how much. Where Caffe's
+    caffejax compare caffe.npz train_val.prototxt
+
+prints how far each array is from a dump that Caffe wrote, and the first layer that departs ([how](comparing.md)). Where Caffe's
 own gradient is not the derivative, and is followed all the same, [layers.md](layers.md) says so. By Caffe its code
-for the CPU is meant.
+for the CPU is meant. `scripts/make_differences_page.py` makes this page by running every case below; a difference that
+vanished or changed fails a test.
 """
 
 TYPES = """## Layer types

@@ -37,7 +37,7 @@ FAMILIES = {
     **dict.fromkeys(("affine", "eltwise"), "arithmetic"),
     **dict.fromkeys(("shape", "permute", "indexing", "identity"), "shape, selection"),
     **dict.fromkeys(("softmax", "cross_entropy", "distance", "smooth_l1", "accuracy"), "loss, metric"),
-    **dict.fromkeys(("recurrent", "sequences"), "sequences"),
+    **dict.fromkeys(("recurrent", "sequences"), "sequence"),
     **dict.fromkeys(("detection", "detectnet", "mscnn", "rcnn", "yolo"), "detection"),
     "segmentation": "segmentation",
     "metric_learning": "metric learning",
@@ -84,9 +84,12 @@ Tests check this for every type. A type's section names the transformations that
 
 SECTIONS = """# TITLE
 
-The types of WHOSE in alphabetical order; [the table of all types](layers.md) gives an overview. The examples were built
-when this page was made: above each are the shapes of bottoms, tops and params. Messages that types share, such as
-FillerParameter, are [at the end of the table's page](layers.md#shared-settings).
+What each layer type of WHOSE does, and what its settings mean. In a terminal `caffejax layers TYPE` prints the same;
+[the table of all types](layers.md) has a line for each. The examples were built when this page was made: above each are
+the shapes of bottoms, tops and params. Messages that types share, such as FillerParameter, are
+[at the end of the table's page](layers.md#shared-settings).
+
+CONTENTS
 """
 
 SETTINGS = """
@@ -101,16 +104,27 @@ layer supports them.
 def pages() -> dict[Path, str]:
     """Write all pages."""
     examples, tables = Examples(), Tables()
-    sections: dict[str, list[str]] = {CAFFE: [], FORKS: []}
-    for t in layer_types().values():
-        sections[page_of(t)] += ["", f"## {t.name}", "", *whole_section(t, examples, tables)]
-    caffe = SECTIONS.replace("TITLE", "Layers of Caffe").replace("WHOSE", "BVLC Caffe")
-    forks = SECTIONS.replace("TITLE", "Layers of forks").replace("WHOSE", "forks of Caffe")
     return {
         DOCS / ALL: overview(tables),
-        DOCS / CAFFE: caffe + "\n".join(sections[CAFFE]) + "\n",
-        DOCS / FORKS: forks + "\n".join(sections[FORKS]) + "\n",
+        DOCS / CAFFE: sections(CAFFE, "Layers of Caffe", "BVLC Caffe", examples, tables),
+        DOCS / FORKS: sections(FORKS, "Layers of forks", "forks of Caffe", examples, tables),
     }
+
+
+def sections(page: str, title: str, whose: str, examples: Examples, tables: Tables) -> str:
+    """Write a page's sections, by family and in alphabetical order, below links to them."""
+    contents, lines = [], []
+    for name in dict.fromkeys(FAMILIES.values()):
+        types = [t for t in layer_types().values() if page_of(t) == page and family(t) == name]
+        if types:
+            heading = f"{name.capitalize()} layers".replace(",", " and")
+            links = ", ".join(f"[{t.name}](#{t.name.lower()})" for t in types)
+            contents.append(f"- [{heading}](#{heading.lower().replace(' ', '-')}): {links}")
+            lines += ["", f"## {heading}"]
+        for t in types:
+            lines += ["", f"### {t.name}", "", *whole_section(t, examples, tables)]
+    head = SECTIONS.replace("TITLE", title).replace("WHOSE", whose).replace("CONTENTS", "\n".join(contents))
+    return head + "\n".join(lines) + "\n"
 
 
 def page_of(t: LayerType) -> str:
@@ -146,7 +160,7 @@ def whole_section(t: LayerType, examples: Examples, tables: Tables) -> list[str]
         return lines + section(t, examples, tables)
     lines.append(t.implementation.selection_doc)
     for name, variant in variants(t).items():
-        lines += ["", f"### {t.name}: {name}", "", *section(variant, examples, tables)]
+        lines += ["", f"#### {t.name}: {name}", "", *section(variant, examples, tables)]
     return lines
 
 
