@@ -261,6 +261,7 @@ NETS: dict[str, str] = {
         layer("BN", "bn", "p", "bn", "bn_param { shift_filler { value: 0 } }"),
         layer("Upsample", "u", "bn pm", "u", "upsample_param { upsample_h: 7 upsample_w: 8 }"),
         layer("BN", "fixed", "u", "v", "bn_param { bn_mode: INFERENCE }"),
+        layer("BN", "in_place", "v", "v", "bn_param { bn_mode: INFERENCE }"),
         layer("Pooling", "q", "v", "q qm", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"),
         layer("Unpooling", "w", "q qm", "w", "unpooling_param { unpool_h: 7 unpool_w: 8 }"),
     ),

@@ -32,7 +32,7 @@ def batch_norm(e: Emission) -> Value:
 def bn(e: Emission) -> Value:
     """Write PSPNet's BN as nnx.BatchNorm, and SegNet's BN, which has no running statistics, as functions."""
     require(len(e.layer.tops) == 1, "has tops for the mean and the variance, which is not supported")
-    if bn_variant(e.layer.site.layer) == "SegNet":
+    if bn_variant(e.layer.site.layer).startswith("SegNet"):
         return _segnet_bn(e)
     scale, bias, mean, variance = (array.reshape(-1) for array in e.arrays)
     weights = {"mean": mean, "var": variance, "scale": scale, "bias": bias}
