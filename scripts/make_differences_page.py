@@ -26,15 +26,15 @@ from difference import Difference, Shown  # noqa: E402
 
 INTRO = """# Differences from Caffe
 
-Where do results differ from Caffe's on purpose, and why? Everywhere else they are Caffe's but for the last digits: sums are
-taken in another order. For a net of yours
+Where do results differ from Caffe's on purpose, and why? Everywhere else they are Caffe's but for the last digits: sums
+are taken in another order. For a net of yours
 
     caffejax compare caffe.npz train_val.prototxt
 
-prints how far each array is from a dump that Caffe wrote, and the first layer that departs ([how](comparing.md)). Where Caffe's
-own gradient is not the derivative, and is followed all the same, [layers.md](layers.md) says so. By Caffe its code
-for the CPU is meant. `scripts/make_differences_page.py` makes this page by running every case below; a difference that
-vanished or changed fails a test.
+prints how far each array is from a dump that Caffe wrote, and the first layer that departs ([how](comparing.md)).
+Where Caffe's own gradient is not the derivative, and is followed all the same, [layers.md](layers.md) says so. By
+Caffe its code for the CPU is meant. `scripts/make_differences_page.py` makes this page by running every case below; a
+difference that vanished or changed fails a test.
 """
 
 TYPES = """## Layer types
