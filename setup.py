@@ -1,6 +1,6 @@
-"""Compiles kernels/*.cc where that can be done; without them all works, but slower. The rest is in pyproject.toml.
+"""Compiles kernels/*.cc where possible; without them all works, but slower. All else is in pyproject.toml.
 
-They do not call Python: jaxlib and ctypes do the calling. So one wheel with them serves every CPython from 3.11 on.
+The kernels do not call Python; jaxlib and ctypes call them. So one wheel with them serves every CPython from 3.11 on.
 `CAFFEJAX_KERNELS=none` in the environment leaves them out: that wheel is for every system.
 """
 
@@ -19,7 +19,7 @@ from setuptools.command.build_py import build_py
 
 
 def headers_and_library() -> tuple[list[str], list[str]] | None:
-    """The folders of jaxlib's and oneDNN's headers, and of oneDNN's library; None where these are not installed."""
+    """Return the folders of jaxlib's and oneDNN's headers, and of oneDNN's library; None if not installed."""
     jaxlib = importlib.util.find_spec("jaxlib")
     try:
         header, library = (
@@ -33,16 +33,16 @@ def headers_and_library() -> tuple[list[str], list[str]] | None:
     return [str(Path(jaxlib.origin).parent / "include"), str(header.parents[2])], [str(library.parent)]
 
 
-def extension(name: str, **more: Any) -> Extension:
-    """One that may fail to compile."""
+def extension(name: str, **options: Any) -> Extension:
+    """Return an extension module that is left out where it does not compile."""
     source, flags = f"src/caffejax/kernels/{name}.cc", ["-std=c++17", "-Wno-return-type"]  # jaxlib's headers
     headers = [str(f) for f in sorted(Path("src/caffejax/kernels").glob("*.h"))]
-    more |= {"extra_compile_args": flags, "depends": headers, "language": "c++"}
-    return Extension(f"caffejax.kernels._{name}", [source], optional=True, py_limited_api=True, **more)
+    options |= {"extra_compile_args": flags, "depends": headers, "language": "c++"}
+    return Extension(f"caffejax.kernels._{name}", [source], optional=True, py_limited_api=True, **options)
 
 
 def extensions() -> list[Extension]:
-    """Those that can be compiled here."""
+    """Return the extension modules that this system can compile."""
     if os.environ.get("CAFFEJAX_KERNELS") == "none" or sys.platform != "linux":
         return []
     folders = headers_and_library()
@@ -55,7 +55,7 @@ def extensions() -> list[Extension]:
 
 
 class BuildWithDemos(build_py):
-    """Copies what `caffejax demo` needs into wheels; in a checkout it takes them from configs/."""
+    """Copies the nets of `caffejax demo` into wheels; in a checkout the command takes them from configs/."""
 
     def run(self) -> None:
         """Build, then copy."""

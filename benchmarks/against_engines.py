@@ -83,44 +83,47 @@ class Bench:
                 self._note_error(f"{net} ({batch}): frozen", frozen.result, unfrozen.result)
             ready = {"frozen": frozen, "unfrozen": unfrozen}
             for engine in self.engines:
-                made = self._peer(engine, f"{net} ({batch})", folders, unfrozen.result)
-                if made is not None:
-                    started.callback(made.process.kill)
-                    ready[engine] = made
+                competitor = self._peer(engine, f"{net} ({batch})", folders, unfrozen.result)
+                if competitor is not None:
+                    started.callback(competitor.process.kill)
+                    ready[engine] = competitor
             yield ready, cold
 
     @property
     def _frozen(self) -> str:
         return "frozen" if self.precision == "float32" else f"frozen_{self.precision}"
 
-    def _note_error(self, what: str, result: np.ndarray, expected: np.ndarray) -> None:
+    def _note_error(self, subject: str, result: np.ndarray, expected: np.ndarray) -> None:
         error = np.abs(result - expected).max() / np.abs(expected).max()
-        self.notes.append(f"{what} differs from float32 by {error:.2g} of the largest output")
+        self.notes.append(f"{subject} differs from float32 by {error:.2g} of the largest output")
 
     def _peer(self, engine: str, row: str, folders: Mapping[str, Path], expected: np.ndarray) -> Competitor | None:
         """Start a peer on each model; return the fastest whose outputs are those expected."""
         ready: dict[str, Competitor] = {}
         for exporter, folder in folders.items():
             try:
-                made = Competitor(self.command(engine, folder), self.threads)
+                competitor = Competitor(self.command(engine, folder), self.threads)
             except RuntimeError:
                 self.notes.append(f"{row}: {engine} does not read the model by {exporter}")
                 continue
+            result = competitor.result
             if self.precision != "float32":
-                self._note_error(f"{row}: {engine}", made.result, expected)
-                ready[exporter] = made
-            elif made.result.shape == expected.shape and np.allclose(made.result, expected, rtol=5e-3, atol=1e-5):
-                ready[exporter] = made
+                self._note_error(f"{row}: {engine}", result, expected)
+                ready[exporter] = competitor
+            elif competitor.result.shape == expected.shape and np.allclose(
+                competitor.result, expected, rtol=5e-3, atol=1e-5
+            ):
+                ready[exporter] = competitor
             else:
-                made.process.kill()
+                competitor.process.kill()
                 self.notes.append(f"{row}: {engine} gives other outputs on the model by {exporter}")
         if not ready:
             return None
         medians = {exporter: statistics.median(times) for exporter, times in in_turn(ready, 3).items()}
         best = min(medians, key=medians.__getitem__)
-        for exporter, made in ready.items():
+        for exporter, competitor in ready.items():
             if exporter != best:
-                made.process.kill()
+                competitor.process.kill()
         if len(medians) > 1:
             both = ", ".join(f"{ms:.2f} ms by {exporter}" for exporter, ms in medians.items())
             print(f"{row}: {engine} on the models {both}", file=sys.stderr, flush=True)
@@ -190,7 +193,7 @@ def main() -> None:
             print(table_row(row.values()), flush=True)
             if best:
                 ratios.setdefault(batch, []).append(rows[-1]["ratio"][best])
-    means = (f"batch {batch} {statistics.geometric_mean(found):.2f}" for batch, found in ratios.items())
+    means = (f"batch {batch} {statistics.geometric_mean(values):.2f}" for batch, values in ratios.items())
     print("\nGeometric means of best peer / frozen:", ", ".join(means))
     print("".join(f"\nNote: {note}." for note in bench.notes))
     if options.json:

@@ -55,8 +55,8 @@ def competitors(
         try:
             yield ready, cold
         finally:
-            for made in ready.values():
-                made.process.kill()
+            for competitor in ready.values():
+                competitor.process.kill()
 
 
 def has_dropout(name: str) -> bool:
@@ -67,11 +67,11 @@ def has_dropout(name: str) -> bool:
 def compare(name: str, task: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a task; return what was measured, as JSON values."""
     with competitors(name, task, options) as (ready, cold):
-        for form, made in ready.items():
+        for form, competitor in ready.items():
             expected, rtol = ready[options.kernels[0]].result, 0.3 if task == "step" and has_dropout(name) else 5e-3
-            np.testing.assert_allclose(made.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
+            np.testing.assert_allclose(competitor.result, expected, rtol=rtol, atol=1e-5, err_msg=f"{name}, {form}")
         times = in_turn(ready, options.rounds)
-        ends = {form: made.end() for form, made in ready.items()}
+        ends = {form: competitor.end() for form, competitor in ready.items()}
     medians = {form: statistics.median(t) for form, t in times.items()}
     torch = [form for form in ready if form in TORCH_FORMS]
     best = min(torch, key=medians.__getitem__) if torch else None
@@ -93,11 +93,11 @@ def row_of(measured: Mapping[str, Any], options: argparse.Namespace) -> dict[str
     row = {"net": measured["net"], "task": f"{measured['task'].split()[0]} ({measured['batch']})"}
     row |= {form: f"{ms[form]:.2f}" if form in ms else "-" for form in (*options.kernels, *options.torch)}
     for form in options.kernels:
-        of = "" if len(options.kernels) == 1 else f" of {form}"
+        suffix = "" if len(options.kernels) == 1 else f" of {form}"
         first, as_fast = measured["first"][form], measured["ratio"][form]
-        row |= {f"ratio{of}": f"{as_fast:.2f}" if best else "-"}
-        row |= {f"first{of}, s": f"{first['cold']:.1f} / {first['cached']:.1f}"}
-        row |= {f"host{of}, ms": f"{ends[form]['host']:.2f}", f"MiB{of}": f"{ends[form]['peak']:.0f}"}
+        row |= {f"ratio{suffix}": f"{as_fast:.2f}" if best else "-"}
+        row |= {f"first{suffix}, s": f"{first['cold']:.1f} / {first['cached']:.1f}"}
+        row |= {f"host{suffix}, ms": f"{ends[form]['host']:.2f}", f"MiB{suffix}": f"{ends[form]['peak']:.0f}"}
     return row | {"PyTorch's MiB": f"{ends[best]['peak']:.0f}" if best else "-"}
 
 

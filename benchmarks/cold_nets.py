@@ -44,7 +44,7 @@ SPREAD = 2.0  # standard deviation of what the last layers with weights give
 
 
 @dataclass
-class Found:
+class NetFiles:
     """A net's prototxt, and the weights beside it, if any."""
 
     name: str
@@ -52,15 +52,15 @@ class Found:
     weights: Path | None = None
 
 
-def find_nets(asked: Iterable[str], scratch: Path) -> list[Found]:
+def find_nets(names_or_paths: Iterable[str], scratch: Path) -> list[NetFiles]:
     """Return the nets that were asked for.
 
     Args:
         asked: names of `PUBLISHED`, prototxts, and folders or zip files in which the names are looked up first.
         scratch: where archives are unpacked.
     """
-    names, places, found = [], list[Path](), list[Found]()
-    for item in asked:
+    names, places, nets = [], list[Path](), list[NetFiles]()
+    for item in names_or_paths:
         path = Path(item)
         if path.is_dir():
             places.append(path)
@@ -68,27 +68,27 @@ def find_nets(asked: Iterable[str], scratch: Path) -> list[Found]:
             zipfile.ZipFile(path).extractall(scratch / path.stem)
             places.append(scratch / path.stem)
         elif path.is_file():
-            found.append(Found(path.stem, path, _weights_beside(path)))
+            nets.append(NetFiles(path.stem, path, _weights_beside(path)))
         elif item in PUBLISHED:
             names.append(item)
         else:
             raise SystemExit(f"--nets: {item} is no file, folder, or name: {', '.join(PUBLISHED)}")
-    if not names and not found:
+    if not names and not nets:
         names = list(PUBLISHED)
-    return [made for name in names for made in _named(name, places)] + found
+    return [net for name in names for net in _named(name, places)] + nets
 
 
-def _named(name: str, places: Iterable[Path]) -> Iterator[Found]:
+def _named(name: str, places: Iterable[Path]) -> Iterator[NetFiles]:
     """Find a net by name: a published file, or else the net in configs/."""
     files = [file for place in places for file in sorted(place.rglob("*.prototxt"))]
     for pattern in PUBLISHED[name]:
         for file in files:
             if fnmatch(str(file), f"*{pattern}"):
-                yield Found(name, file, _weights_beside(file))
+                yield NetFiles(name, file, _weights_beside(file))
                 return
     config = CONFIGS / CONFIG_OF.get(name, name) / "train_val.prototxt"
     if config.exists():
-        yield Found(name, config)
+        yield NetFiles(name, config)
     else:
         print(f"{name}: not found, left out")
 
@@ -98,9 +98,9 @@ def _weights_beside(prototxt: Path) -> Path | None:
     return weights if weights.exists() else None
 
 
-def write_inference(found: Found, folder: Path) -> None:
+def write_inference(net_files: NetFiles, folder: Path) -> None:
     """Write what the competitors read: deploy.prototxt, weights.caffemodel, inputs of two sizes, about.json."""
-    message = read_net(found.prototxt)
+    message = read_net(net_files.prototxt)
     for layer in message.layer:
         if layer.type == DETECTIONS:
             layer.detection_output_param.ClearField("save_output_param")  # it names files
@@ -115,8 +115,8 @@ def write_inference(found: Found, folder: Path) -> None:
     np.savez(folder / "first.npz", **first)  # type: ignore[arg-type]
     np.savez(folder / "second.npz", **second)  # type: ignore[arg-type]
     variables = _random_variables(net)
-    if found.weights is not None:
-        variables, _ = load_and_report(found.weights, net.graph, variables)
+    if net_files.weights is not None:
+        variables, _ = load_and_report(net_files.weights, net.graph, variables)
     else:
         variables = _spread(net, variables, first)
     save_weights(folder / "weights.caffemodel", net.graph, variables)
@@ -162,15 +162,15 @@ def write_training(name: str, folder: Path) -> Net:
 
 def _two_sizes(net: Net) -> tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]:
     """Return the net's own input shapes, and others that it can take: a smaller image, or else another first axis."""
-    own = {name: net.graph.blobs[name].shape for name in net.input_names}
+    own_shapes = {name: net.graph.blobs[name].shape for name in net.input_names}
     for change in (_smaller_image, _doubled):
-        other = {name: change(shape) for name, shape in own.items()}
+        other_shapes = {name: change(shape) for name, shape in own_shapes.items()}
         try:
-            reshape_graph(net.graph, other)
+            reshape_graph(net.graph, other_shapes)
         except CaffejaxError:
             continue
-        if other != own:
-            return own, other
+        if other_shapes != own_shapes:
+            return own_shapes, other_shapes
     raise CaffejaxError(f"{net.graph.name} takes inputs of one size only")
 
 
@@ -186,12 +186,12 @@ def _doubled(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """Draw inputs: standard normal numbers, and for a matrix what marks sequences: they begin at the first step."""
     random = np.random.default_rng(0)
-    made = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    inputs = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     for name, shape in shapes.items():
         if len(shape) == 2 and len(shapes) > 1:
-            made[name] = np.ones(shape, np.float32)
-            made[name][0] = 0
-    return made
+            inputs[name] = np.ones(shape, np.float32)
+            inputs[name][0] = 0
+    return inputs
 
 
 def _random_variables(net: Net) -> Variables:

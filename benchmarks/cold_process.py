@@ -30,10 +30,10 @@ def frozen(threads: int) -> Callable[[Path], Run]:
     import caffejax
 
     caffejax.tune_process()
-    made: Any = caffejax.Net  # imported when it is named
+    net_class: Any = caffejax.Net  # imported when it is named
 
     def build(folder: Path) -> Run:
-        net = made(folder / "deploy.prototxt", "TEST")
+        net = net_class(folder / "deploy.prototxt", "TEST")
         call = net.freeze(net.load(folder / "weights.caffemodel"))
         return lambda inputs: {name: np.asarray(value) for name, value in jax.block_until_ready(call(inputs)).items()}
 
@@ -197,20 +197,20 @@ def measure_net(name: str, folder: Path, began: float, jobs: list[str], seconds:
     imported = time.monotonic()
     run, first = build(folder), _arrays(folder / "first.npz")
     outputs = run(first)
-    found: dict[str, Any] = {"imports": imported - began, "first": time.monotonic() - began}
+    result: dict[str, Any] = {"imports": imported - began, "first": time.monotonic() - began}
     np.savez(folder / f"{name}-first.npz", **outputs)  # type: ignore[arg-type]
     if "size" in jobs or "memory" in jobs:
         times = _timed_calls(lambda: run(first), seconds)
-        found |= {"steady": _steady(times), "worst": max(times) / _steady(times), "memory": _resident()}
+        result |= {"steady": _steady(times), "worst": max(times) / _steady(times), "memory": _resident()}
     if "size" in jobs:
         second = _arrays(folder / "second.npz")
         start = time.perf_counter()
         outputs = run(second)
-        found["resized"] = (time.perf_counter() - start) * 1000
+        result["resized"] = (time.perf_counter() - start) * 1000
         np.savez(folder / f"{name}-second.npz", **outputs)  # type: ignore[arg-type]
         times = _timed_calls(lambda: run(second), seconds)
-        found |= {"resized_steady": _steady(times), "resized_worst": max(times) / _steady(times)}
-    return found
+        result |= {"resized_steady": _steady(times), "resized_worst": max(times) / _steady(times)}
+    return result
 
 
 def measure_training(name: str, folder: Path, began: float, threads: int) -> dict[str, Any]:
@@ -259,10 +259,10 @@ def main() -> None:
         return
     began, jobs, seconds, threads = float(sys.argv[3]), sys.argv[4].split(","), float(sys.argv[5]), int(sys.argv[6])
     if name in TRAINERS:
-        found = measure_training(name, folder, began, threads)
+        result = measure_training(name, folder, began, threads)
     else:
-        found = measure_net(name, folder, began, jobs, seconds, threads)
-    print(json.dumps(found), flush=True)
+        result = measure_net(name, folder, began, jobs, seconds, threads)
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

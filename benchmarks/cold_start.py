@@ -32,7 +32,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cold_nets import CONFIG_OF, PUBLISHED, TRAINED, Found, find_nets, write_inference, write_onnx_model, write_training
+from cold_nets import (
+    CONFIG_OF,
+    PUBLISHED,
+    TRAINED,
+    NetFiles,
+    find_nets,
+    write_inference,
+    write_onnx_model,
+    write_training,
+)
 from turns import HERE, describe_run, headline, table_head, table_row
 
 from caffejax.errors import CaffejaxError
@@ -86,8 +95,8 @@ class Table:
         return "\n".join([*lines, table_row([f"geometric mean of ratios to {base}", *means])])
 
 
-def with_imports(found: Mapping[str, float]) -> str:
-    return f"{found['first']:.2f} = {found['imports']:.2f} + {found['rest']:.2f}"
+def with_imports(times: Mapping[str, float]) -> str:
+    return f"{times['first']:.2f} = {times['imports']:.2f} + {times['rest']:.2f}"
 
 
 def tables_of(jobs: list[str]) -> list[Table]:
@@ -134,10 +143,10 @@ class Bench:
 
     def _has(self, entry: Entry) -> bool:
         """Return whether a competitor is installed; ours are."""
-        wanted = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
+        statement = "import cv2; cv2.dnn.readNetFromCaffe" if entry.name == "opencv" else f"import {entry.name}"
         if entry.cached is not None:
             return True
-        done = subprocess.run([entry.python, "-c", wanted], capture_output=True, check=False)
+        done = subprocess.run([entry.python, "-c", statement], capture_output=True, check=False)
         if done.returncode:
             self.notes.append(f"{entry.label} is not installed, or cannot read Caffe's nets")
         return done.returncode == 0
@@ -156,8 +165,8 @@ class Bench:
         if done.returncode:
             print(f"{entry.label}: {done.stderr[-2000:]}", file=sys.stderr)
             return None
-        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-        return found | {"rest": found["first"] - found["imports"]}
+        result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return result | {"rest": result["first"] - result["imports"]}
 
     def in_turn(
         self, net: str, entries: list[Entry], folder: Path, jobs: list[str], same: Callable[[Entry, Any], str | None]
@@ -184,26 +193,26 @@ class Bench:
             if found
         }
 
-    def tried(self, measure: Callable[[Found, Path], Medians], found: Found) -> Medians:
+    def measure_in_folder(self, measure: Callable[[NetFiles, Path], Medians], net_files: NetFiles) -> Medians:
         """Measure in a folder of its own; a net with which that fails is named, and does not keep others from it."""
         try:
             with tempfile.TemporaryDirectory() as folder:
-                medians = measure(found, Path(folder))
+                medians = measure(net_files, Path(folder))
         except (CaffejaxError, subprocess.CalledProcessError) as error:
-            self.notes.append(f"{found.name}: {str(error).splitlines()[0]}")
+            self.notes.append(f"{net_files.name}: {str(error).splitlines()[0]}")
             return {}
-        print(f"{found.name} measured", file=sys.stderr, flush=True)
+        print(f"{net_files.name} measured", file=sys.stderr, flush=True)
         return medians
 
-    def infer(self, found: Found, folder: Path) -> Medians:
+    def infer(self, net_files: NetFiles, folder: Path) -> Medians:
         """Measure inference of a net."""
-        write_inference(found, folder)
+        write_inference(net_files, folder)
         entries = self.engines
         if any(entry.name in EXPORTED for entry in entries):
             try:
                 write_onnx_model(folder)
             except Exception as error:
-                self.notes.append(f"{found.name}: no ONNX model: {str(error).splitlines()[0]}")
+                self.notes.append(f"{net_files.name}: no ONNX model: {str(error).splitlines()[0]}")
                 entries = [entry for entry in entries if entry.name not in EXPORTED]
         jobs = [job for job in self.jobs if job != "train"]
         about = json.loads((folder / "about.json").read_text())
@@ -224,11 +233,11 @@ class Bench:
                             return f"gives another {blob}: {apart:.1e} of the largest value apart ({size} size)"
             return None
 
-        return self.in_turn(found.name, entries, folder, jobs, same)
+        return self.in_turn(net_files.name, entries, folder, jobs, same)
 
-    def train(self, found: Found, folder: Path) -> Medians:
+    def train(self, net_files: NetFiles, folder: Path) -> Medians:
         """Measure training of a net."""
-        write_training(found.name, folder)
+        write_training(net_files.name, folder)
         random = '"Dropout"' in (folder / "train.prototxt").read_text()
         entries = self.trainers
         if any(entry.name == "torch" for entry in entries):
@@ -240,7 +249,7 @@ class Bench:
             apart = abs(losses[-1] / losses[0] - 1)
             return None if apart < (0.3 if random else 5e-3) else f"has another loss: {losses[-1]:g}, not {losses[0]:g}"
 
-        return self.in_turn(f"{found.name} (training)", entries, folder, ["train"], same)
+        return self.in_turn(f"{net_files.name} (training)", entries, folder, ["train"], same)
 
 
 def _scores(detections: np.ndarray) -> np.ndarray:
@@ -307,15 +316,15 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as scratch:
         nets = find_nets(options.nets, Path(scratch))
-        for found in nets if tables else []:
-            medians = bench.tried(bench.infer, found)
+        for net_files in nets if tables else []:
+            medians = bench.measure_in_folder(bench.infer, net_files)
             for table in tables:
-                table.rows[found.name] = medians
-        for found in nets if "train" in bench.jobs else []:
-            if found.name in TRAINED:
-                medians = bench.tried(bench.train, found)
+                table.rows[net_files.name] = medians
+        for net_files in nets if "train" in bench.jobs else []:
+            if net_files.name in TRAINED:
+                medians = bench.measure_in_folder(bench.train, net_files)
                 for table in training:
-                    table.rows[CONFIG_OF.get(found.name, found.name)] = medians
+                    table.rows[CONFIG_OF.get(net_files.name, net_files.name)] = medians
     for table in tables:
         print(table.show(bench.engines, "OpenCV"))
     if "train" in bench.jobs:

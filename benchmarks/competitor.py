@@ -73,11 +73,11 @@ def random_inputs(net: Net, batch: int) -> dict[str, np.ndarray]:
     return {"data": data, "label": np.arange(batch, dtype=np.float32) % 10}
 
 
-def random_boxes(random: np.random.Generator, batch: int, each: int = 3) -> np.ndarray:
+def random_boxes(random: np.random.Generator, batch: int, per_image: int = 3) -> np.ndarray:
     """Draw ground truth as SSD has it: (1, 1, boxes, 8), rows of image, label, instance, box, difficult."""
-    low = random.uniform(0, 0.5, (batch, each, 2))
+    low = random.uniform(0, 0.5, (batch, per_image, 2))
     high = low + random.uniform(0.1, 0.5, low.shape)
-    image, number = np.meshgrid(np.arange(batch), np.arange(each), indexing="ij")
+    image, number = np.meshgrid(np.arange(batch), np.arange(per_image), indexing="ij")
     label = random.integers(1, 21, image.shape)
     rows = np.stack([image, label, number, *low.T.swapaxes(1, 2), *high.T.swapaxes(1, 2), 0 * image], axis=-1)
     return rows.reshape(1, 1, -1, 8).astype(np.float32)
@@ -110,8 +110,8 @@ def ours(net: Net, task: str, batch: int) -> tuple[Run, Run]:
     import jax
     import jax.numpy as jnp
 
-    variables, given = variables_of(net), random_inputs(net, batch)
-    inputs = {name: jnp.asarray(given[name]) for name in net.input_names}
+    variables, arrays = variables_of(net), random_inputs(net, batch)
+    inputs = {name: jnp.asarray(arrays[name]) for name in net.input_names}
     if task != "step":
         start = lambda: net.forward(variables.params, variables.state, inputs)[0]  # noqa: E731
         return lambda: next(iter(jax.block_until_ready(start()).values())), start
@@ -133,9 +133,9 @@ def peer(net: Net, task: str, batch: int, form: str, threads: int) -> Run:
 
     torch.set_num_threads(threads)
     module: Any = plain(TorchNet(net.graph, variables_of(net)))
-    given = random_inputs(net, batch)
-    label = torch.from_numpy(given["label"])
-    inputs = {"data": torch.from_numpy(given["data"]), "label": label.long() if label.ndim == 1 else label}
+    arrays = random_inputs(net, batch)
+    label = torch.from_numpy(arrays["label"])
+    inputs = {"data": torch.from_numpy(arrays["data"]), "label": label.long() if label.ndim == 1 else label}
     if form != "eager":
         module = module.to(memory_format=torch.channels_last)
         inputs["data"] = inputs["data"].to(memory_format=torch.channels_last)

@@ -42,9 +42,9 @@ def photographs(count: int, size: int) -> Iterator[np.ndarray]:
 
 def datum(image: np.ndarray, label: int, encoded: bool) -> bytes:
     """Make a Datum of an image (H, W, 3)."""
-    made = caffe_pb2.Datum(channels=3, height=image.shape[0], width=image.shape[1], label=label, encoded=encoded)
-    made.data = cv2.imencode(".jpg", image)[1].tobytes() if encoded else image.transpose(2, 0, 1).tobytes()
-    return made.SerializeToString()
+    message = caffe_pb2.Datum(channels=3, height=image.shape[0], width=image.shape[1], label=label, encoded=encoded)
+    message.data = cv2.imencode(".jpg", image)[1].tobytes() if encoded else image.transpose(2, 0, 1).tobytes()
+    return message.SerializeToString()
 
 
 class TorchSet(torch.utils.data.Dataset):
@@ -63,16 +63,16 @@ class TorchSet(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if self.txn is None:
             self.txn = lmdb.open(self.path, readonly=True, lock=False).begin(buffers=True)
-        made = caffe_pb2.Datum.FromString(self.txn.get(self.keys[index]))
-        if made.encoded:
-            image = cv2.imdecode(np.frombuffer(made.data, np.uint8), cv2.IMREAD_UNCHANGED).transpose(2, 0, 1)
+        message = caffe_pb2.Datum.FromString(self.txn.get(self.keys[index]))
+        if message.encoded:
+            image = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_UNCHANGED).transpose(2, 0, 1)
         else:
-            image = np.frombuffer(made.data, np.uint8).reshape(made.channels, made.height, made.width)
+            image = np.frombuffer(message.data, np.uint8).reshape(message.channels, message.height, message.width)
         row, column = self.random.integers(0, image.shape[1] - self.crop + 1, 2)
         image = image[:, row : row + self.crop, column : column + self.crop]
         if self.random.integers(2):
             image = image[:, :, ::-1]
-        return torch.from_numpy(image.astype(np.float32) - self.mean), made.label
+        return torch.from_numpy(image.astype(np.float32) - self.mean), message.label
 
 
 def torch_rate(path: Path, crop: int, batch: int, workers: int, images: int) -> float:
@@ -102,15 +102,15 @@ def our_rate(path: Path, crop: int, batch: int, images: int) -> float:
 
 def rate(start: Callable[[], Iterator[object]], batch: int, images: int) -> float:
     """Return images per second over some batches."""
-    began, seen, iterator = time.perf_counter(), 0, start()
-    while seen < images:
+    began, images_read, iterator = time.perf_counter(), 0, start()
+    while images_read < images:
         try:
             next(iterator)
         except StopIteration:
             iterator = start()
             continue
-        seen += batch
-    return seen / (time.perf_counter() - began)
+        images_read += batch
+    return images_read / (time.perf_counter() - began)
 
 
 def decode_rate(path: Path, images: int) -> float:

@@ -49,8 +49,8 @@ def onnx_runtime(folder: Path, data: np.ndarray, threads: int) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
-    (given,) = session.get_inputs()
-    return lambda: session.run(None, {given.name: data})[0]
+    (input_info,) = session.get_inputs()
+    return lambda: session.run(None, {input_info.name: data})[0]
 
 
 def onnx_runtime_int8(folder: Path, data: np.ndarray, threads: int) -> Run:
@@ -99,12 +99,12 @@ def ncnn(folder: Path, data: np.ndarray, threads: int) -> Run:
             setattr(net.opt, name, False)
     if net.load_param(str(folder / "model.ncnn.param")) or net.load_model(str(folder / "model.ncnn.bin")):
         raise SystemExit("ncnn does not read what pnnx wrote")
-    (given,), (wanted,) = net.input_names(), net.output_names()
+    (input_name,), (output_name,) = net.input_names(), net.output_names()
 
     def image(x: np.ndarray) -> np.ndarray:
         extractor = net.create_extractor()
-        extractor.input(given, library.Mat(x))
-        return np.array(extractor.extract(wanted)[1])
+        extractor.input(input_name, library.Mat(x))
+        return np.array(extractor.extract(output_name)[1])
 
     return lambda: np.stack([image(x) for x in data])
 

@@ -24,16 +24,16 @@ def write_models(name: str, batch: int, folder: Path, exporter: str) -> None:
         ImportError: if the exporter is not installed.
     """
     model = CONFIGS / name / "train_val.prototxt"
-    whole = Net(model)
-    net = whole.for_inference().with_batch(batch)
+    full_net = Net(model)
+    net = full_net.for_inference().with_batch(batch)
     variables, data = variables_of(net), random_inputs(net, batch)["data"]
     write_onnx = _ONNX[exporter]
-    write_onnx(whole, variables, data, folder / "model.onnx")
+    write_onnx(full_net, variables, data, folder / "model.onnx")
     write_deploy(read_net(model), net, folder / "deploy.prototxt")
     save_weights(folder / "weights.caffemodel", net.graph, variables)
     np.save(folder / "data.npy", data)
     single = folder / "single.onnx"
-    write_onnx(whole, variables, data[:1], single)
+    write_onnx(full_net, variables, data[:1], single)
     _write_ncnn(single, folder / "model.ncnn")
 
 
@@ -68,8 +68,8 @@ EXPORTERS = tuple(_ONNX)  # who writes the ONNX model
 
 def write_deploy(deploy: NetParameter, net: Net, path: Path) -> None:
     """Write those layers of a definition that the net has, for the shapes that it is fed; the definition is changed."""
-    kept = {layer.name for layer in net.graph.layers}
-    layers = [layer for layer in deploy.layer if layer.name in kept]
+    names = {layer.name for layer in net.graph.layers}
+    layers = [layer for layer in deploy.layer if layer.name in names]
     del deploy.layer[:]
     for layer in layers:
         layer.ClearField("include")

@@ -48,8 +48,8 @@ def train_net(name: str, precision: Any, kernels: Any) -> Net:
 
 def ours(net: Net, batch: int, steps: int) -> Run:
     state, step = training(net, variables_of(net))
-    given = random_inputs(net, batch)
-    batches = {name: jax.device_put(given[name])[None] for name in net.input_names}
+    arrays = random_inputs(net, batch)
+    batches = {name: jax.device_put(arrays[name])[None] for name in net.input_names}
     compiled = net.jit(step, donate_argnums=0)
 
     def run() -> None:
@@ -138,8 +138,8 @@ def compare(name: str, batch: int, precision: str, kernels: str, options: argpar
     """Measure a net; return a row of the table."""
 
     def rate(make: Callable[[], Run]) -> float | None:
-        found = median(make, options.rounds)
-        return batch * options.steps / found if found else None
+        seconds = median(make, options.rounds)
+        return batch * options.steps / seconds if seconds else None
 
     net = train_net(name, precision, kernels)
     mine = rate(lambda: ours(net, batch, options.steps))

@@ -34,16 +34,16 @@ NETS = (
 def inputs_of(net: Any) -> dict[str, np.ndarray]:
     """Draw numbers for all that the net is fed; labels are classes, or boxes."""
     random = np.random.default_rng(0)
-    found = {}
+    inputs = {}
     for name in net.input_names:
         shape = net.graph.blobs[name].shape
         if name == "label" and shape[-1] == 8 and len(shape) == 4:
-            found[name] = random_boxes(random, 1)
+            inputs[name] = random_boxes(random, 1)
         elif name == "label":
-            found[name] = random.integers(0, 10, shape).astype(np.float32)
+            inputs[name] = random.integers(0, 10, shape).astype(np.float32)
         else:
-            found[name] = random.normal(size=shape).astype(np.float32)
-    return found
+            inputs[name] = random.normal(size=shape).astype(np.float32)
+    return inputs
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def main() -> None:
     print("| net | input | million params | first pass, s | pass, s | peak, GiB |\n|---|---|---|---|---|---|")
     for name in options.nets:
         command = [sys.executable, str(Path(__file__)), "--alone", name]
-        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-        numbers = f"{found['first']:.0f} | {found['seconds']:.2f} | {found['peak']:.1f}"
-        print(f"| {name} | {found['size']} | {found['params'] / 1e6:.1f} | {numbers} |", flush=True)
+        result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        numbers = f"{result['first']:.0f} | {result['seconds']:.2f} | {result['peak']:.1f}"
+        print(f"| {name} | {result['size']} | {result['params'] / 1e6:.1f} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
     timer = Timer(net, variables_of(net), jax.random.key(0))
     timer.layers()
     timer.whole()
-    passes, whole = zip(*[(timer.layers(), timer.whole()) for _ in range(rounds)], strict=True)
+    passes, whole_passes = zip(*[(timer.layers(), timer.whole()) for _ in range(rounds)], strict=True)
     timer.close()
     median = lambda values: statistics.median(list(values))  # noqa: E731
     layers = {layer.name: layer for layer in net.graph.layers if not layer.type.is_fed}
@@ -125,7 +125,7 @@ def rows_of(name: str, peak: Peak, rounds: int) -> Iterator[Row]:
         yield Row(name, batch, f"{family}, {direction}", *sums[family, direction])
     weighted = [key for key in sums if key[0] in ("convolution", "product")]
     step = [sum(sums[key][i] for key in weighted) for i in range(1, 4)]
-    yield Row(name, batch, "whole step", median(w.both for w in whole), *step)
+    yield Row(name, batch, "whole step", median(w.both for w in whole_passes), *step)
     test = Net(CONFIGS / name / "train_val.prototxt").for_inference().with_batch(batch)
     frozen = test.freeze(variables_of(test))
     inputs = {n: jnp.ones(test.graph.blobs[n].shape) for n in test.input_names}

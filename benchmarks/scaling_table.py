@@ -54,10 +54,10 @@ DEVICES = (8, 64, 512)
 # what XLA makes of small products where it cannot try on the device, and sometimes cannot make
 WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"
 
-Found = dict[str, Any]
+Plan = dict[str, Any]
 
 
-def planned(name: str, target: str, limit: float, flags: str = "") -> Found:
+def plan_net(name: str, target: str, limit: float, flags: str = "") -> Plan:
     """Return what `caffejax plan` says of a net, or what keeps it from it as "error"."""
     file = CONFIGS / name / FILES.get(name, "train_val.prototxt")
     batch = [] if name in OWN else ["--batch", str(EXAMPLES.get(name, 32))]
@@ -74,42 +74,42 @@ def planned(name: str, target: str, limit: float, flags: str = "") -> Found:
         "--json",
     ]
     command = ["caffejax", "plan", str(file), "--target", target, *batch, *axis, *options]
-    own = {**os.environ, "XLA_FLAGS": flags} if flags else None
+    environment = {**os.environ, "XLA_FLAGS": flags} if flags else None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=own)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=environment)
     except subprocess.TimeoutExpired:
         return {"error": f"not compiled within {limit:g} s"}
     except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]
-        if "tile sizes" in said and not flags:
-            return {**planned(name, target, limit, WITHOUT_TRITON), "flags": WITHOUT_TRITON}
-        return {"error": said}
-    found: Found = json.loads(done.stdout)
-    if not found["fits"]:
-        return {"error": f"{found['batch']} examples take {found['memory_needed'] / 2**30:.1f} GiB"}
-    return found
+        message = (error.stderr.strip() or f"ends with {error.returncode}").splitlines()[-1]
+        if "tile sizes" in message and not flags:
+            return {**plan_net(name, target, limit, WITHOUT_TRITON), "flags": WITHOUT_TRITON}
+        return {"error": message}
+    plan: Plan = json.loads(process.stdout)
+    if not plan["fits"]:
+        return {"error": f"{plan['batch']} examples take {plan['memory_needed'] / 2**30:.1f} GiB"}
+    return plan
 
 
-def row(name: str, found: dict[str, Found]) -> str:
-    good = [f for f in found.values() if "error" not in f]
+def row(name: str, plans: dict[str, Plan]) -> str:
+    good = [f for f in plans.values() if "error" not in f]
     examples = str(good[0]["batch"]) if good else "-"
     added = sum(c["bytes"] * c["count"] for c in good[0]["program"]["collectives"]) if good else 0
     cells = [NETS[name], examples, f"{added / 1e6:.3g}" if good else "-"]
     for target in TARGETS:
-        cells += shares(found.get(target, {"error": "-"}))
+        cells += shares(plans.get(target, {"error": "-"}))
     return "| " + " | ".join(cells) + " |"
 
 
-def shares(found: Found) -> list[str]:
+def shares(plan: Plan) -> list[str]:
     """Return the cells of a target: the own part in milliseconds, and its share at worst to at best."""
-    if "error" in found:
+    if "error" in plan:
         return ["*"] + ["-"] * len(DEVICES)
-    own = max(found["seconds"]["arithmetic"], found["seconds"]["memory"])
-    of = {
+    seconds = max(plan["seconds"]["arithmetic"], plan["seconds"]["memory"])
+    efficiencies = {
         s["devices"]: f"{100 * s['worst_efficiency']:.0f} to {100 * s['best_efficiency']:.0f} %"
-        for s in found["scaling"]
+        for s in plan["scaling"]
     }
-    return [f"{1000 * own:.3g} ms", *(of[n] for n in DEVICES)]
+    return [f"{1000 * seconds:.3g} ms", *(efficiencies[n] for n in DEVICES)]
 
 
 def main() -> None:
@@ -120,26 +120,26 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=900, help="seconds that a compilation may take")
     parser.add_argument("--results", type=Path, default=Path("scaling_table.jsonl"))
     options = parser.parse_args()
-    known: dict[tuple[str, str], Found] = {}
+    plans: dict[tuple[str, str], Plan] = {}
     if options.results.exists():
-        known = {(r["net"], r["on"]): r for r in map(json.loads, options.results.read_text().splitlines())}
+        plans = {(r["net"], r["on"]): r for r in map(json.loads, options.results.read_text().splitlines())}
     for target in options.targets:
         for name in options.nets:
-            if (name, target) in known:
+            if (name, target) in plans:
                 continue
             print(f"{name} for {target}", file=sys.stderr, flush=True)
-            known[name, target] = planned(name, target, options.limit)
+            plans[name, target] = plan_net(name, target, options.limit)
             with options.results.open("a") as file:
-                file.write(json.dumps({"net": name, "on": target, **known[name, target]}) + "\n")
+                file.write(json.dumps({"net": name, "on": target, **plans[name, target]}) + "\n")
     heads = [f"{chip}: own part | on {DEVICES[0]} | " + " | ".join(map(str, DEVICES[1:])) for chip in TARGETS.values()]
     print("| net | examples | MB added up | " + " | ".join(heads) + " |")
     print("|---" * (3 + len(TARGETS) * (1 + len(DEVICES))) + "|")
     print(
         "\n".join(
-            row(n, {t: f for (m, t), f in known.items() if m == n}) for n in NETS if any(m == n for m, _ in known)
+            row(n, {t: f for (m, t), f in plans.items() if m == n}) for n in NETS if any(m == n for m, _ in plans)
         )
     )
-    for (name, target), found in known.items():
+    for (name, target), found in plans.items():
         for why in ("error", "flags"):
             if why in found:
                 print(f"\n* {NETS[name]} on {target}: {found[why]}")

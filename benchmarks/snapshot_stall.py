@@ -42,7 +42,7 @@ def main() -> None:
             solver.train_state.iteration.block_until_ready()
             return time.perf_counter() - start
 
-        def waited() -> float:
+        def synchronous_snapshot() -> float:
             start = time.perf_counter()
             solver.snapshot()
             return time.perf_counter() - start
@@ -53,13 +53,13 @@ def main() -> None:
             plain = iterations(snapshot=False)
             snapped = iterations(snapshot=True)
             solver.snapshots.wait()
-            rows.append((plain, snapped, waited()))
-        plain, snapped, whole = (statistics.median(column) for column in zip(*rows, strict=True))
+            rows.append((plain, snapped, synchronous_snapshot()))
+        plain, snapped, synchronous = (statistics.median(column) for column in zip(*rows, strict=True))
         solver.close()
     print(f"10 iterations                    {plain:7.3f} s")
     print(f"10 iterations after a snapshot   {snapped:7.3f} s")
-    print(f"the snapshot until it is written {whole:7.3f} s")
-    print(f"held up for {snapped - plain:.3f} s, {(snapped - plain) / whole:.0%} of what a snapshot takes")
+    print(f"the snapshot until it is written {synchronous:7.3f} s")
+    print(f"held up for {snapped - plain:.3f} s, {(snapped - plain) / synchronous:.0%} of what a snapshot takes")
 
 
 if __name__ == "__main__":

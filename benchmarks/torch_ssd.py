@@ -40,29 +40,29 @@ def multibox_loss(
         if not len(rows):
             continue
         iou = box_iou(rows[:, 3:7], boxes)
-        best, of = iou.max(0)
+        best, box_of_prior = iou.max(0)
         overlaps[i] = best
         best = best.clone()
         left = iou.clone()
         for _ in range(len(rows)):  # each box of the truth gets the prior that is best for it
-            at = int(left.argmax())
-            g, prior = divmod(at, len(boxes))
-            of[prior], best[prior] = g, 2.0
+            position = int(left.argmax())
+            g, prior = divmod(position, len(boxes))
+            box_of_prior[prior], best[prior] = g, 2.0
             left[g], left[:, prior] = -1, -1
         matched = best >= p.overlap_threshold
-        classes[i] = torch.where(matched, rows[of, 1].long(), 0)
-        targets[i] = encoded(rows[of, 3:7], boxes, variance)
+        classes[i] = torch.where(matched, rows[box_of_prior, 1].long(), 0)
+        targets[i] = encode_boxes(rows[box_of_prior, 3:7], boxes, variance)
     positive = classes > 0
     n = positive.sum().clamp(min=1)
     loc_loss = F.smooth_l1_loss(loc[positive], targets[positive], reduction="sum")
-    each = F.cross_entropy(conf.flatten(0, 1), classes.flatten(), reduction="none").view(batch, -1)
-    minable = each.detach().masked_fill(positive | (overlaps >= p.neg_overlap), -1)
+    cross_entropy = F.cross_entropy(conf.flatten(0, 1), classes.flatten(), reduction="none").view(batch, -1)
+    minable = cross_entropy.detach().masked_fill(positive | (overlaps >= p.neg_overlap), -1)
     order = minable.sort(1, descending=True)[1].sort(1)[1]
     negative = (order < (positive.sum(1, keepdim=True) * p.neg_pos_ratio)) & (minable >= 0)
-    return (loc_loss * p.loc_weight + each[positive | negative].sum()) / n
+    return (loc_loss * p.loc_weight + cross_entropy[positive | negative].sum()) / n
 
 
-def encoded(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+def encode_boxes(box: torch.Tensor, prior: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
     """Return boxes relative to priors: centre and logarithm of the sides."""
     size, prior_size = box[:, 2:] - box[:, :2], prior[:, 2:] - prior[:, :2]
     shift = (box[:, :2] + box[:, 2:] - prior[:, :2] - prior[:, 2:]) / 2 / prior_size
@@ -81,14 +81,14 @@ def detection_output(layer: Layer, loc: torch.Tensor, conf: torch.Tensor, priors
     decoded = torch.cat([centre - sides / 2, centre + sides / 2], 2)
     scores = conf.view(len(loc), -1, p.num_classes)[:, :, 1:].transpose(1, 2)  # without the background
     k = min(p.nms_param.top_k, scores.shape[2])
-    best, at = scores.topk(k, dim=2)
+    best, prior_indices = scores.topk(k, dim=2)
     rows = []
     for i in range(len(loc)):
         label, place = torch.nonzero(best[i] > p.confidence_threshold, as_tuple=True)
-        score, box = best[i][label, place], decoded[i][at[i][label, place]]
-        kept = batched_nms(box, score, label, p.nms_param.nms_threshold)[: p.keep_top_k]
-        head = torch.stack([torch.full((len(kept),), float(i)), label[kept] + 1.0, score[kept]], 1)
-        rows.append(torch.cat([head, box[kept]], 1))
+        score, box = best[i][label, place], decoded[i][prior_indices[i][label, place]]
+        selected = batched_nms(box, score, label, p.nms_param.nms_threshold)[: p.keep_top_k]
+        head = torch.stack([torch.full((len(selected),), float(i)), label[selected] + 1.0, score[selected]], 1)
+        rows.append(torch.cat([head, box[selected]], 1))
     return torch.cat(rows)[None, None]
 
 

@@ -64,11 +64,11 @@ def compiled_before(command: list[str], threads: int, cache: Path) -> tuple[floa
 
 def in_turn(ready: Mapping[str, Competitor], rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of each in each round, in which all have their turn."""
-    runs = {form: _runs(made.run(2)) for form, made in ready.items()}
+    runs = {form: _runs(competitor.run(2)) for form, competitor in ready.items()}
     times: dict[str, list[float]] = {form: [] for form in ready}
     for _ in range(rounds):
-        for form, made in ready.items():
-            times[form].append(made.run(runs[form]))
+        for form, competitor in ready.items():
+            times[form].append(competitor.run(runs[form]))
     return times
 
 

@@ -33,10 +33,10 @@ def batches(epoch):
     """Streams that each begin somewhere in the text; `cont` is 0 where one begins."""
     starts = np.random.default_rng(epoch).integers(len(TEXT), size=STREAMS)
     for i in range(4):
-        at = starts + np.arange(i * STEPS, (i + 1) * STEPS)[:, None]
+        positions = starts + np.arange(i * STEPS, (i + 1) * STEPS)[:, None]
         cont = np.ones((STEPS, STREAMS))
         cont[0] = i > 0
-        yield {"letter": numbers[at % len(TEXT)], "cont": cont, "next": numbers[(at + 1) % len(TEXT)]}
+        yield {"letter": numbers[positions % len(TEXT)], "cont": cont, "next": numbers[(positions + 1) % len(TEXT)]}
 
 
 solver = caffejax.Solver(

@@ -13,10 +13,10 @@ frozen = net.freeze(net.load("lenet.caffemodel"), outputs=["ip1"])  # a function
 
 images, labels = digits("train")
 test_images, test_labels = digits("test")
-known, asked = (np.asarray(frozen({"data": x})["ip1"]) for x in (images, test_images))
+train_features, test_features = (np.asarray(frozen({"data": x})["ip1"]) for x in (images, test_images))
 
-known, asked = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (known, asked))
-nearest = np.argsort(-asked @ known.T, axis=1)[:, :5]
+train_features, test_features = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (train_features, test_features))
+nearest = np.argsort(-test_features @ train_features.T, axis=1)[:, :5]
 for i in range(3):
     print(f"a {test_labels[i]} is nearest to", *labels[nearest[i]])
 print(f"all five are the same digit: {(labels[nearest] == test_labels[:, None]).all(axis=1).mean():.2f}")

@@ -41,10 +41,10 @@ def pairs(epoch):
     draw = np.random.default_rng(epoch)
     for _ in range(20):
         left = draw.integers(len(images), size=64)
-        others = draw.integers(len(images), size=(64, 20))
-        same = labels[others] == labels[left][:, None]
-        wanted = np.where(draw.random(64)[:, None] < 0.5, same, ~same)
-        right = others[np.arange(64), wanted.argmax(axis=1)]
+        candidates = draw.integers(len(images), size=(64, 20))
+        same = labels[candidates] == labels[left][:, None]
+        eligible = np.where(draw.random(64)[:, None] < 0.5, same, ~same)
+        right = candidates[np.arange(64), eligible.argmax(axis=1)]
         yield {"data": images[left], "data_p": images[right], "alike": labels[left] == labels[right]}
 
 
@@ -57,9 +57,9 @@ solver.step(300)
 
 # the nearest training digit, by distance of the learned features, says what a test digit is
 frozen = solver.net.freeze(solver.variables, outputs=["feat"])  # needs one of the two images only
-known = np.asarray(frozen({"data": images})["feat"])
+train_features = np.asarray(frozen({"data": images})["feat"])
 test_images, test_labels = digits("test")
-asked = np.asarray(frozen({"data": test_images})["feat"])
-nearest = ((asked[:, None] - known[None]) ** 2).sum(axis=2).argmin(axis=1)
+test_features = np.asarray(frozen({"data": test_images})["feat"])
+nearest = ((test_features[:, None] - train_features[None]) ** 2).sum(axis=2).argmin(axis=1)
 print(f"nearest neighbour is right: {(labels[nearest] == test_labels).mean():.3f}")
 print("one array for both copies:", len(jax.tree.leaves(solver.variables.params)), "arrays")

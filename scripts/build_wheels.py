@@ -33,20 +33,20 @@ def build(folder: Path) -> None:
         with tarfile.open(builder.build("sdist", folder)) as sdist:
             sdist.extractall(temporary, filter="data")
         (source,) = temporary.iterdir()
-        if (known := tracked()) is not None:
-            require("the sdist", unpacked(source), known)
+        if (tracked := tracked_files()) is not None:
+            require_equal("the sdist", sdist_files(source), tracked)
 
         builder = ProjectBuilder.from_isolated_env(environment, source)
         os.environ["CAFFEJAX_KERNELS"] = "none"
-        plain = files(builder.build("wheel", folder))
+        plain = wheel_files(builder.build("wheel", folder))
         del os.environ["CAFFEJAX_KERNELS"]
         wheel = builder.build("wheel", temporary)
-        require("the wheel", files(wheel), plain | KERNELS)
+        require_equal("the wheel", wheel_files(wheel), plain | KERNELS)
         repair = ["repair", "--strip", "--exclude", "libdnnl.so.3", "--wheel-dir", str(folder), wheel]
         subprocess.run([sys.executable, "-m", "auditwheel", *repair], check=True)
 
 
-def tracked() -> set[str] | None:
+def tracked_files() -> set[str] | None:
     """The files that git knows; None where this is no clone."""
     if not (REPOSITORY / ".git").exists():
         return None
@@ -54,22 +54,24 @@ def tracked() -> set[str] | None:
     return set(listed.stdout.split("\0")) - {""}
 
 
-def unpacked(folder: Path) -> set[str]:
+def sdist_files(folder: Path) -> set[str]:
     """The files of an unpacked sdist, but for those that setuptools adds."""
-    found = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    return {name for name in found if name not in ("PKG-INFO", "setup.cfg") and ".egg-info/" not in name}
+    names = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    return {name for name in names if name not in ("PKG-INFO", "setup.cfg") and ".egg-info/" not in name}
 
 
-def files(wheel: str) -> set[str]:
+def wheel_files(wheel: str) -> set[str]:
     """The files of the package in a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if name.startswith("caffejax/")}
 
 
-def require(what: str, found: set[str], wanted: set[str]) -> None:
-    """Exit where these are not the same files."""
-    if found != wanted:
-        sys.exit(f"{what} lacks {sorted(wanted - found)}, and has {sorted(found - wanted)} which it should not have")
+def require_equal(archive: str, actual: set[str], expected: set[str]) -> None:
+    """Exit unless an archive has exactly the expected files."""
+    if actual != expected:
+        sys.exit(
+            f"{archive} lacks {sorted(expected - actual)}, and has {sorted(actual - expected)} which it should not have"
+        )
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ mpl.rcParams.update(
 
 
 def new_figure(
-    columns: int = 1, rows: int = 1, width: float = 9.0, height: float = 4.0, **more: Any
+    columns: int = 1, rows: int = 1, width: float = 9.0, height: float = 4.0, **subplot_options: Any
 ) -> tuple[Figure, list[Any]]:
     """Return a figure of `width` x `height` inches, and its axes row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **more)
+    axes = figure.subplots(rows, columns, squeeze=False, **subplot_options)
     return figure, list(axes.flat)
 
 

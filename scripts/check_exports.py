@@ -26,7 +26,7 @@ sys.path.insert(0, str(TESTS))
 
 from export.judging import FORMS, verdict  # noqa: E402  it lies beside the tests
 
-ONE = """
+ASSESS = """
 import json, sys
 sys.path.insert(0, sys.argv[3])
 from export.export_forms import assess
@@ -48,17 +48,17 @@ def main() -> int:
     forms = options.form or FORMS
     counts = {form: Counter[str]() for form in forms}
     with ThreadPoolExecutor(options.jobs) as threads:
-        running = {threads.submit(_one, file, options.phase, forms, options.seconds): file for file in files}
-        for done in as_completed(running):
-            file, found = running[done], done.result()
-            said = {form: verdict(found, form) for form in forms}
-            for form, word in said.items():
+        running = {threads.submit(_assess_net, file, options.phase, forms, options.seconds): file for file in files}
+        for future in as_completed(running):
+            file, errors = running[future], future.result()
+            verdicts = {form: verdict(errors, form) for form in forms}
+            for form, word in verdicts.items():
                 counts[form][word] += 1
-            largest = [f"{form} {word} {_largest(found.get(form))}".rstrip() for form, word in said.items()]
+            largest = [f"{form} {word} {_largest(errors.get(form))}".rstrip() for form, word in verdicts.items()]
             print(f"{file}: {', '.join(largest)}", flush=True)
             if options.out:
                 with options.out.open("a") as lines:
-                    lines.write(json.dumps({"net": str(file), **found}) + "\n")
+                    lines.write(json.dumps({"net": str(file), **errors}) + "\n")
     for form, words in counts.items():
         print(f"{form}: {', '.join(f'{n} {word}' for word, n in words.most_common())}")
     return 1 if any(words[word] for words in counts.values() for word in ("constant", "differs", "failed")) else 0
@@ -68,10 +68,10 @@ def _largest(errors: dict[str, Any] | None) -> str:
     return f"{max(errors.values()):.1e}" if errors and "refused" not in errors else ""
 
 
-def _one(file: Path, phase: str, forms: Sequence[str], seconds: float) -> dict[str, Any]:
+def _assess_net(file: Path, phase: str, forms: Sequence[str], seconds: float) -> dict[str, Any]:
     """Return what a process for this net finds."""
     began = time.monotonic()
-    command = [sys.executable, "-c", ONE, str(file), phase, str(TESTS), *forms]
+    command = [sys.executable, "-c", ASSESS, str(file), phase, str(TESTS), *forms]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -36,13 +36,13 @@ def compile_schema(out: Path) -> None:
 
 def fork_fields(proto: str) -> dict[str, dict[str, str]]:
     """Return `{message: {field: the forks that have it}}`: what stands after an empty line inside a message."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for message, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", proto, re.MULTILINE | re.DOTALL):
         _, _, added = body.partition("\n\n")
         fields = re.findall(r"^  (?:optional|repeated) \S+ (\w+) = .*?;  // ([^;\n]*)", added, re.MULTILINE)
         if fields:
-            found[message] = dict(fields)
-    return found
+            result[message] = dict(fields)
+    return result
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def numbered_relu(x: str) -> str:
     return re.sub("conv|fc|ip|pool", "relu", x.removesuffix("/bn"), count=1)
 
 
-def slashed(part: str) -> Callable[[str], str]:
+def name_with_part(part: str) -> Callable[[str], str]:
     """Name layers by the name of the layer before, a slash and a part, such as conv1/bn."""
     return f"{{}}/{part}".format
 
@@ -36,7 +36,7 @@ class Writer:
         self.params = rates
         self.scale_params = ""
         self.relu_name, self.norm_top = numbered_relu, str
-        self.bn_name, self.scale_name = slashed("bn"), slashed("scale")
+        self.bn_name, self.scale_name = name_with_part("bn"), name_with_part("scale")
         self.lines = [f'name: "{name}"']
         if data:
             self.input("data", *data)

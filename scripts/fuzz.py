@@ -26,20 +26,24 @@ def main() -> int:
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where findings are kept")
     options = parser.parse_args()
     names = options.format or format_names()
-    each = options.seconds * options.jobs / len(names)
+    seconds_each = options.seconds * options.jobs / len(names)
 
     def run(name: str) -> Tally:
         tally = fuzz(
-            name, options.seed, seconds=each, findings=options.findings, report=lambda line: print(line, flush=True)
+            name,
+            options.seed,
+            seconds=seconds_each,
+            findings=options.findings,
+            report=lambda line: print(line, flush=True),
         )
         print(f"{name}: {tally}", flush=True)
         return tally
 
     with ThreadPoolExecutor(options.jobs) as threads:
         tallies = list(threads.map(run, names))
-    found = sum(len(tally.findings) for tally in tallies)
-    print(f"{sum(tally.cases for tally in tallies)} cases, {found} findings")
-    return 1 if found else 0
+    findings = sum(len(tally.findings) for tally in tallies)
+    print(f"{sum(tally.cases for tally in tallies)} cases, {findings} findings")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

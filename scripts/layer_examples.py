@@ -76,16 +76,16 @@ class Examples:
         for case in (*LAYERS, *FURTHER):
             net = read_net(case.text(_ROWS))
             if [layer.name for layer in net.layer if layer.type != "Input"] == ["layer"]:  # not one of several
-                self._nets.setdefault(type_of(net.layer[-1]), (_renamed(net), case.phase))
+                self._nets.setdefault(type_of(net.layer[-1]), (_rename_blobs(net), case.phase))
 
     def __getitem__(self, t: LayerType) -> list[str]:
         """Return the lines of a type's example; what comes out of it stands above as a comment."""
         net, phase = self._net(t)
-        graph = _built(net, phase)
+        graph = _build_graph(net, phase)
         layer = net.layer[-1]
         params = [p.spec.shape for p in graph.layers[-1].params]
-        said = _shapes(graph, layer.bottom, layer.top) + (f"; params {_joined(params)}" if params else "")
-        return [f"# {said}" if said else "# no top", *_text(layer)]
+        description = _shapes(graph, layer.bottom, layer.top) + (f"; params {_format_shapes(params)}" if params else "")
+        return [f"# {description}" if description else "# no top", *_text(layer)]
 
     def _net(self, t: LayerType) -> tuple[NetParameter, str]:
         if t not in self._nets:
@@ -93,7 +93,7 @@ class Examples:
         return self._nets[t]
 
 
-def _renamed(net: NetParameter) -> NetParameter:
+def _rename_blobs(net: NetParameter) -> NetParameter:
     """Give a case's blobs the names that people give them."""
     layer = net.layer[-1]
     t = type_of(layer)
@@ -101,13 +101,13 @@ def _renamed(net: NetParameter) -> NetParameter:
     labels = (
         classes.positions(len(layer.bottom)) if classes.classes is not None and not classes.gathers else frozenset()
     )
-    others = [b for i, b in enumerate(layer.bottom) if i not in labels]
-    names = dict(_numbered("x", others))
-    names |= _numbered("label", [b for i, b in enumerate(layer.bottom) if i in labels])
+    data = [b for i, b in enumerate(layer.bottom) if i not in labels]
+    names = dict(_number_blobs("x", data))
+    names |= _number_blobs("label", [b for i, b in enumerate(layer.bottom) if i in labels])
     if t.signature.loss and layer.top:
-        names |= {layer.top[0]: "loss", **_numbered("y", layer.top[1:])}
+        names |= {layer.top[0]: "loss", **_number_blobs("y", layer.top[1:])}
     else:
-        names |= _numbered("y", layer.top)
+        names |= _number_blobs("y", layer.top)
     for one in net.layer:
         one.bottom[:] = [names[b] for b in one.bottom]
         one.top[:] = [names[b] for b in one.top]
@@ -115,11 +115,11 @@ def _renamed(net: NetParameter) -> NetParameter:
     return net
 
 
-def _numbered(name: str, blobs: Sequence[str]) -> dict[str, str]:
+def _number_blobs(name: str, blobs: Sequence[str]) -> dict[str, str]:
     return {b: name if len(blobs) == 1 else f"{name}{i}" for i, b in enumerate(blobs)}
 
 
-def _built(net: NetParameter, phase: Any) -> Graph:
+def _build_graph(net: NetParameter, phase: Any) -> Graph:
     """Build a net beside which there is a list of HDF5 files, and no other data."""
     with tempfile.TemporaryDirectory() as folder:
         reads = any(layer.type == "HDF5Data" for layer in net.layer)
@@ -132,11 +132,13 @@ def _built(net: NetParameter, phase: Any) -> Graph:
 
 def _shapes(graph: Graph, bottoms: Sequence[str], tops: Sequence[str]) -> str:
     """Say what goes in and what comes out, such as `x 2x5 gives y 2x4`."""
-    into, out = (", ".join(f"{b} {_joined([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops))
+    into, out = (
+        ", ".join(f"{b} {_format_shapes([graph.blobs[b].shape])}" for b in dict.fromkeys(n)) for n in (bottoms, tops)
+    )
     return " gives ".join(filter(None, [into, out])) if out else ""
 
 
-def _joined(shapes: Sequence[Sequence[int]]) -> str:
+def _format_shapes(shapes: Sequence[Sequence[int]]) -> str:
     return ", ".join("x".join(map(str, shape)) or "()" for shape in shapes)
 
 
@@ -144,12 +146,12 @@ def _text(layer: LayerParameter) -> Iterator[str]:
     """Write a layer: what all layers have first, then each message of parameters on lines of its own."""
     bare = LayerParameter()
     bare.CopyFrom(layer)
-    own = _params(layer)
-    for name in own:
+    param_fields = _params(layer)
+    for name in param_fields:
         bare.ClearField(name)
-    lines = _wrapped(f"layer {{ {_line(bare)}", "  ")
-    for name in own:
-        lines += [f"  {line}" for line in _wrapped(f"{name} {{ {_line(getattr(layer, name))} }}", "  ")]
+    lines = _wrap(f"layer {{ {_line(bare)}", "  ")
+    for name in param_fields:
+        lines += [f"  {line}" for line in _wrap(f"{name} {{ {_line(getattr(layer, name))} }}", "  ")]
     lines[-1] += " }"
     yield from lines
 
@@ -163,7 +165,9 @@ def _line(message: Any) -> str:
     return re.sub(r"(: -?\d+)\.0\b", r"\1", text_format.MessageToString(message, as_one_line=True).strip())
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    whole = text.replace(": ", ":\0")  # a field and its value stay together
-    lines = textwrap.wrap(whole, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _wrap(text: str, indent: str) -> list[str]:
+    joined_fields = text.replace(": ", ":\0")  # a field and its value stay together
+    lines = textwrap.wrap(
+        joined_fields, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return [line.replace("\0", " ") for line in lines]

@@ -86,8 +86,8 @@ def against_engines(result: Row) -> tuple[str, Figure]:
         yield f"{NETS[row['net']]} ({row['batch']})"
         yield from (f"{ms[name]:.3g}" if name in ms else "-" for name in ("frozen", "unfrozen", *engines))
         yield f"{row['ratio'][best]:.2f}" if best else "-"
-        for form, of in ("{:.2g}", row["first"]), ("{:.0f}", row["peak"]):
-            yield " / ".join(form.format(of[name]) for name in ("frozen", best) if name)
+        for form, measured in ("{:.2g}", row["first"]), ("{:.0f}", row["peak"]):
+            yield " / ".join(form.format(measured[name]) for name in ("frozen", best) if name)
 
     head = ["net (batch)", "frozen", "not frozen", *map(ENGINES.__getitem__, engines), "best engine / frozen"]
     head += ["first result, s: frozen / best engine", "MiB: frozen / best engine"]
@@ -127,8 +127,8 @@ def cold_start(result: Row) -> tuple[str, Figure]:
     def cells(net: str) -> Iterator[str]:
         yield NETS[net]
         for key, (_, form) in columns.items():
-            of = (medians[net].get(engine, {}).get(key) for engine in engines)
-            yield " · ".join("-" if value is None else form.format(value) for value in of)
+            measured = (medians[net].get(engine, {}).get(key) for engine in engines)
+            yield " · ".join("-" if value is None else form.format(value) for value in measured)
 
     columns = {
         key: column for key, column in START_COLUMNS.items() if any(any(values(key, engine)) for engine in engines)
@@ -196,8 +196,8 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 def means(ratios: Mapping[str, Iterable[float | None]]) -> str:
     """Return the geometric mean of each list of ratios, as words."""
-    known = {name: [value for value in values if value] for name, values in ratios.items()}
-    return ", ".join(f"{statistics.geometric_mean(of):.2f} ({name})" for name, of in known.items() if of)
+    measured = {name: [value for value in values if value] for name, values in ratios.items()}
+    return ", ".join(f"{statistics.geometric_mean(group):.2f} ({name})" for name, group in measured.items() if group)
 
 
 def description(run: Row) -> str:
@@ -218,8 +218,8 @@ def pages(draw: bool = False) -> dict[Path, str]:
             result = json.loads(file.read_text())
             words, figure = part(result)
             chart = f"![{figure.axes[0].get_title(loc='left')}](pictures/benchmark_{name}.png)\n"
-            made = f"\n{introduction}\n{words}\n{description(result['run'])}\n{chart}\n"
-            text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", made)
+            content = f"\n{introduction}\n{words}\n{description(result['run'])}\n{chart}\n"
+            text = replace_part(text, f"scripts/make_benchmark_page.py: {name}", content)
             if draw:
                 save(figure, f"benchmark_{name}")
     return {PAGE: text}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from config_writer import MSRA, RATES, SCALE_RATES, XAVIER, Writer, dims, slashed, write
+from config_writer import MSRA, RATES, SCALE_RATES, XAVIER, Writer, dims, name_with_part, write
 
 GLOBAL = ("global_pooling: true", "AVE")
 LENET_RATES = "param { lr_mult: 1 } param { lr_mult: 2 }"
@@ -186,7 +186,7 @@ def mobilenet() -> str:
 def mobilenet_v2() -> str:
     """Write MobileNetV2: blocks that expand, filter each channel, and project, with a sum around those of stride 1."""
     n = _mobilenet("MOBILENET_V2")
-    n.norm_top = slashed("bn")
+    n.norm_top = name_with_part("bn")
     x = n.conv_norm("conv1", "data", 32, 3, "pad: 1 stride: 2")
     stages = {2: (16, 24), 3: (24, 32), 4: (32, 32, 64, 64, 64, 64, 96), 5: (96, 96, 160), 6: (160, 160, 320)}
     names = [f"{stage}_{i}" for stage, widths in stages.items() for i in range(1, len(widths) + 1)]

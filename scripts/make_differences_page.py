@@ -50,7 +50,7 @@ def page() -> str:
     """Write the whole page."""
     lines = [INTRO]
     for title, (text, differences) in SECTIONS.items():
-        lines += [f"## {title}", "", *wrapped(text), ""]
+        lines += [f"## {title}", "", *wrap(text), ""]
         for difference in differences:
             lines += [*entry(difference), ""]
     lines += TYPES
@@ -60,14 +60,14 @@ def page() -> str:
 
 def entry(difference: Difference) -> Iterator[str]:
     """Write what is to say of a difference, with what its case shows."""
-    yield from (f"### {difference.title}", "", *wrapped(difference.text), "")
+    yield from (f"### {difference.title}", "", *wrap(difference.text), "")
     if difference.net.endswith(".prototxt"):
         yield from (f"The net is `{difference.net}`.", "")
     else:
         yield from ("```", *difference.net.replace("} layer {", "}\nlayer {").splitlines(), "```", "")
     yield from ("| | Caffe | caffejax |", "|---|---|---|")
     yield from (row(shown) for shown in difference.run(difference.net))
-    yield from ("", *wrapped(f"Where Caffe's is from: {difference.source}."))
+    yield from ("", *wrap(f"Where Caffe's is from: {difference.source}."))
 
 
 def row(shown: Shown) -> str:
@@ -90,7 +90,7 @@ def types() -> Iterator[tuple[str, LayerType]]:
         yield from ((f"{t.name}{name and ': '}{name}", variant) for name, variant in variants.items())
 
 
-def wrapped(text: str) -> list[str]:
+def wrap(text: str) -> list[str]:
     """Break a paragraph at 120 characters."""
     return re.findall(r"\S.{0,118}\S?(?=\s|$)", text)
 

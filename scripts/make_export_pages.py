@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def onnx_table() -> str:
     """Return the table of all types that have operators of ONNX of their own."""
     lines = ["| type | operators | taken apart where |", "|---|---|---|"]
-    lines += [f"| {name} | {own.words} | {own.unless} |" for name, own in sorted(OPERATORS.items())]
+    lines += [f"| {name} | {operator.words} | {operator.unless} |" for name, operator in sorted(OPERATORS.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -34,7 +34,7 @@ def pages() -> dict[Path, str]:
     """Return both pages, with the parts about layer types as they are now."""
     parts = {"exporting_onnx.md": onnx_table(), "exporting_flax.md": flax_types()}
     name = "scripts/make_export_pages.py"
-    return {DOCS / page: replace_part((DOCS / page).read_text(), name, made) for page, made in parts.items()}
+    return {DOCS / page: replace_part((DOCS / page).read_text(), name, content) for page, content in parts.items()}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ train (TRAIN has a loss) and to run. Run it from anywhere; it takes no flags.
 
 from __future__ import annotations
 
-from config_writer import MSRA, RATES, Writer, slashed, write
+from config_writer import MSRA, RATES, Writer, name_with_part, write
 
 POOL = "kernel_size: 2 stride: 2"
 
@@ -123,7 +123,7 @@ def bn_pspnet(n: Writer, top: str, x: str, width: int, kernel: int, more: str = 
 def pspnet50() -> str:
     """PSPNet for the 150 classes of ADE20K."""
     n = Writer("PSPNet-50", 1, 3, 473, 473, labels=(1, 1, 473, 473))
-    n.filler, n.relu_name = MSRA, slashed("relu")
+    n.filler, n.relu_name = MSRA, name_with_part("relu")
     x = bn_pspnet(n, "conv1_1_3x3_s2", "data", 64, 3, "pad: 1 stride: 2")
     x = bn_pspnet(n, "conv1_2_3x3", x, 64, 3, "pad: 1")
     x = n.pool("pool1_3x3_s2", bn_pspnet(n, "conv1_3_3x3", x, 128, 3, "pad: 1"), "kernel_size: 3 stride: 2 pad: 1")
@@ -149,7 +149,7 @@ def pspnet50() -> str:
 def densenet121() -> str:
     """Each layer's input is normalized, not its output."""
     n = Writer("DENSENET_121", 1, 3, 224, 224)
-    n.filler, n.norm_top = MSRA, slashed("bn")
+    n.filler, n.norm_top = MSRA, name_with_part("bn")
     x = n.conv_norm("conv1", "data", 64, 7, "pad: 3 stride: 2")
     x, width = n.pool("pool1", x, "kernel_size: 3 stride: 2 pad: 1 ceil_mode: false"), 64
     for stage, repeats in enumerate((6, 12, 24, 16), 2):
@@ -168,7 +168,7 @@ def densenet121() -> str:
 
 def se_resnet50() -> str:
     n = Writer("SE-ResNet-50", 1, 3, 224, 224)
-    n.filler, n.scale_name = MSRA, slashed("bn/scale")
+    n.filler, n.scale_name = MSRA, name_with_part("bn/scale")
     n.relu_name = lambda x: "conv1/relu_7x7_s2" if x.startswith("conv1/") else f"{x}/relu"
     x = n.pool("pool1/3x3_s2", n.conv_norm("conv1/7x7_s2", "data", 64, 7, "pad: 3 stride: 2"))
     for stage, repeats in enumerate((3, 4, 6, 3), 2):

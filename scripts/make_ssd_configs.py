@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config_writer import MSRA, RATES, XAVIER, Writer, slashed, write
+from config_writer import MSRA, RATES, XAVIER, Writer, name_with_part, write
 
 from caffejax.cli.demo_shapes import CLASSES, SIZE
 
@@ -60,20 +60,20 @@ class Detector(Writer):
 
     def predictions(self, classes: int, sources: Sequence[Source], kernel: int) -> list[str]:
         """Add what predicts from maps; return the blobs of locations, confidences and prior boxes."""
-        found: list[list[str]] = [[], [], []]
+        tops_by_kind: list[list[str]] = [[], [], []]
         more = "pad: 1" if kernel == 3 else ""
         for source in sources:
             prefix = source.name or source.blob
-            for kind, numbers, tops in ("loc", 4, found[0]), ("conf", classes, found[1]):
+            for kind, numbers, tops in ("loc", 4, tops_by_kind[0]), ("conf", classes, tops_by_kind[1]):
                 name = f"{prefix}_mbox_{kind}"
                 x = self.conv(name, source.blob, source.boxes * numbers, kernel, more)
                 order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
                 x = self.add("Permute", f"{name}_perm", [x], order)
                 tops.append(self.add("Flatten", f"{name}_flat", [x], "flatten_param { axis: 1 }"))
             boxes = f"{prefix}_mbox_priorbox"
-            found[2].append(self.add("PriorBox", boxes, [source.blob, "data"], source.settings))
-        joined = zip(("loc", "conf", "priorbox"), found, (1, 1, 2), strict=True)
-        return [self.add("Concat", f"mbox_{n}", tops, f"concat_param {{ axis: {axis} }}") for n, tops, axis in joined]
+            tops_by_kind[2].append(self.add("PriorBox", boxes, [source.blob, "data"], source.settings))
+        groups = zip(("loc", "conf", "priorbox"), tops_by_kind, (1, 1, 2), strict=True)
+        return [self.add("Concat", f"mbox_{n}", tops, f"concat_param {{ axis: {axis} }}") for n, tops, axis in groups]
 
     def multibox_loss(self, classes: int, predicted: list[str]) -> None:
         """Add the loss, in TRAIN."""
@@ -138,7 +138,7 @@ def ssd300() -> str:
 
 def mobilenet_ssd() -> str:
     n = detector("MobileNet-SSD", 8, 300, 24)
-    n.filler, n.relu_name = MSRA, slashed("relu")
+    n.filler, n.relu_name = MSRA, name_with_part("relu")
     n.scale_params = "param { lr_mult: 1 decay_mult: 0 } param { lr_mult: 2 decay_mult: 0 }"
     x, width = n.conv_norm("conv0", "data", 32, 3, "pad: 1 stride: 2"), 32
     outputs = (64, 128, 128, 256, 256, *(512,) * 6, 1024, 1024)
@@ -243,9 +243,9 @@ def shapes_train_test() -> str:
     shapes_source(n, "test", 25)
     predicted = shapes_predictions(n)
     n.multibox_loss(CLASSES, predicted)
-    found = n.detections(CLASSES, predicted, KEEP)
+    detections = n.detections(CLASSES, predicted, KEEP)
     evaluate = f"detection_evaluate_param {{ num_classes: {CLASSES} overlap_threshold: 0.5 }}"
-    n.add("DetectionEvaluate", "detection_eval", [found, "label"], evaluate, phase="TEST")
+    n.add("DetectionEvaluate", "detection_eval", [detections, "label"], evaluate, phase="TEST")
     return n.text()
 
 

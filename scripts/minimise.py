@@ -31,7 +31,7 @@ def main() -> int:
     format = options.case.resolve().parent.name
     (source,) = options.case.glob("files*")
     number = int(source.name.partition("@")[2])
-    found = Outcome(**json.loads((options.case / "outcome.json").read_text()))
+    finding = Outcome(**json.loads((options.case / "outcome.json").read_text()))
     worker, end = Worker(), time.monotonic() + options.seconds
 
     def same(files: Files) -> bool:
@@ -39,11 +39,11 @@ def main() -> int:
             raise OutOfTimeError
         with tempfile.TemporaryDirectory() as folder:
             write_files(Path(folder), files)
-            return worker.ask_folder(format, Path(folder), number).signature == found.signature
+            return worker.ask_folder(format, Path(folder), number).signature == finding.signature
 
     files = read_files(source)
     if not same(files):
-        print(f"{options.case}: the finding is not there any more: {found.signature}", file=sys.stderr)
+        print(f"{options.case}: the finding is not there any more: {finding.signature}", file=sys.stderr)
         return 1
     before = sum(map(len, files.values()))
     files = shrink(files, same, intact_files(format)[number], text=harness(format).text)
@@ -51,7 +51,7 @@ def main() -> int:
     place = TESTS / "fuzz" / "cases" / format / f"{options.name or options.case.name}@{number}"
     shutil.rmtree(place, ignore_errors=True)
     write_files(place, files)
-    print(f"{place}: {found.signature}: {before} bytes, now {sum(map(len, files.values()))}")
+    print(f"{place}: {finding.signature}: {before} bytes, now {sum(map(len, files.values()))}")
     return 0
 
 

@@ -23,7 +23,7 @@ def write_or_check(make: Callable[[], Mapping[Path, str]], description: str | No
     return 0
 
 
-def replace_part(page: str, name: str, made: str) -> str:
+def replace_part(page: str, name: str, content: str) -> str:
     """Return a page with the part between `<!-- made by NAME -->` and `<!-- end -->` replaced.
 
     Raises:
@@ -34,4 +34,4 @@ def replace_part(page: str, name: str, made: str) -> str:
     _, ends, tail = rest.partition(end)
     if not ends:
         raise ValueError(f"the page has no part '{name}'")
-    return f"{head}{start}{made}{end}{tail}"
+    return f"{head}{start}{content}{end}{tail}"

@@ -21,9 +21,9 @@ class Tables:
         rows = tuple(_rows(settings_of(t, param)))
         if not rows:
             return [f"`{param}` has no settings that count here."]
-        first, there = self._first.setdefault(rows, (t.name, place))
+        first, first_place = self._first.setdefault(rows, (t.name, place))
         if first != t.name and len(rows) > 2:
-            return [f"`{param}`: see [{first}]({there})."]
+            return [f"`{param}`: see [{first}]({first_place})."]
         return [f"`{param}`:", "", *_HEAD, *rows]
 
     def of_message(self, name: str) -> list[str]:

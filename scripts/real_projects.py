@@ -97,8 +97,8 @@ def run_all(options: argparse.Namespace, work: Path) -> Iterator[Result]:
 
 def commit_of(checkout: Path) -> str:
     """Return the commit of a checkout, or "unknown"."""
-    done = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return "unknown" if done.returncode else done.stdout.strip()
+    process = subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return "unknown" if process.returncode else process.stdout.strip()
 
 
 def prepare(checkout: Path, copy: Path) -> None:
@@ -124,7 +124,7 @@ def edit_files(flow: dict[str, Any], copy: Path, home: Path) -> None:
             done.append(name)
     if flow["name"] not in done:
         for edit in flow.get("edits", ()):
-            for path in sorted(found for pattern in edit["files"] for found in copy.glob(pattern)):
+            for path in sorted(file for pattern in edit["files"] for file in copy.glob(pattern)):
                 _RULES[edit["rule"]](path, edit)
         done.append(flow["name"])
     stamp.write_text("\n".join(done))

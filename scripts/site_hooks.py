@@ -39,11 +39,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Have links to examples lead to their pages; list the public names on the page of the reference."""
-    here = page.file.src_uri
-    if here == "examples/README.md":
+    source = page.file.src_uri
+    if source == "examples/README.md":
         return re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", markdown)
     markdown = re.sub(r"\]\(\.\./examples/(\w+)\.(py|md)\)", r"](examples/\1.md)", markdown)
-    if here != "reference.md":
+    if source != "reference.md":
         return markdown
     names = sorted(
         (name for name in public_names() if "._" not in name), key=lambda name: name.rpartition(".")[2].lower()

@@ -117,7 +117,7 @@ def find_imports(package: Path, *, dynamic: bool = True) -> list[Import]:
     Args:
         package: the package's folder.
         dynamic: whether to add `import_module`, module names in strings, the stubs (`.pyi`) of lazily imported names,
-            and `walk_packages` over the importing package.
+            and `walk_packages` over the package package.
     """
     modules = find_modules(package)
     imports = []
@@ -183,17 +183,17 @@ def _absolute(name: str, home: str) -> str:
 
 def package_of(module: str) -> str:
     """Return the top-level package or module of caffejax that a module belongs to."""
-    package, _, rest = module.partition(".")
-    return rest.partition(".")[0] or package
+    package, _, inner = module.partition(".")
+    return inner.partition(".")[0] or package
 
 
 def upward_imports(imports: Sequence[Import]) -> list[str]:
     """Return a message for each import that does not lead to a lower level."""
     return [
-        f"{place}: {here} imports {imported}, but its level ({', '.join(LEVELS[LEVEL_OF[here]])}) is not above "
-        f"({', '.join(LEVELS[LEVEL_OF[there]])})"
+        f"{place}: {package} imports {imported}, but its level ({', '.join(LEVELS[LEVEL_OF[package]])}) is not above "
+        f"({', '.join(LEVELS[LEVEL_OF[other]])})"
         for importer, imported, place in imports
-        if (here := package_of(importer)) != (there := package_of(imported)) and LEVEL_OF[here] >= LEVEL_OF[there]
+        if (package := package_of(importer)) != (other := package_of(imported)) and LEVEL_OF[package] >= LEVEL_OF[other]
     ]
 
 

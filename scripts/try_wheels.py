@@ -47,11 +47,11 @@ class Trial:
     def run(self, program: str, *arguments: str) -> str:
         """Return what a command of this environment says; exit where it fails."""
         command = [str(self._folder / "bin" / program), *arguments]
-        done = subprocess.run(command, cwd=self._folder, env=self._settings, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
-        return said
+        process = subprocess.run(command, cwd=self._folder, env=self._settings, capture_output=True, text=True)
+        output = process.stdout + process.stderr
+        if process.returncode:
+            sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
+        return output
 
     def try_out(self, artefact: Path) -> None:
         """Install it, and exit unless it does what it should."""
@@ -75,10 +75,10 @@ class Trial:
 
 def require(pattern: str, text: str, times: int = 1) -> list[str]:
     """Return what matches in a text; exit unless it does so many times."""
-    found = re.findall(pattern, text, re.MULTILINE)
-    if len(found) != times:
-        sys.exit(f"{pattern!r} is there {len(found)} times, not {times}, in:\n{text}")
-    return found
+    matches = re.findall(pattern, text, re.MULTILINE)
+    if len(matches) != times:
+        sys.exit(f"{pattern!r} is there {len(matches)} times, not {times}, in:\n{text}")
+    return matches
 
 
 if __name__ == "__main__":
