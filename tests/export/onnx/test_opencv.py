@@ -1,5 +1,6 @@
 """OpenCV 5, which reads no Caffe models, reads and runs their export to ONNX with equal results."""
 
+import re
 from pathlib import Path
 
 import cv2
@@ -18,12 +19,7 @@ pytestmark = pytest.mark.skipif(int(cv2.__version__.split(".")[0]) < 5, reason=f
 
 BOXES = Path(__file__).parents[2] / "golden" / "opencv_dnn" / "boxes.prototxt"
 NETS = {"classification": CLASSIFICATION, "segmentation": SEGMENTATION, "detection": BOXES}
-LARGE = [
-    *("squeezenet", "mobilenet", "mobilenet_ssd"),
-    pytest.param(
-        "segnet", marks=pytest.mark.xfail(strict=True, reason="OpenCV 5 computes SegNet's ONNX model otherwise")
-    ),
-]
+LARGE = ("squeezenet", "mobilenet", "mobilenet_ssd")
 
 
 def run_in_opencv(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -56,6 +52,16 @@ def test_opencv_gives_equal_outputs(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_opencv_gives_equal_outputs_of_larger_nets(name: str) -> None:
     net = Net(CONFIGS / name / "train_val.prototxt")
+    assert_equal_in_opencv(make_subject(net, fill_variables(net)))
+
+
+@pytest.mark.long
+def test_opencv_gives_equal_outputs_of_segnet(tmp_path: Path) -> None:
+    """On a small image: at full size some windows have two maxima that differ by no more than rounding does."""
+    text = (CONFIGS / "segnet" / "train_val.prototxt").read_text().replace("dim: 360 dim: 480", "dim: 64 dim: 96")
+    model = tmp_path / "segnet.prototxt"
+    model.write_text(re.sub(r"upsample_[hw]: \d+", "", text))
+    net = Net(model)
     assert_equal_in_opencv(make_subject(net, fill_variables(net)))
 
 
