@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -202,9 +203,6 @@ class _Wiring:
     doubtful: set[str] = field(default_factory=set)  # tops of layers with wrong text, perhaps wrong rules
     keys: set[str] = field(default_factory=set)
     written: Sequence[LayerParameter] = ()  # the layers in the text, without splits
-    traced: dict[Any, tuple[jax.ShapeDtypeStruct, ...]] = field(
-        default_factory=dict
-    )  # by context and shapes of a layer
 
     def add(self, layer: LayerParameter, place: int | None) -> None:
         """Add a layer. `place` is its index in the text, or None for an inserted split."""
@@ -252,7 +250,7 @@ class _Wiring:
         recurrent_state = recurrent_state_params(key, len(params), [s for s in specs if not s.persistent])
         kind = context.type
         source_spec = kind.implementation.probe(site) if isinstance(kind.implementation, Reads) else None
-        tops = self._tops(context, (*params, *recurrent_state), bottoms, source_spec)
+        tops = top_shapes(context, (*params, *recurrent_state), bottoms, source_spec)
         check_countable(tops)
         names = tuple(layer.top) or (UNNAMED_TOP,) * len(tops if context.type.signature.loss else ())
         if len(tops) != len(names):
@@ -276,21 +274,6 @@ class _Wiring:
                 source_spec=source_spec,
             )
         )
-
-    def _tops(
-        self,
-        context: Context,
-        params: Sequence[Param],
-        bottoms: Sequence[jax.ShapeDtypeStruct],
-        source_spec: SourceSpec | None,
-    ) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Return the result of `top_shapes`. Layers with equal contexts and shapes are traced only once."""
-        if context.per_layer or not isinstance(context.type.implementation, Traced):  # such types may read files
-            return top_shapes(context, params, bottoms, source_spec)
-        signature = context, tuple(p.spec.shape for p in params), tuple((b.shape, b.dtype) for b in bottoms)
-        if signature not in self.traced:
-            self.traced[signature] = top_shapes(context, params, bottoms, source_spec)
-        return self.traced[signature]
 
     def _key(self, name: str) -> str:
         key, n = name, 1
@@ -317,7 +300,7 @@ def top_shapes(
     """Return shapes and dtypes of a layer's tops.
 
     They come from `source_spec` for data layers, from the type's shape rule if it has one, and otherwise from tracing
-    the forward function.
+    the forward function, which is done once for equal contexts and shapes.
 
     Args:
         context: the layer's settings and type.
@@ -332,17 +315,37 @@ def top_shapes(
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.shapes(context))
     if isinstance(kind.implementation, OnHost):
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in kind.implementation.top_shapes(context, *bottoms))
+    infer = _infer_tops if is_repeatable(context, bottoms) else _infer_tops.__wrapped__
+    blobs = tuple(p.spec.shape for p in params)
+    tops: tuple[jax.ShapeDtypeStruct, ...] = infer(context, blobs, tuple(bottoms), jax.enable_x64.value)
+    return tops
+
+
+def is_repeatable(context: Context, bottoms: Sequence[jax.ShapeDtypeStruct]) -> bool:
+    """Return whether equal contexts and shapes have equal params and tops, so that these can be cached.
+
+    A type that is made for one layer may read files. Symbolic sizes of different scopes cannot be compared.
+    """
+    concrete = all(type(n) is int for b in bottoms for n in b.shape)
+    return concrete and not context.per_layer and isinstance(context.type.implementation, Traced)
+
+
+@lru_cache(2048)
+def _infer_tops(
+    context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...], x64: bool
+) -> tuple[jax.ShapeDtypeStruct, ...]:
+    kind = context.type
     with wrap_layer_errors(bottoms):
         shapes = _shapes_by_rule(context, bottoms)
     if shapes is not None:
         return tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
-    arrays = tuple(jax.ShapeDtypeStruct(p.spec.shape, jnp.float32) for p in params)
+    arrays = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in blobs)
 
     def run_forward(key: jax.Array, *arguments: Any) -> Any:
         return forward(context.with_key((key, 0)), *arguments)[0]
 
     with wrap_layer_errors(bottoms, unless=kind.instance is not None):
-        tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, tuple(bottoms))
+        tops: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(run_forward, _KEY, arrays, bottoms)
     return tops
 
 

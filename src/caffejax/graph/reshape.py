@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import jax
 
 from ..errors import CaffejaxError, GraphError, Problem
+from ..layers import Context, ParamSpec
+from ..layers.context import Shape
 from ..layers.validation import check_param_shapes
-from .build import check_countable, top_shapes
+from .build import check_countable, is_repeatable, top_shapes
 from .graph import Graph, Layer
 from .shared_params import recurrent_state_params
 
@@ -72,8 +75,19 @@ def _reshape_layer(
     if layer.type.is_fed:
         before = {top: graph.blobs[top] for top in layer.tops}
         return layer, tuple(jax.ShapeDtypeStruct(inputs.get(top, b.shape), b.dtype) for top, b in before.items())
-    declared = check_param_shapes(layer.context, [param.spec for param in layer.params], bottoms)
-    recurrent_state = recurrent_state_params(layer.key, len(layer.params), [b for b in declared if not b.persistent])
+    check = _check_params if is_repeatable(layer.context, bottoms) else _check_params.__wrapped__
+    shapes = tuple(param.spec.shape for param in layer.params)
+    specs = check(layer.context, shapes, tuple(bottoms))
+    recurrent_state = recurrent_state_params(layer.key, len(layer.params), specs)
     if recurrent_state or layer.recurrent_state:
         layer = replace(layer, recurrent_state=recurrent_state)
     return layer, top_shapes(layer.context, (*layer.params, *recurrent_state), bottoms)
+
+
+@lru_cache(2048)
+def _check_params(
+    context: Context, blobs: tuple[Shape, ...], bottoms: tuple[jax.ShapeDtypeStruct, ...]
+) -> list[ParamSpec]:
+    """Check that a layer's params have the shapes that its bottoms need; return the specs of its recurrent state."""
+    specs = check_param_shapes(context, [ParamSpec(shape) for shape in blobs], bottoms)
+    return [spec for spec in specs if not spec.persistent]
