@@ -146,8 +146,8 @@ def limit_openmp_spinning() -> None:
     """Load oneDNN with OpenMP threads that sleep soon after each call, instead of spinning on the cores that XLA needs.
 
     The threads spin for about 30 microseconds, within which the next layer usually comes. Waking a sleeping thread
-    takes 60 microseconds. Longer spinning gains nothing on idle cores. Where another program uses one of them, two threads
-    share a core, and at each layer one spins while the other has work. OpenMP reads `OMP_WAIT_POLICY` and
+    takes 60 microseconds. Longer spinning gains nothing on idle cores. Where another program uses one of them, two
+    threads share a core, and at each layer one spins while the other has work. OpenMP reads `OMP_WAIT_POLICY` and
     `GOMP_SPINCOUNT` when it is loaded and applies them to the whole process, so this function sets both, loads oneDNN,
     and removes them again. If either variable is already set, the function does nothing.
     """
