@@ -27,11 +27,11 @@ DATA = """layer { name: "data" type: "%s" top: "data" top: "label" %s include { 
 
 @pytest.fixture
 def check(tmp_path: Path):
-    def checked(text: str, name: str = "net.prototxt") -> Report:
+    def check_text(text: str, name: str = "net.prototxt") -> Report:
         (tmp_path / name).write_text(text)
         return check_file(tmp_path / name)
 
-    return checked
+    return check_text
 
 
 def outcomes(report: Report) -> dict[str, str]:

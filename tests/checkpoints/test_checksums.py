@@ -24,7 +24,7 @@ ARRAYS = {
 }
 
 
-def by_hand(array: np.ndarray) -> int:
+def reference_checksum(array: np.ndarray) -> int:
     """The sum that the module's docstring speaks of, in Python's whole numbers."""
     size = min(array.dtype.itemsize, 4)
     data = array.tobytes()
@@ -37,7 +37,7 @@ def by_hand(array: np.ndarray) -> int:
 def test_sums_are_those_by_hand(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host, part by part; and by the program of devices, which takes large arrays."""
     monkeypatch.setattr(orbax, "_SMALL", part)
-    expected = {"['x']": by_hand(ARRAYS[name])}
+    expected = {"['x']": reference_checksum(ARRAYS[name])}
     assert checksums({"x": ARRAYS[name]}) == expected
     if name != "float64":  # which JAX has not, by default
         assert checksums({"x": jax.numpy.array(ARRAYS[name])}) == expected

@@ -94,16 +94,16 @@ def read_report(path: Path) -> dict[str, Any]:
         arrays = dict(file)
     meta = json.loads(str(arrays["meta"]))
 
-    def saved(name: str, **changed: Any) -> str:
+    def save_dump(name: str, **changed: Any) -> str:
         np.savez(name, **{**arrays, **changed})
         return name
 
     def with_meta(name: str, **changed: Any) -> str:
-        return saved(name, meta=json.dumps({**meta, **changed}))
+        return save_dump(name, meta=json.dumps({**meta, **changed}))
 
     Path("text.npz").write_text("no zip")
     Path("cut.npz").write_bytes(path.read_bytes()[:-300])
-    with zipfile.ZipFile(saved("huge.npz"), "a") as archive, archive.open("blob/z.npy", "w") as member:
+    with zipfile.ZipFile(save_dump("huge.npz"), "a") as archive, archive.open("blob/z.npy", "w") as member:
         np.lib.format.write_array_header_1_0(member, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
     np.savez("weights.npz", **{"ip/0": np.zeros(3)})
     return {
@@ -112,12 +112,12 @@ def read_report(path: Path) -> dict[str, Any]:
         "cut.npz": "not an .npz file, or damaged",
         "huge.npz": "its member 'blob/z.npy' is not an array",
         "weights.npz": "no string named `meta`",
-        saved("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
-        saved("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",
-        saved("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
-        saved("number.npz", meta=np.zeros(2)): "no string named `meta`",
-        saved("nojson.npz", meta="{"): "its `meta` is invalid",
-        saved("deep.npz", meta="[" * 100_000): "its `meta` is invalid",
+        save_dump("pickled.npz", blob=np.array([{}], object)): "it holds Python objects",
+        save_dump("words.npz", **{"blob/x": np.array(["a"])}): "'blob/x' holds <U1, not real numbers",
+        save_dump("complex.npz", **{"blob/x": np.zeros(2, complex)}): "'blob/x' holds complex128",
+        save_dump("number.npz", meta=np.zeros(2)): "no string named `meta`",
+        save_dump("nojson.npz", meta="{"): "its `meta` is invalid",
+        save_dump("deep.npz", meta="[" * 100_000): "its `meta` is invalid",
         with_meta("format.npz", format="9"): "format is '9'",
         with_meta("layers.npz", layers=[{"name": "a"}]): "its `meta` is invalid",
         with_meta("names.npz", layers=[{"name": 1, "type": "a", "bottoms": [], "tops": []}]): "not a list of names",

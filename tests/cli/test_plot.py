@@ -97,10 +97,10 @@ def test_panels_are_of_the_loss_each_test_output_and_the_rate(tmp_path: Path) ->
 
 
 def test_outputs_of_several_nets_and_of_many_values(tmp_path: Path) -> None:
-    def tested(iteration: int, net: int, **outputs: Any) -> dict[str, Any]:
+    def make_test_event(iteration: int, net: int, **outputs: Any) -> dict[str, Any]:
         return {"event": "test", "iteration": iteration, "net": net, "outputs": outputs}
 
-    events = [tested(at, net, acc=0.5 + net / 4, per_class=list(range(20))) for at in (0, 5) for net in (0, 1)]
+    events = [make_test_event(at, net, acc=0.5 + net / 4, per_class=list(range(20))) for at in (0, 5) for net in (0, 1)]
     (tmp_path / "m.jsonl").write_text(json_lines(*events))
     panels = {panel.title: panel.curves for panel in make_panels([read_log(tmp_path / "m.jsonl")])}
     assert list(panels) == [f"test {name} (net {net})" for net in (0, 1) for name in ("acc", "per_class")]
@@ -153,9 +153,9 @@ def test_pictures_of_each_format(tmp_path: Path, end: str, magic: bytes, capsys:
 
 
 def test_names_that_are_no_formulas_and_numbers_that_no_axis_spans(tmp_path: Path) -> None:
-    tested = {"event": "test", "iteration": 0, "outputs": {"$\\frac$": 1, "\u5f35\x1b": 2}}
+    test_event = {"event": "test", "iteration": 0, "outputs": {"$\\frac$": 1, "\u5f35\x1b": 2}}
     (tmp_path / "m.jsonl").write_text(
-        "\ufeff" + json_lines(train(0, 1e308), train(1, -1e308), tested), encoding="utf-8"
+        "\ufeff" + json_lines(train(0, 1e308), train(1, -1e308), test_event), encoding="utf-8"
     )
     run = str(tmp_path / "m.jsonl")
     assert main(["plot", run, f"--out={tmp_path}/m.svg", "--names=$^$"]) == 0
@@ -163,8 +163,8 @@ def test_names_that_are_no_formulas_and_numbers_that_no_axis_spans(tmp_path: Pat
 
 
 def test_far_too_many_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tested = {"event": "test", "iteration": 0, "outputs": {f"o{i}": i for i in range(3000)}}
-    (tmp_path / "m.jsonl").write_text(json_lines(tested))
+    test_event = {"event": "test", "iteration": 0, "outputs": {f"o{i}": i for i in range(3000)}}
+    (tmp_path / "m.jsonl").write_text(json_lines(test_event))
     assert main(["plot", f"{tmp_path}/m.jsonl", f"--out={tmp_path}/m.png"]) == 1
     assert "there are 3000 panels to draw" in capsys.readouterr().err
 

@@ -232,14 +232,14 @@ def test_the_label_map_is_checked_where_there_is_one(db, open_source, tmp_path, 
     (tmp_path / "short").write_text("\n".join(items[:2]))
     (tmp_path / "junk").write_text("junk")
 
-    def opened(name):
+    def open_with_map(name):
         return open_source(layer(db, SIZE, f'label_map_file: "{tmp_path}/{name}"'))
 
-    opened("map")
+    open_with_map("map")
     assert not caplog.records
-    opened("nowhere")
+    open_with_map("nowhere")
     assert "there is no label map" in caplog.text
     with pytest.raises(DataError, match=r"classes that label map .*short does not have: 2, 3"):
-        opened("short")
+        open_with_map("short")
     with pytest.raises(DataError, match=r"junk: .*is not a label map"):
-        opened("junk")
+        open_with_map("junk")

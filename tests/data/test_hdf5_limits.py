@@ -28,7 +28,7 @@ def outside(group: h5py.Group, name: str) -> None:
     group[name] = h5py.ExternalLink(f"{group.file.filename}.fifo", "/x")
 
 
-def through_outside(group: h5py.Group, name: str) -> None:
+def add_link_to_link(group: h5py.Group, name: str) -> None:
     outside(group, "door")
     soft(group, name, "door/x")
 
@@ -58,7 +58,7 @@ def write_filled(group: h5py.Group, name: str) -> None:
     dataset[0, :10] = 1
 
 
-def beyond_memory(group: h5py.Group, name: str) -> None:
+def add_huge_dataset(group: h5py.Group, name: str) -> None:
     dataset = group.create_dataset(name, (4, 2**44), "f4", chunks=(1, 2**10))
     dataset[0, :10] = 1
 
@@ -73,7 +73,7 @@ LINKS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
     "circle": (circle, "is a circular link"),
     "to itself": (lambda group, name: soft(group, name, name), "is a circular link"),
     "another file": (outside, "is a link to another file, which is not followed"),
-    "by another file": (through_outside, "is a link to another file, which is not followed"),
+    "by another file": (add_link_to_link, "is a link to another file, which is not followed"),
 }
 CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
     "values elsewhere": (elsewhere, "stores its values in other files, which are not read"),
@@ -86,7 +86,7 @@ CLAIMS: dict[str, tuple[Callable[[h5py.Group, str], None], str]] = {
         write_filled,
         "takes 8.00 GiB of which 4 KiB are in the file, but at most 2.00 GiB more may be unpacked",
     ),
-    "beyond memory": (beyond_memory, "takes 256.00 TiB, but the machine has only .* of memory"),
+    "beyond memory": (add_huge_dataset, "takes 256.00 TiB, but the machine has only .* of memory"),
     "chunky": (chunky, "takes 2.00 GiB of which 0 bytes are in the file, but at most 2.00 GiB more may be unpacked"),
 }
 

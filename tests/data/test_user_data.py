@@ -80,7 +80,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
-def expected(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def expected_batches(kind: str, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first batches, by the meaning of each kind rather than by its code."""
     if kind.startswith("arrays"):
         epochs = [permute(e) if kind.endswith("epoch") else {"x": X, "y": Y} for e in range(n)]
@@ -98,7 +98,7 @@ def test_batches_have_the_intended_examples(graph: Graph, kind: str) -> None:
     result = list(islice(data, 8))
     data.close()
     assert len(result) == 8
-    for batch, (x, y) in zip(result, expected(kind, 8), strict=True):
+    for batch, (x, y) in zip(result, expected_batches(kind, 8), strict=True):
         assert list(batch) == ["x", "y"]
         assert {a.dtype for a in batch.values()} == {np.dtype(np.float32)}
         np.testing.assert_array_equal(batch["x"], x)
@@ -115,15 +115,15 @@ def test_continues_at_a_restored_position(graph: Graph, kind: str, taken: int) -
     again = UserData("data", KINDS[kind](), graph)
     again.set_state(place)
     assert again.get_state()["done"] == place["done"]
-    for x, y in expected(kind, taken + 4)[taken:]:
+    for x, y in expected_batches(kind, taken + 4)[taken:]:
         batch = next(again)
         np.testing.assert_array_equal(batch["x"], x)
         np.testing.assert_array_equal(batch["y"], y)
     if kind != "endless generator":
         first.close()
         again.set_state(place)  # back, in the same process
-        np.testing.assert_array_equal(next(again)["x"], expected(kind, taken + 1)[taken][0])
-        np.testing.assert_array_equal(next(first)["x"], expected(kind, taken + 1)[taken][0])
+        np.testing.assert_array_equal(next(again)["x"], expected_batches(kind, taken + 1)[taken][0])
+        np.testing.assert_array_equal(next(first)["x"], expected_batches(kind, taken + 1)[taken][0])
 
 
 @pytest.mark.parametrize("kind", ["arrays", "list"])

@@ -52,14 +52,14 @@ def find_faces(nets: Mapping[str, Net], picture: np.ndarray) -> Faces:
     """Return the faces in a picture (height, width, RGB)."""
     scale, windows = WINDOW["pnet"] / SMALLEST, []
     while min(picture.shape[:2]) * scale >= WINDOW["pnet"]:
-        windows.append(in_windows(nets["pnet"], picture, scale).best(0.5))
+        windows.append(find_windows(nets["pnet"], picture, scale).best(0.5))
         scale *= SHRINK
     faces = Faces(*map(np.concatenate, zip(*windows, strict=True))).best(0.7).moved()
-    faces = in_boxes(nets, "rnet", picture, squares(faces.boxes)).best(0.7).moved()
-    return in_boxes(nets, "onet", picture, squares(faces.boxes)).moved().best(0.7, measure=of_the_smaller)
+    faces = classify_boxes(nets, "rnet", picture, squares(faces.boxes)).best(0.7).moved()
+    return classify_boxes(nets, "onet", picture, squares(faces.boxes)).moved().best(0.7, measure=overlap_with_smaller)
 
 
-def in_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
+def find_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
     """Return the windows of the picture at a scale that P-Net takes for faces."""
     height, width = (int(np.ceil(n * scale)) for n in picture.shape[:2])
     blobs = p_net({"data": to_input([cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)])})
@@ -70,7 +70,7 @@ def in_windows(p_net: Net, picture: np.ndarray, scale: float) -> Faces:
     return Faces(probabilities[x, y], boxes, off[:, x, y].T, np.zeros((len(x), 5, 2)))
 
 
-def in_boxes(nets: Mapping[str, Net], name: str, picture: np.ndarray, boxes: np.ndarray) -> Faces:
+def classify_boxes(nets: Mapping[str, Net], name: str, picture: np.ndarray, boxes: np.ndarray) -> Faces:
     """Return the boxes of the picture that R-Net or O-Net takes for faces."""
     blobs = nets[name]({"data": to_input([cut_out(picture, box, WINDOW[name]) for box in boxes.astype(int)])})
     landmarks = np.zeros((len(boxes), 5, 2))
@@ -106,6 +106,6 @@ def squares(boxes: np.ndarray) -> np.ndarray:
     return np.concatenate([corner, corner + np.trunc(side) - 1], axis=1)
 
 
-def of_the_smaller(a: jax.Array, b: jax.Array) -> jax.Array:
+def overlap_with_smaller(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return what two boxes have in common as a part of the smaller one."""
     return intersections(a, b, plus=1) / jnp.minimum(areas(a, plus=1), areas(b, plus=1))

@@ -65,7 +65,7 @@ def theirs(name: str) -> Net:
     return Net(text, "TEST").with_batch(1)
 
 
-def drawn(net: Net) -> Variables:
+def draw_variables(net: Net) -> Variables:
     """Return variables that preserve the magnitude of activations, with realistic running statistics."""
     random = np.random.default_rng(0)
 
@@ -88,7 +88,7 @@ def test_names_shapes_and_outputs_are_those_published(name: str) -> None:
     assert config.input_names == published.input_names
     image = np.random.default_rng(1).uniform(-1, 1, config.graph.blobs[config.input_names[0]].shape)
     fed = {config.input_names[0]: image.astype(np.float32)}
-    variables = drawn(config)
+    variables = draw_variables(config)
     expected, computed = (net.freeze(variables)(fed) for net in (published, config))
     assert set(computed) == set(expected)
     for output, array in expected.items():

@@ -74,7 +74,7 @@ def gradients(net: Net) -> Call:
     return lambda seed: step(*arguments(net, seed))
 
 
-def at_once(call: Call) -> list[Any]:
+def call_in_threads(call: Call) -> list[Any]:
     """Return the results of a function in several threads that start together, each with its number."""
     barrier = threading.Barrier(THREADS)
 
@@ -104,7 +104,7 @@ def assert_same(got: Any, alone: Any) -> None:
 )
 def test_one_net(use: Callable[[Net], Call], options: dict[str, Any]) -> None:
     jax.clear_caches()
-    got = at_once(use(small_net(**options)))
+    got = call_in_threads(use(small_net(**options)))
     jax.clear_caches()
     alone = use(small_net(**options))
     assert_same(got, [alone(seed) for seed in range(THREADS)])
@@ -114,7 +114,7 @@ def test_nets_of_several_shapes() -> None:
     """Two threads for each, which make, trace and compile it at the same time."""
     sizes = [6 + seed // 2 for seed in range(THREADS)]
     jax.clear_caches()
-    got = at_once(lambda seed: gradients(small_net(sizes[seed]))(seed))
+    got = call_in_threads(lambda seed: gradients(small_net(sizes[seed]))(seed))
     jax.clear_caches()
     alone = {size: gradients(small_net(size)) for size in sizes}
     assert_same(got, [alone[sizes[seed]](seed) for seed in range(THREADS)])
@@ -126,7 +126,7 @@ def test_one_net_in_both_phases() -> None:
     def call(seed: int) -> Any:
         return forward(net.in_phase("TEST" if seed % 2 else "TRAIN"))(seed)
 
-    got = at_once(call)
+    got = call_in_threads(call)
     assert_same(got, [call(seed) for seed in range(THREADS)])
     assert net.in_phase("TEST").in_phase("TRAIN") is net
 

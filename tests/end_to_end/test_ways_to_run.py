@@ -145,7 +145,7 @@ def one_by_one(case: Case, net: Net) -> Numbers:
     return Numbers(total, outputs, grads, state)
 
 
-def in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
+def run_in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Array]]) -> Numbers:
     """Return the values in a pycaffe net after `run(net, index of its last layer)`, with its losses."""
     workspace = Workspace(net, jax.tree.map(jnp.array, variables_of(case)), Loader(net.graph, by_hand=dict))
     for name, value in inputs_of(net).items():
@@ -155,11 +155,11 @@ def in_pycaffe(case: Case, net: Net, run: Callable[[Workspace, int], list[jax.Ar
     return Numbers(loss, memories.values(net.outputs), memories.param_diffs, memories.variables.state)
 
 
-def at_once(workspace: Workspace, last: int) -> list[jax.Array]:
+def run_at_once(workspace: Workspace, last: int) -> list[jax.Array]:
     return workspace.forward_backward((KEY,))
 
 
-def in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
+def run_in_ranges(workspace: Workspace, last: int) -> list[jax.Array]:
     ranges = [(a, b - 1) for a, b in itertools.pairwise(sorted({0, last // 3 + 1, 2 * last // 3 + 1, last + 1}))]
     losses = [loss for low, high in ranges for loss in workspace.forward(low, high, (KEY,))]
     for low, high in reversed(ranges):
@@ -187,9 +187,9 @@ def assert_same(actual: Numbers, expected: Numbers) -> None:
 
 
 @every_net
-@pytest.mark.parametrize("way", [at_once, in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", [run_at_once, run_in_ranges, pytest.param(with_callbacks, marks=pytest.mark.long)])
 def test_nets_give_the_same_in_pycaffe(case: Case, way: Callable[[Workspace, int], list[jax.Array]]) -> None:
-    assert_same(in_pycaffe(case, case.net(), way), expected(case))
+    assert_same(run_in_pycaffe(case, case.net(), way), expected(case))
 
 
 @every_net
@@ -236,4 +236,4 @@ def test_nets_split_at_host_layers_give_the_same(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in cases() if case.id.startswith(("inplace", "slash", "v1_convnet"))])
 def test_layers_with_host_layers_give_the_same_in_pycaffe(case: Case) -> None:
     """In nets with in-place layers, values must outlive the layers that overwrite them."""
-    assert_same(in_pycaffe(case, case.net(cut_in_pieces), at_once), expected(case))
+    assert_same(run_in_pycaffe(case, case.net(cut_in_pieces), run_at_once), expected(case))

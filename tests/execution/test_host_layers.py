@@ -44,7 +44,7 @@ def batch(kept: int) -> dict[str, np.ndarray]:
     }
 
 
-def by_hand(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
+def reference_loss(params: Any, inputs: dict[str, np.ndarray]) -> jax.Array:
     """The same loss on the rows that pass."""
     rows = np.flatnonzero(inputs["keep"])
     (w1, b1), (w2, b2) = params["ip1"].values(), params["ip2"].values()
@@ -59,7 +59,7 @@ def test_loss_and_gradients_are_those_of_the_rows_that_pass(kept: int) -> None:
     params, state = net.init(jax.random.key(0))
     inputs = batch(kept)
     (loss, _), grads = jax.value_and_grad(net.loss, has_aux=True)(params, state, inputs)
-    expected, expected_grads = jax.value_and_grad(by_hand)(params, inputs)
+    expected, expected_grads = jax.value_and_grad(reference_loss)(params, inputs)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), grads, expected_grads)
 

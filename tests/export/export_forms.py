@@ -17,7 +17,7 @@ from caffejax.layers.context import Phase
 from caffejax.net import Variables
 from caffejax.schema import read_net
 from export import flax_worker
-from export.judging import FORMS, Arrays, beyond, errors, in_any_order, largest
+from export.judging import FORMS, Arrays, beyond, errors, largest, unordered_distances
 from export.onnx.onnx_oracle import compile_net, export_net, run, with_rows
 from export.random_params import fill_variables
 
@@ -59,7 +59,7 @@ def assess_subject(subject: Subject, forms: Sequence[str] = FORMS) -> dict[str, 
             result |= {
                 form: errors(outputs, expected),
                 f"{form}_beyond": beyond(outputs, expected),
-                f"{form}_in_any_order": in_any_order(outputs, expected),
+                f"{form}_in_any_order": unordered_distances(outputs, expected),
             }
         except CaffejaxError as error:
             result[form] = {"refused": str(error)}
@@ -127,11 +127,11 @@ def _inputs(subject: Subject, seed: int) -> dict[str, np.ndarray]:
     return inputs
 
 
-def _in_onnx(subject: Subject, inputs: Arrays) -> Arrays:
+def _run_onnx(subject: Subject, inputs: Arrays) -> Arrays:
     return run(export_net(subject), inputs)
 
 
-def _in_flax(subject: Subject, inputs: Arrays) -> Arrays:
+def _run_flax(subject: Subject, inputs: Arrays) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
         write_flax(subject, Path(folder) / "net")
         arguments = [np.moveaxis(x, 1, -1) if x.ndim > 2 else x for x in inputs.values()]
@@ -139,11 +139,11 @@ def _in_flax(subject: Subject, inputs: Arrays) -> Arrays:
     return {n: np.moveaxis(x, -1, 1) if x.ndim > 2 else x for n, x in zip(subject.outputs, result, strict=True)}
 
 
-def _in_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
+def _run_stablehlo(subject: Subject, inputs: Arrays) -> Arrays:
     whole = Subject(subject.net.for_inference(with_rows(subject)), subject.variables)
     read = jax.export.deserialize(export_stablehlo(whole, platforms=["cpu"], batch=False).serialize())
     result = jax.jit(read.call, compiler_options={"xla_backend_optimization_level": 0})(dict(inputs))
     return {name: np.asarray(blob) for name, blob in whole.net.strip_padding(result).items() if name in subject.outputs}
 
 
-_FORMS = {"onnx": _in_onnx, "flax": _in_flax, "stablehlo": _in_stablehlo}
+_FORMS = {"onnx": _run_onnx, "flax": _run_flax, "stablehlo": _run_stablehlo}

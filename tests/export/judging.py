@@ -26,7 +26,7 @@ def beyond(actual: Arrays, expected: Arrays) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n}
 
 
-def in_any_order(actual: Arrays, expected: Arrays) -> dict[str, float]:
+def unordered_distances(actual: Arrays, expected: Arrays) -> dict[str, float]:
     """Return, for outputs with rows, the distance of each differing row to the nearest differing row of the other.
 
     Boxes are sorted by their scores, so two boxes with nearly equal scores may exchange positions.

@@ -233,7 +233,7 @@ def test_names_never_become_code(tmp_path: Path, flax_process: ProcessPoolExecut
     statements = {type(node) for node in tree if isinstance(node, ast.stmt)}
     assert statements <= {*ALLOWED, ast.Expr}
     assert all(isinstance(node.value, ast.Constant | ast.Call) for node in tree if isinstance(node, ast.Expr))
-    called = {node.func.value.id for node in tree if isinstance(node, ast.Call) and _of_name(node.func)}
+    called = {node.func.value.id for node in tree if isinstance(node, ast.Call) and _is_attribute_of_name(node.func)}
     assert called <= {"nnx", "self", "model", "weights", "Path", "variable"}
     assert_equal(subject, batches_for(subject, 2), tmp_path / "net", flax_process)
 
@@ -251,7 +251,7 @@ def test_inputs_may_have_the_names_of_helpers_and_variables(tmp_path: Path, flax
 ALLOWED = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Return)
 
 
-def _of_name(function: ast.expr) -> bool:
+def _is_attribute_of_name(function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
 
 

@@ -66,20 +66,20 @@ def draw(seed: int, done: list[str]) -> tuple[str, list[Disturbed]]:
 
 
 def _one(kind: str, chance: random.Random, counts: Counter[str]) -> Disturbed:
-    def fault(does: str, kinds: str = WRITES, lasts: tuple[int, ...] = (1,)) -> Fault:
+    def draw_fault(does: str, kinds: str = WRITES, lasts: tuple[int, ...] = (1,)) -> Fault:
         return Fault(does, chance.randint(1, sum(counts[k] for k in kinds)), kinds, chance.choice(lasts))
 
     def failing(number: int, kinds: str) -> Disturbed:
         goes_on = ("--on_snapshot_error=continue",) * chance.randint(0, 1)
-        return Disturbed(fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=goes_on)
+        return Disturbed(draw_fault(f"error={number}", kinds, (1, 5, 40, 0)), flags=goes_on)
 
     phase = chance.choice(tuple(PHASES))
     delay = chance.uniform(0, PHASES[phase][1])
     match kind:
         case "kill in an operation":
-            return Disturbed(fault("kill"))
+            return Disturbed(draw_fault("kill"))
         case "kill in half a write":
-            return Disturbed(fault("half", "w"))
+            return Disturbed(draw_fault("half", "w"))
         case "kill at a moment":
             return Disturbed(moment=Moment(signal.SIGKILL, phase, delay))
         case "disk full":
@@ -91,17 +91,17 @@ def _one(kind: str, chance: random.Random, counts: Counter[str]) -> Disturbed:
         case "read-only":
             return failing(errno.EROFS, WRITES)
         case "folder removed":
-            removed = fault(f"run={_REMOVE % chance.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
+            removed = draw_fault(f"run={_REMOVE % chance.choice(('x.orbax', 'x*', 'x.orbax/*'))}")
             return Disturbed(removed, flags=("--on_snapshot_error=continue",) * chance.randint(0, 1))
         case "folder moved":
-            return Disturbed(fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
+            return Disturbed(draw_fault("run=mv $ROOT/x.orbax $ROOT.moved 2>/dev/null; rm -rf $ROOT.moved"))
         case "clock set back":
             # not within a checkpoint: tensorstore, which writes it, would wait until the time is made up
             return Disturbed(Fault(f"clock={chance.choice((2, 3600, 10**6, 10**9))}", chance.randint(1, 8)))
         case "signal in a phase":
             return Disturbed(moment=Moment(chance.choice(_SIGNALS), phase, delay, chance.choice((1, 1, 2, 3))))
         case "signal in an operation":
-            return Disturbed(fault(f"signal={int(chance.choice(_SIGNALS))}"))
+            return Disturbed(draw_fault(f"signal={int(chance.choice(_SIGNALS))}"))
         case "second trainer":
             return Disturbed(second=True)
         case "read error":

@@ -44,7 +44,7 @@ class Outcome:
         return asdict(self)
 
 
-def of_exception(error: BaseException) -> Outcome:
+def exception_outcome(error: BaseException) -> Outcome:
     """Return the outcome for an exception that caffejax does not raise on purpose."""
     frames = traceback.extract_tb(error.__traceback__)
     frames_of_ours = [frame for frame in frames if "caffejax" in Path(frame.filename).parts] or list(frames)

@@ -11,7 +11,7 @@ from typing import Any
 
 from caffejax.errors import CaffejaxError
 
-from .finding import Outcome, of_exception
+from .finding import Outcome, exception_outcome
 from .harness import Files, harness, intact_files, nothing, write_files
 
 _LONGEST_MESSAGE = 20_000  # characters, and ten for each byte of the case
@@ -35,7 +35,7 @@ def judge(format: str, set: int | None, files: Files, place: Path) -> Outcome:
     except CaffejaxError as error:
         return _refusal(error, place, harness(format).place)
     except BaseException as error:
-        return of_exception(error)
+        return exception_outcome(error)
     complaint = None
     if compares:
         assert set is not None
@@ -60,7 +60,7 @@ def _refusal(error: CaffejaxError, place: Path, other: str) -> Outcome:
 
     An error without a place, an endless one, or one with control characters is a finding.
     """
-    message, code = str(error), of_exception(error)
+    message, code = str(error), exception_outcome(error)
     if str(place) not in message and other not in message:
         return Outcome("unnamed", code.where, code.text)
     size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())

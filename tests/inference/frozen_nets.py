@@ -81,7 +81,7 @@ def assert_frozen_is_the_same(model: Any, outputs: Iterable[str] | None = None) 
     return frozen
 
 
-def in_programs(frozen: Frozen) -> set[str]:
+def compiled_types(frozen: Frozen) -> set[str]:
     """The types of the layers that oneDNN runs."""
     ready = frozen.ready()
     return {layer.type.name for lowered in ready.programs.values() for layer in lowered.part.layers}

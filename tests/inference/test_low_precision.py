@@ -88,7 +88,7 @@ NETS = {
 }
 
 
-def built(name: str, batch: int = 2) -> tuple[Net, Variables, dict[str, jax.Array]]:
+def build_net(name: str, batch: int = 2) -> tuple[Net, Variables, dict[str, jax.Array]]:
     net = Net(net_of((batch, 8, 9, 9), *NETS[name]), "TEST")
     return net, variables_of(net), inputs_of(net)
 
@@ -104,7 +104,7 @@ def steps(frozen: Frozen) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NETS)
 def test_nets_are_near_float32(name: str, kind: str) -> None:
-    net, variables, x = built(name)
+    net, variables, x = build_net(name)
     frozen = freeze(net, variables, kind, x)
     want, got = net.freeze(variables)(x), frozen(x)
     assert ("vnni" if kind == "int8" else "bf16") in steps(frozen)
@@ -167,7 +167,7 @@ def test_integers_are_exact() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_forms_give_the_same(kind: str) -> None:
-    net, variables, x = built("residual")
+    net, variables, x = build_net("residual")
     frozen = freeze(net, variables, kind, x)
     want = frozen(x)["f"]
     for other in (copy.copy(frozen), pickle.loads(pickle.dumps(frozen)), frozen.with_batch(4), jax.jit(frozen)):
@@ -179,7 +179,7 @@ def test_all_forms_give_the_same(kind: str) -> None:
 
 @needs["int8"]
 def test_more_batches_widen_the_ranges() -> None:
-    net, variables, x = built("classifier")
+    net, variables, x = build_net("classifier")
     small = {"x": x["x"] / 8}
     want = net.freeze(variables)(x)["f"]
     narrow = net.freeze(variables, precision="int8", calibration=[small])(x)["f"]
@@ -189,7 +189,7 @@ def test_more_batches_widen_the_ranges() -> None:
 
 @needs["int8"]
 def test_constant_blobs_are_no_fault() -> None:
-    net, variables, x = built("classifier")
+    net, variables, x = build_net("classifier")
     zeros = jax.tree.map(np.zeros_like, variables)
     assert np.all(np.asarray(freeze(net, zeros, "int8", jax.tree.map(np.zeros_like, x))(x)["f"]) == 0)
 
@@ -248,7 +248,7 @@ X = np.ones((2, 8, 9, 9), np.float32)
     ],
 )
 def test_errors(precision: Any, calibration: Any, words: str) -> None:
-    net, variables, _ = built("classifier")
+    net, variables, _ = build_net("classifier")
     if isinstance(calibration, list) and not calibration and not onednn.has_instructions("int8"):
         pytest.skip("the processor has no int8")
     with pytest.raises(CaffejaxError, match=words):
@@ -261,7 +261,7 @@ def test_float32_without_the_instructions(
 ) -> None:
     monkeypatch.setattr(onednn, "has_instructions", lambda kind: False)
     low_precision._warn.cache_clear()
-    net, variables, x = built("classifier")
+    net, variables, x = build_net("classifier")
     with caplog.at_level(logging.WARNING, logger="caffejax"):
         for _ in range(2):
             frozen = freeze(net, variables, kind, x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from drawn_nets import nets
-from frozen_nets import assert_frozen_is_the_same, in_programs, net_of
+from frozen_nets import assert_frozen_is_the_same, compiled_types, net_of
 from hypothesis import HealthCheck, given, settings
 
 from caffejax.inference import partition
@@ -71,7 +71,7 @@ NETS = {
 )
 def test_values_stay_as_long_as_they_are_read(what: str, batch: int) -> None:
     frozen_net = assert_frozen_is_the_same(net_of((batch, *SHAPE[1:]), *NETS[what]))
-    assert in_programs(frozen_net)
+    assert compiled_types(frozen_net)
 
 
 @pytest.mark.parametrize("outputs", [("a",), ("a", "e"), ("b", "c", "e"), ("c",), ("d", "a", "f")])

@@ -20,7 +20,7 @@ def mesh() -> Any:
     return jax.make_mesh((DEVICES,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
 
 
-def by_jit(name: str, kernels: str) -> None:
+def check_jit(name: str, kernels: str) -> None:
     """`jax.jit` with the rows spread over the devices gives what one device gives, and each does its share only."""
     one = Subject(CASES[name], kernels, rows=DEVICES * SHARE)
     expected = one.compiled(*one.point)
@@ -35,7 +35,7 @@ def by_jit(name: str, kernels: str) -> None:
     assert not full, f"a device holds all rows: {full}"
 
 
-def by_shard_map(name: str, kernels: str) -> None:
+def check_shard_map(name: str, kernels: str) -> None:
     """`jax.shard_map` is a loop over the shares: tops, and gradients of the mean of their losses."""
     one = Subject(CASES[name], kernels, rows=SHARE)
     if not one.inputs:

@@ -29,7 +29,7 @@ NORMALISED: dict[str, tuple[tuple[Shape, ...], dict[str, Any]]] = {
 }
 
 
-def _in_all_ways(loss: Case, more: str = "") -> Case:
+def _all_normalizations(loss: Case, more: str = "") -> Case:
     """The loss over the same bottoms with each way to normalise it: one net, whose program has what they share once."""
     ways = [
         re.sub('(name|top): "(layer|t0)"', rf'\1: "\2_{i}"', loss.layers).removesuffix("}")
@@ -46,12 +46,12 @@ def _multibox() -> list[Case]:
         for case in LAYERS + FURTHER
         if case.name.startswith("MultiBoxLoss")
     ]
-    return [*boxes, _in_all_ways(boxes[0])]
+    return [*boxes, _all_normalizations(boxes[0])]
 
 
 MORE = [
     *(
-        _in_all_ways(layer(kind, "", *shapes, **options), more)
+        _all_normalizations(layer(kind, "", *shapes, **options), more)
         for kind, (shapes, options) in NORMALISED.items()
         for more in ("", "ignore_label: 1")
     ),

@@ -34,7 +34,7 @@ def test_second_derivatives(case: Case, kernels: str) -> None:
     with expect_support("second", one):
         with jax.enable_x64(True):
             double = one.exact
-            expected = by_differences(double)
+            expected = central_differences(double)
         with jax.enable_x64(case.random):  # other numbers are drawn in float64
             at = double if case.random else one
             arrays = at.point, at.direction()
@@ -54,7 +54,7 @@ def second(one: Subject, point: Any, direction: Any) -> tuple[Any, Any]:
     return product, inner(jax.grad(penalty)(point), direction)
 
 
-def by_differences(double: Subject) -> tuple[Any, Any]:
+def central_differences(double: Subject) -> tuple[Any, Any]:
     """The same from gradients on either side."""
     ahead, behind = (
         numpy(double.compiled(*move(double.point, double.direction(), s))[1], np.float64) for s in (STEP, -STEP)

@@ -11,10 +11,10 @@ from subject import expect_support, parametrize_cases, subject
 @parametrize_cases(LAYERS + COMPILED)
 def test_jit_over_a_mesh(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
     with expect_support("shard", subject(case, kernels)):
-        eight_devices.submit(devices.by_jit, case.name, kernels).result()
+        eight_devices.submit(devices.check_jit, case.name, kernels).result()
 
 
 @parametrize_cases(LAYERS + COMPILED[:1])
 def test_shard_map(case: Case, kernels: str, eight_devices: ProcessPoolExecutor) -> None:
     with expect_support("shard_map", subject(case, kernels)):
-        eight_devices.submit(devices.by_shard_map, case.name, kernels).result()
+        eight_devices.submit(devices.check_shard_map, case.name, kernels).result()

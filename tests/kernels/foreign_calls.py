@@ -272,7 +272,7 @@ def _order(call: Call, factor: str) -> int:
     return -1 if factor == "b" and not call.attributes["transpose"] else 1
 
 
-def expected(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def expected_results(call: Call, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the expected results of a valid call."""
     roles, result_roles = ROLES[call.function]
     inputs = dict(zip(roles, arrays, strict=False))

@@ -12,7 +12,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from foreign_calls import FUNCTIONS, Call, alter, expected, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, expected_results, is_right, numbers, right_call
 
 PREFIX = "sanitized_"
 PAGE, ALIGNMENT, NO_ACCESS = mmap.PAGESIZE, 64, 0
@@ -66,7 +66,7 @@ def try_out(call: Call, random: np.random.Generator) -> bool:
         message = str(error)
     if right:
         assert results is not None, f"{call}: {message}"
-        for got, expected_array in zip(results, expected(call, arrays), strict=True):
+        for got, expected_array in zip(results, expected_results(call, arrays), strict=True):
             np.testing.assert_array_equal(got, expected_array, err_msg=str(call))
     else:
         assert "INVALID_ARGUMENT" in message, f"{call}: {message or 'no error'}"

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from foreign_calls import FUNCTIONS, Call, alter, expected, is_right, numbers, right_call
+from foreign_calls import FUNCTIONS, Call, alter, expected_results, is_right, numbers, right_call
 
 from caffejax.kernels import onednn
 
@@ -19,7 +19,7 @@ def test_valid_calls_are_computed(function: str) -> None:
         call = right_call(random, function)
         assert is_right(call), call
         arrays = [numbers(random, operand) for operand in call.operands]
-        for got, array in zip(call.run(arrays), expected(call, arrays), strict=True):
+        for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
             np.testing.assert_array_equal(got, array, err_msg=str(call))
 
 
@@ -100,5 +100,5 @@ def test_no_window_lies_within_the_depth(function: str, depth: int, stride: int,
     call = Call(function, operands, results, attributes)
     assert is_right(call)
     arrays = [numbers(np.random.default_rng(0), operand) for operand in call.operands]
-    for got, array in zip(call.run(arrays), expected(call, arrays), strict=True):
+    for got, array in zip(call.run(arrays), expected_results(call, arrays), strict=True):
         np.testing.assert_array_equal(got, array)

@@ -37,7 +37,7 @@ def assert_near(actual: Any, expected: np.ndarray, tolerance: float, name: str) 
     np.testing.assert_allclose(np.asarray(actual) / scale, expected / scale, rtol=0, atol=tolerance, err_msg=name)
 
 
-def in_float32(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+def float32_tops(case: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """The tops of a case in a net of float32, fed these inputs."""
     replay = Replay(case)
     arguments = {name: jnp.asarray(a, jnp.float32) for name, a in inputs.items()}
@@ -70,9 +70,9 @@ def assert_near_recorded(case: dict[str, Any], replay: Replay, results: tuple[An
         assert top.dtype == jnp.float32
         expected = replay.recorded[f"top/{name}"]
         if kind.name in CANCEL:
-            expected = np.asarray(in_float32(case, replay.inputs)[name])
+            expected = np.asarray(float32_tops(case, replay.inputs)[name])
         if kind.traits.pads_rows:  # rows found by decisions and exponentials: those in the bottoms as rounded
-            top, expected = strip_padding(top), strip_padding(np.asarray(in_float32(case, replay.inputs)[name]))
+            top, expected = strip_padding(top), strip_padding(np.asarray(float32_tops(case, replay.inputs)[name]))
         assert_near(top, expected, TOPS, name)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(state))
     if not case["has_backward"]:

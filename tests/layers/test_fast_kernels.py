@@ -171,7 +171,7 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
     shapes = [(2, inputs, *size), (outputs, inputs // groups, *kernel), (outputs,)]
     arrays = [jnp.asarray(random.normal(size=shape), jnp.float32) for shape in shapes]
 
-    def by_xla(x: Any, weight: Any, bias: Any) -> Any:
+    def xla_convolution(x: Any, weight: Any, bias: Any) -> Any:
         # padded by itself: of more than the kernel on one side only, XLA's gradient on CPUs is of memory it never wrote
         x = jnp.pad(x, [(0, 0), (0, 0), *window.padding])
         y = jax.lax.conv_general_dilated(x, weight, stride, "VALID", rhs_dilation=dilation, feature_group_count=groups)
@@ -181,8 +181,8 @@ def test_any_correlation_and_its_gradients_are_xlas(axes: Any, channels: tuple[i
         y, back = jax.vjp(f, change(x), change(weight), change(bias))
         return y, *back(change(jnp.cos(jnp.arange(y.size, dtype=jnp.float32)).reshape(y.shape)))
 
-    result, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(by_xla, *arrays)
-    sizes = run(by_xla, *arrays, change=jnp.abs)  # of what was summed, which may cancel
+    result, expected = run(lambda x, w, b: correlate(x, w, window, b), *arrays), run(xla_convolution, *arrays)
+    sizes = run(xla_convolution, *arrays, change=jnp.abs)  # of what was summed, which may cancel
     for a, b, size_of in zip(result, expected, sizes, strict=True):
         np.testing.assert_array_less(np.abs(a - b), 1e-5 * size_of + 1e-12)
 

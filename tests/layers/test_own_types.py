@@ -107,20 +107,23 @@ def test_statistics_do_not_count_rows_of_padding() -> None:
 
 
 def wrong_parts() -> dict[str, tuple[LayerType, str]]:
-    def traced(forward: Any = lambda ctx, *arrays: arrays[-1], **more: Any) -> LayerType:
+    def make_traced_type(forward: Any = lambda ctx, *arrays: arrays[-1], **more: Any) -> LayerType:
         return LayerType(Signature("Own"), Traced(forward, **more))
 
     def per_layer(result: Any) -> LayerType:
         return LayerType(Signature("Own"), PerLayer(lambda ctx, site: result))
 
     def params(*specs: Any) -> LayerType:
-        return traced(params=lambda ctx, x: list(specs))
+        return make_traced_type(params=lambda ctx, x: list(specs))
 
     state = ParamSpec((1,), learnable=False, persistent=False)
     return {
-        "no top": (traced(lambda ctx, x: None), "forward must return an array, or a tuple of one per top, not None"),
+        "no top": (
+            make_traced_type(lambda ctx, x: None),
+            "forward must return an array, or a tuple of one per top, not None",
+        ),
         "blobs": (
-            traced(lambda ctx, blobs, x: x),
+            make_traced_type(lambda ctx, blobs, x: x),
             r"its forward must take \(ctx, blobs, \*bottoms\), without blobs if",
         ),
         "no type": (per_layer(None), "PerLayer.make must return a LayerType, not None"),

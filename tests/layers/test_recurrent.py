@@ -21,12 +21,12 @@ PARAM = (
 )
 
 
-def forced(*args: Any) -> str:
+def force_backward(*args: Any) -> str:
     return "force_backward: true\n" + net(*args)
 
 
 def recurrent(kind: str, length: int, backward: Any = "autodiff") -> Net:
-    return Net(forced(kind, PARAM % "", [(length, N, FEATURES), (length, N)]), "TRAIN", backward=backward)
+    return Net(force_backward(kind, PARAM % "", [(length, N, FEATURES), (length, N)]), "TRAIN", backward=backward)
 
 
 def inputs(length: int, seed: int = 0) -> dict[str, jax.Array]:
@@ -96,7 +96,7 @@ def test_no_gradient_passes_from_one_pass_to_the_one_before(kind: str, backward:
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_exposed_state_starts_and_ends_the_sequence(backward: Any) -> None:
     shapes = [(4, N, FEATURES), (4, N), (1, N, SIZE), (1, N, SIZE)]
-    exposed = Net(forced("LSTM", PARAM % "expose_hidden: true", shapes, 3), "TRAIN", backward=backward)
+    exposed = Net(force_backward("LSTM", PARAM % "expose_hidden: true", shapes, 3), "TRAIN", backward=backward)
     params, state = exposed.init(jax.random.key(0))
     assert not state
     x = {"b0": inputs(4)["b0"], "b1": jnp.ones((4, N))}
@@ -160,7 +160,7 @@ def test_forced_gradients_leave_cont_alone() -> None:
 
 @pytest.mark.parametrize("backward", ["autodiff", "rules"])
 def test_the_forget_gates_gradient_with_cont_between_0_and_1_is_caffes(backward: Any) -> None:
-    unit = Net(forced("LSTMUnit", "", [(1, 1, 1), (1, 1, 4), (1, 1)], 2), backward=backward)
+    unit = Net(force_backward("LSTMUnit", "", [(1, 1, 1), (1, 1, 4), (1, 1)], 2), backward=backward)
     x = {"b0": jnp.full((1, 1, 1), 2.0), "b1": jnp.zeros((1, 1, 4)), "b2": jnp.full((1, 1), 0.5)}
     cell = lambda gates: unit.apply({}, {}, {**x, "b1": gates}, blobs=["t0"])[0]["t0"].sum()  # noqa: E731
     f = 0.5 * 0.5  # cont times the sigmoid of 0

@@ -30,7 +30,7 @@ def run(kind: str, text: str, *bottoms: Any, phase: Any = "TEST", tops: int = 1,
     return built.jit(built.apply)(*built.init(key), inputs, key=key)[0]["t0"]
 
 
-def drawn(*shape: int) -> np.ndarray:
+def draw_normal(*shape: int) -> np.ndarray:
     return RANDOM.normal(size=shape).astype(np.float32)
 
 
@@ -38,7 +38,7 @@ def drawn(*shape: int) -> np.ndarray:
 @given(st.tuples(*[st.integers(1, 7)] * 4))
 def test_interp_by_hand(sizes: tuple[int, ...]) -> None:
     h, w, out_h, out_w = sizes
-    x = drawn(1, 1, h, w)
+    x = draw_normal(1, 1, h, w)
     expected = np.zeros((out_h, out_w))
     for i in range(out_h):
         for j in range(out_w):
@@ -71,7 +71,7 @@ def test_integers_are_interpolated_as_floats() -> None:
 
 
 def test_padding_undoes_itself() -> None:
-    x = drawn(*IMAGE)
+    x = draw_normal(*IMAGE)
     wide = run("Padding", "padding_param { pad_beg: 2 pad_end: 1 }", x)
     np.testing.assert_array_equal(wide, np.pad(x, [(0, 0), (0, 0), (2, 1), (2, 1)]))
     np.testing.assert_array_equal(run("Padding", "padding_param { pad_beg: -2 pad_end: -1 }", wide), x)
@@ -86,7 +86,7 @@ def test_maxima_go_back_where_they_came_from(kind: str) -> None:
           pooling_param {{ kernel_size: 2 stride: 2 }} }}
         layer {{ name: "up" type: "{kind}" bottom: "max" bottom: "mask" top: "up" {param} }}
     """
-    x = drawn(2, 3, 6, 8)
+    x = draw_normal(2, 3, 6, 8)
     up = Net(text).apply({}, {}, {"x": x})[0]["up"]
     assert np.count_nonzero(up) == 2 * 3 * 3 * 4
     np.testing.assert_array_equal(np.where(up != 0, x, 0), up)
@@ -101,7 +101,7 @@ def test_a_place_outside_of_the_top() -> None:
 
 
 def test_seg_accuracy_by_hand() -> None:
-    scores, labels = drawn(2, 3, 4, 5), RANDOM.integers(0, 3, (2, 1, 4, 5)).astype(np.float32)
+    scores, labels = draw_normal(2, 3, 4, 5), RANDOM.integers(0, 3, (2, 1, 4, 5)).astype(np.float32)
     labels[0, 0, 0, :3] = 255
     guess, label = scores.argmax(1).ravel(), labels.ravel()
     right = np.mean((guess == label)[label != 255])
@@ -121,7 +121,7 @@ PLACES = np.stack(np.meshgrid(np.arange(4), np.arange(3)), -1).reshape(12, 2)  #
 
 
 def test_meanfield_by_hand() -> None:
-    unary, start, image = drawn(1, 2, 3, 4), drawn(1, 2, 3, 4), drawn(1, 3, 3, 4)
+    unary, start, image = draw_normal(1, 2, 3, 4), draw_normal(1, 2, 3, 4), draw_normal(1, 3, 3, 4)
     near = lattice_matrix(PLACES / 1.5)
     alike = lattice_matrix(np.concatenate([PLACES / 2.2, image.reshape(3, 12).T / 0.7], 1))
     near, alike = (weights / weights.sum(1, keepdims=True) for weights in (near, alike))
@@ -135,7 +135,7 @@ def test_meanfield_by_hand() -> None:
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 def test_lattice_filter_and_its_gradient_are_the_matrix_of_the_paper(d: int) -> None:
-    features, identity = drawn(9, d) * 2, np.eye(9, dtype=np.float32)
+    features, identity = draw_normal(9, d) * 2, np.eye(9, dtype=np.float32)
 
     @jax.jit
     def filter_both_ways(features: Any) -> tuple[Any, Any]:
@@ -206,7 +206,7 @@ def test_dropout_of_whole_channels() -> None:
 
 
 def test_alpha_dropout_keeps_mean_and_variance() -> None:
-    x = drawn(400, 200)
+    x = draw_normal(400, 200)
     result = run("SeLuDropout", "", x, phase="TRAIN")
     assert abs(result.mean()) < 0.02
     assert abs(result.std() - 1) < 0.02
@@ -215,7 +215,7 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
 
 def test_depthwise_is_what_it_is_called() -> None:
     built = Net(net("ConvolutionDepthwise", "convolution_param { kernel_size: 3 pad: 1 bias_term: false }", [IMAGE]))
-    weight, x = drawn(4, 1, 3, 3), drawn(*IMAGE)
+    weight, x = draw_normal(4, 1, 3, 3), draw_normal(*IMAGE)
     result = built.apply({"layer": (weight,)}, {}, {"b0": x})[0]["t0"]
     one = Net(
         net("Convolution", "convolution_param { num_output: 1 kernel_size: 3 pad: 1 bias_term: false }", [(2, 1, 5, 6)])
@@ -228,7 +228,7 @@ def test_depthwise_is_what_it_is_called() -> None:
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_bn_is_batch_norm_and_scale(phase: Any) -> None:
     """PSPNet's, on the batch and on stored statistics."""
-    x, (slope, bias, mean), variance = drawn(*IMAGE), drawn(3, 4), np.square(drawn(4))
+    x, (slope, bias, mean), variance = draw_normal(*IMAGE), draw_normal(3, 4), np.square(draw_normal(4))
     one = Net(net("BN", "bn_param { }", [IMAGE]), phase)
     blobs = [b.reshape(1, 4, 1, 1) for b in (slope, bias, mean, variance)]
     result = one.apply({"layer": (*blobs[:2], None, None)}, {"layer": (None, None, *blobs[2:])}, {"b0": x})[0]["t0"]
@@ -243,7 +243,7 @@ def test_mat_write(tmp_path: Path) -> None:
     text = f'mat_write_param {{ prefix: "{tmp_path}/" source: "{tmp_path}/list.txt" strip: 4 }}'
     built = Net(net("MatWrite", text, [(2, 3, 4, 5), (2,)], tops=0))
     for k in range(2):
-        built.forward({}, {}, {"b0": (x := drawn(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
+        built.forward({}, {}, {"b0": (x := draw_normal(2, 3, 4, 5)), "b1": np.full(2, k, np.float32)})
         np.testing.assert_array_equal(loadmat(tmp_path / f"{('first', 'second')[k]}_blob_0.mat")["data"], x.T)
     assert loadmat(tmp_path / "second_blob_1.mat")["data"].ravel().tolist() == [1, 1]
     with pytest.raises(CaffejaxError, match="has 2 names, but this is a further pass"):

@@ -38,7 +38,7 @@ def features(text: str) -> np.ndarray:
     )
 
 
-def expected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+def expected_coordinates(y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The expected x and y of each map, by the definition: (items, channels, 2)."""
     weights = np.exp(SCORES / 0.5)
     weights /= weights.sum((2, 3), keepdims=True)
@@ -46,13 +46,13 @@ def expected(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def test_old_nets_expect_places() -> None:
-    places = expected(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
+    places = expected_coordinates(2 * (np.arange(1, 5) / 4 - 0.5), 2 * (np.arange(1, 6) / 5 - 0.5))
     result = features(OLD)
     np.testing.assert_allclose(result, places.reshape(2, 6), rtol=1e-5, atol=1e-6)
 
 
 def test_new_nets_expect_places() -> None:
-    places = expected(np.linspace(-1, 1, 4), np.linspace(-1, 1, 5))
+    places = expected_coordinates(np.linspace(-1, 1, 4), np.linspace(-1, 1, 5))
     np.testing.assert_allclose(features(NEW), places, rtol=1e-5, atol=1e-6)
 
 

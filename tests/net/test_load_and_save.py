@@ -34,11 +34,11 @@ layer { name: "loss" type: "Reduction" bottom: "lstm" top: "loss" loss_weight: 1
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def drawn(net: Net, seed: int = 1) -> Variables:
+def draw_variables(net: Net, seed: int = 1) -> Variables:
     """Return variables, including state, in which all numbers differ."""
     draw = np.random.default_rng(seed)
     return jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), net.init(jax.random.key(0)))
@@ -52,12 +52,12 @@ def assert_equal(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("end", ENDS)
 def test_saved_weights_load_again(end: str) -> None:
     net = Net(NET, "TRAIN")
-    params, state = drawn(net)
+    params, state = draw_variables(net)
     net.save(params, state, f"x{end}")
     again, report = net.load_and_report(f"x{end}")
     assert_equal(again, Variables(params, state))
     assert (set(report.taken) >= {"conv", "bn", "both", "a"}, report.skipped, report.left) == (True, (), ())
-    assert_equal(net.load(f"x{end}", drawn(net, seed=2)), Variables(params, state))
+    assert_equal(net.load(f"x{end}", draw_variables(net, seed=2)), Variables(params, state))
 
 
 @pytest.mark.parametrize("name", ["s.orbax", "s.orbax/2", "s_iter_2.caffemodel"])
@@ -75,21 +75,21 @@ def test_a_solvers_snapshots_are_weights(name: str) -> None:
 def test_the_report_says_what_was_taken_skipped_and_left(end: str) -> None:
     net, other = Net(NET), Net(OTHER_HEAD)
     path = f"x{end}"
-    net.save(*drawn(net), path)
-    variables = drawn(other, seed=2)
+    net.save(*draw_variables(net), path)
+    variables = draw_variables(other, seed=2)
     loaded, report = other.load_and_report(path, variables, without=["conv"])
     assert (report.taken, set(report.left)) == (("bn", "both", "a"), {"conv", "head"})
     assert set(chain(report.skipped, ["twin"])) == {"conv", "twin"}
     for layer in ("conv", "head"):
         assert_equal(loaded.params[layer], variables.params[layer])
-    assert_equal(loaded.params["a"], drawn(net).params["a"])
+    assert_equal(loaded.params["a"], draw_variables(net).params["a"])
     assert "taken:   3 (bn, both, a)\n" in repr(report)
     assert "left:    1 (head), in the net only; 1 (conv), named in `without`" in repr(report)
 
 
 def test_misfits_are_refused_unless_excluded() -> None:
     net, wider = Net(NET), Net(NET.replace("num_output: 5", "num_output: 6"))
-    net.save(*drawn(net), "x.npz")
+    net.save(*draw_variables(net), "x.npz")
     with pytest.raises(WeightsError, match=r"layer 'a': blob 0 is .*; rename the layer to train it from scratch") as e:
         wider.load("x.npz")
     assert {p.layer for p in e.value.problems} == {"a", "twin"}
@@ -100,7 +100,7 @@ def test_misfits_are_refused_unless_excluded() -> None:
 
 def test_layers_without_weights_in_the_file_are_initialised_by_the_key() -> None:
     net, other = Net(NET), Net(OTHER_HEAD)
-    net.save(*drawn(net), "x.safetensors")
+    net.save(*draw_variables(net), "x.safetensors")
     for key in (jax.random.key(0), jax.random.key(7)):
         assert_equal(other.load("x.safetensors", key=key).params["head"], other.init(key).params["head"])
 
@@ -109,23 +109,23 @@ def test_layers_without_weights_in_the_file_are_initialised_by_the_key() -> None
 def test_names_of_no_format_are_refused_before_anything_is_written(name: str) -> None:
     net = Net(NET)
     with pytest.raises(WeightsError, match=r"the name should end in one of \.caffemodel, \.h5, \.orbax"):
-        net.save(*drawn(net), name)
+        net.save(*draw_variables(net), name)
     assert list(Path().iterdir()) == []
 
 
 def test_params_of_another_net_are_refused(tmp_path: Path) -> None:
     net = Net(NET)
     with pytest.raises(WeightsError, match=r"layer 'head' .*blob 0 in params is missing"):
-        Net(OTHER_HEAD).save(*drawn(net), "x.npz")
+        Net(OTHER_HEAD).save(*draw_variables(net), "x.npz")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_layers_of_one_name_need_a_caffemodel() -> None:
     net = Net(NET.replace("twin", "conv").replace('top: "conv"', 'top: "c2"', 2).replace('"c2"', '"conv"', 1))
-    net.save(*drawn(net), "x.caffemodel")
+    net.save(*draw_variables(net), "x.caffemodel")
     assert "conv" in read_caffemodel("x.caffemodel")
     with pytest.raises(WeightsError, match=r"layer 'conv': a file of .npz cannot store several layers of this name"):
-        net.save(*drawn(net), "x.npz")
+        net.save(*draw_variables(net), "x.npz")
 
 
 @pytest.mark.parametrize("end", [end for end in ENDS if not end.endswith("/7")])

@@ -71,7 +71,7 @@ layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "
 """
 
 
-def _of_config(name: str) -> str:
+def _config_layers(name: str) -> str:
     """The layers of a config without its inputs."""
     lines = (CONFIGS / name / "train_val.prototxt").read_text().splitlines()
     return "\n".join(line for line in lines if line.startswith("layer") and 'type: "Input"' not in line)
@@ -93,14 +93,14 @@ class Case(NamedTuple):
     iterations: int = 50
 
 
-_LENET = _of_config("lenet")
+_LENET = _config_layers("lenet")
 _SMOOTH = _LENET.replace("pool: MAX", "pool: AVE").replace('type: "ReLU"', 'type: "TanH"')
 CASES = {
     "lenet": Case(_LENET, {"data": (1, 28, 28), "label": ()}, iterations=15),
     "smooth": Case(_SMOOTH, {"data": (1, 28, 28), "label": ()}),
     "cifar10_full": Case(
         # published numbers of 1e-4 make activations so small that rounding moves maxima
-        re.sub(r'type: "gaussian" std: [\d.]+', 'type: "xavier"', _of_config("cifar10_full")),
+        re.sub(r'type: "gaussian" std: [\d.]+', 'type: "xavier"', _config_layers("cifar10_full")),
         {"data": (3, 32, 32), "label": ()},
         settings="base_lr: 0.002 momentum: 0.9 weight_decay: 0.004",
     ),

@@ -30,7 +30,7 @@ def net(slope: float = 0, ignore: bool = True) -> Any:
     return net
 
 
-def by_hand(net: Any, diff: np.ndarray) -> np.ndarray:
+def reference_deconv(net: Any, diff: np.ndarray) -> np.ndarray:
     """From "fc" to "data": the transposed weights, and between them what is positive of a diff."""
     weight, fc = net.params["conv"][0].data[:, :, 0, 0], net.params["fc"][0].data
     at_relu = np.maximum((diff @ fc).reshape(2, 4, 2, 2), 0)
@@ -43,7 +43,7 @@ def test_deconv_passes_what_is_positive(slope: float) -> None:
     diff = np.random.default_rng(1).normal(size=(2, 5))
     subject.blobs["prob"].diff[...] = 7
     result = subject.deconv_from_layer("fc", diff, diffs=["norm"])
-    np.testing.assert_allclose(result["data"], by_hand(subject, diff), **CLOSE)
+    np.testing.assert_allclose(result["data"], reference_deconv(subject, diff), **CLOSE)
     np.testing.assert_allclose(result["norm"], (diff @ subject.params["fc"][0].data).reshape(2, 4, 2, 2), **CLOSE)
     np.testing.assert_allclose(subject.blobs["data"].diff, result["data"])
     assert (subject.blobs["prob"].diff == 7).all()
@@ -62,7 +62,7 @@ def test_a_backward_pass_from_a_layer_is_the_gradient() -> None:
     other.forward()
     other.blobs["fc"].diff[...] = diff
     np.testing.assert_allclose(result, other.backward(start="fc")["data"], **CLOSE)
-    assert np.abs(result - by_hand(subject, diff)).max() > 0.1
+    assert np.abs(result - reference_deconv(subject, diff)).max() > 0.1
 
 
 def test_lrn_takes_part_unless_it_is_ignored() -> None:

@@ -150,7 +150,7 @@ def test_loading_a_file_that_is_not_an_image(tmp_path: Path) -> None:
             load_image(tmp_path / name)
 
 
-def by_coordinates(image: np.ndarray, dims: tuple[int, int], order: int) -> np.ndarray:
+def resize_by_coordinates(image: np.ndarray, dims: tuple[int, int], order: int) -> np.ndarray:
     """Resize by the definition: pixels are areas, and the image is surrounded by its smallest value."""
     rows, columns = ((np.arange(n) + 0.5) * old / n - 0.5 for n, old in zip(dims, image.shape, strict=False))
     grid = np.meshgrid(rows, columns, indexing="ij")
@@ -169,13 +169,13 @@ def test_linear_resizing(old: tuple[int, int], new: tuple[int, int], channels: i
     image = random(*old, channels, seed=seed)
     resized = resize_image(image, new)
     assert resized.dtype == np.float32
-    np.testing.assert_allclose(resized, by_coordinates(image, new, 1), atol=2e-6 * np.ptp(image) + 1e-6)
+    np.testing.assert_allclose(resized, resize_by_coordinates(image, new, 1), atol=2e-6 * np.ptp(image) + 1e-6)
 
 
 @pytest.mark.parametrize(("old", "new"), [((21, 31), (7, 11)), ((7, 9), (20, 13)), ((5, 5), (5, 11)), ((1, 4), (3, 3))])
 def test_resizing_to_the_nearest(old: tuple[int, int], new: tuple[int, int]) -> None:
     image = random(*old, 3)
-    np.testing.assert_array_equal(resize_image(image, new, interp_order=0), by_coordinates(image, new, 0))
+    np.testing.assert_array_equal(resize_image(image, new, interp_order=0), resize_by_coordinates(image, new, 0))
 
 
 SCIKIT_IMAGE = {  # skimage.transform.resize of [[0, 1, 4], [9, 16, 25]], mode="constant", anti_aliasing=False

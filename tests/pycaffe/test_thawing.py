@@ -32,7 +32,7 @@ def plain(prototxt: str) -> caffejax.Net:
     return caffejax.Net(prototxt, "TEST", kernels="reference")
 
 
-def expected(net: Any) -> dict[str, Any]:
+def reference_blobs(net: Any) -> dict[str, Any]:
     """Return all blobs by the plain implementations of the layers, without pycaffe."""
     net_again = plain(net.prototxt)
     blobs = {name: [np.array(blob.data) for blob in blobs] for name, blobs in net.params.items()}
@@ -56,7 +56,7 @@ def check(net: Any) -> None:
     """Run forward and compare, first the outputs, then what else there is."""
     result = {name: array.copy() for name, array in net.forward().items()}
     inner = {name: net.blobs[name].data.copy() for name in net.blobs}
-    want = expected(net)
+    want = reference_blobs(net)
     for name, array in {**inner, **result}.items():
         np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
 
@@ -193,7 +193,7 @@ def test_frozen_passes_give_what_the_layers_give(prototxt: str) -> None:
     assert weight == (3 if prototxt == WEIGHTED else 1)
     for data, loss, outputs in passes:
         net.blobs["data"].data[...] = data
-        want = expected(net)
+        want = reference_blobs(net)
         assert loss == pytest.approx(weight * float(want["loss"]), rel=1e-5)
         for name, array in outputs.items():
             np.testing.assert_allclose(array, want[name], err_msg=name, **CLOSE)
@@ -301,9 +301,9 @@ def test_frozen_detections_have_only_valid_rows() -> None:
         assert is_frozen(net)
     assert len({result.shape for _, result in passes}) > 1
     for name in ("loc", "flat"):  # a look at what it has not computed
-        np.testing.assert_allclose(net.blobs[name].data, expected(net)[name], **CLOSE)
+        np.testing.assert_allclose(net.blobs[name].data, reference_blobs(net)[name], **CLOSE)
     for data, result in passes:
         net.blobs["data"].data[...] = data
-        np.testing.assert_allclose(result, plain(DETECTOR).strip_padding(expected(net))["found"], **CLOSE)
+        np.testing.assert_allclose(result, plain(DETECTOR).strip_padding(reference_blobs(net))["found"], **CLOSE)
         net.forward()
         np.testing.assert_allclose(net.blobs["found"].data, result, **CLOSE)

@@ -22,7 +22,7 @@ ADAM, SGD = "adam_batchnorm_iter_size3", "sgd_step_momentum_l2"
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 

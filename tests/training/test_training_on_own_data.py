@@ -65,12 +65,12 @@ def test_arrays_train_as_the_same_rows_in_a_database(folder: Path) -> None:
     assert_equal(ours, train(Solver("stored_solver.prototxt"), 7))
 
 
-def in_epochs(epoch: int) -> Any:
+def read_epoch(epoch: int) -> Any:
     order = np.random.default_rng(epoch).permutation(ROWS)
     return [tuple(array[order][i : i + 4] for array in rows().values()) for i in (0, 4)]
 
 
-@pytest.mark.parametrize("data", [rows(), in_epochs], ids=["arrays", "a function"])
+@pytest.mark.parametrize("data", [rows(), read_epoch], ids=["arrays", "a function"])
 def test_resumes_bit_for_bit(folder: Path, data: Any) -> None:
     def solver() -> Solver:
         return Solver("solver.prototxt", data=data, test_data=data)

@@ -29,7 +29,7 @@ def start(case: str, backward: Any = "autodiff", kernels: Any = "fast", *, snaps
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where snapshot_prefix points
 
 

@@ -62,7 +62,7 @@ def wires(net: Path, phase: Any) -> set[tuple[str, str]]:
     return result
 
 
-def in_sight(page: Any, item: str) -> Any:
+def scroll_into_view(page: Any, item: str) -> Any:
     """The element of a box or block, brought to the middle of the window."""
     page.evaluate("id => caffejaxView.camera.reveal(caffejaxView.places.get(id), true)", item)
     return page.locator(f'[data-item="{item}"]')
@@ -96,19 +96,19 @@ def test_blocks_open_and_close(opened: Opened) -> None:
     assert closed == 8
     assert page.locator("[data-layer]").count() < 12
     run = "res4b \u2026 res4f#0"
-    block = in_sight(page, run)
+    block = scroll_into_view(page, run)
     assert f"{TIMES} 5" in block.text_content()
     before = block.bounding_box()
     block.locator(".toggle").click()
     frame = page.locator(f'.frame[data-item="{run}"]')
     assert abs(frame.bounding_box()["y"] - before["y"]) < 2  # it stays where it was clicked
     assert page.locator(".block").count() == closed - 1 + 5
-    in_sight(page, "res4c#0").dblclick(position={"x": 150, "y": 20})
+    scroll_into_view(page, "res4c#0").dblclick(position={"x": 150, "y": 20})
     titles = page.locator(".layer > title").all_text_contents()
     names = [title.partition(" (")[0] for title in titles if title.startswith("res4c")]
     parts = [f"res4c_branch2{part}" for part in ("a", "a_relu", "b", "b_relu", "c")]
     assert names == [*parts, "res4c", "res4c_relu"]
-    in_sight(page, "res4c#0").locator(".toggle").click()
+    scroll_into_view(page, "res4c#0").locator(".toggle").click()
     assert page.locator(".block").count() == closed + 4
     page.keyboard.press("Enter")  # it is chosen
     assert page.locator(".block").count() == closed + 3

@@ -38,11 +38,11 @@ def test_a_layer_with_blobs_between_compiled_ones(backward: str) -> None:
     np.testing.assert_allclose(params["ip"][0], np.linspace(-1, 1, 6).reshape(2, 3), rtol=1e-6)
     np.testing.assert_array_equal(params["ip"][1], [0.5, 0.5])
 
-    def by_hand(params: Any, inputs: Any) -> Any:
+    def reference_loss(params: Any, inputs: Any) -> Any:
         weight, bias = params["ip"][0], params["ip"][1]
         return jnp.sum((jnp.tanh(inputs["x0"]) @ weight.T + bias) ** 2)
 
-    expected, expected_grads = jax.value_and_grad(by_hand, argnums=(0, 1))(params, inputs)
+    expected, expected_grads = jax.value_and_grad(reference_loss, argnums=(0, 1))(params, inputs)
     assert_close((loss, (grads, diffs)), (expected, expected_grads))
 
 
@@ -59,11 +59,11 @@ def test_a_blob_used_by_two_layers_has_the_sum_of_their_gradients() -> None:
     params, loss, (grads, _) = loss_and_grads(text, inputs)
     assert list(params) == ["one"]
 
-    def by_hand(params: Any) -> Any:
+    def reference_loss(params: Any) -> Any:
         weight, bias = params["one"][0], params["one"][1]
         return jnp.sum(((inputs["x0"] @ weight.T + bias) @ weight.T + bias) ** 2)
 
-    expected, expected_grads = jax.value_and_grad(by_hand)(params)
+    expected, expected_grads = jax.value_and_grad(reference_loss)(params)
     assert_close((loss, grads), (expected, expected_grads))
 
 
@@ -147,8 +147,8 @@ def test_in_place() -> None:
     )
     inputs = normal((3, 4))
     _, loss, (_, diffs) = loss_and_grads(text, inputs)
-    expected, by_hand = jax.value_and_grad(lambda x: jnp.sum(jnp.exp(x) ** 4))(inputs["x0"])
-    assert_close((loss, diffs["x0"]), (expected, by_hand))
+    expected, expected_diff = jax.value_and_grad(lambda x: jnp.sum(jnp.exp(x) ** 4))(inputs["x0"])
+    assert_close((loss, diffs["x0"]), (expected, expected_diff))
 
 
 def test_in_place_in_pycaffe() -> None:
